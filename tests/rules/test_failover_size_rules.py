@@ -101,7 +101,7 @@ def test_clients_are_told_published_leaders_only_and_find_each_next_one(
         served = handlers(context)
         entry = served[METADATA.key]
 
-        def handle(request: Request) -> Any:
+        def handle(request: Request[Any]) -> Any:
             answer = entry.handle(request)
             told[0].compare(answer)
             return answer

@@ -138,7 +138,7 @@ def test_an_answer_that_is_made_in_doubt_reaches_no_client_when_the_session_is_o
         broker, connection, transport = await serving(harness)
         waiting = Pending()
 
-        def wait(request: Request) -> Pending:
+        def wait(request: Request[Any]) -> Pending:
             return waiting
 
         broker.wrap_handlers(lambda served: served._replace(handle=wait))

@@ -50,7 +50,7 @@ class FakeTransport:
 class FakeBroker:
     """As much of a broker as a connection touches: its parts, and their dispatcher."""
 
-    def __init__(self, handle: Callable[[Request], Any]) -> None:
+    def __init__(self, handle: Callable[[Request[Any]], Any]) -> None:
         self.clock = ManualClock()
         self.tracer = FakeTracer()
         self.handle = handle
@@ -76,13 +76,13 @@ class FakeBroker:
     def on_closed(self, connection: Connection) -> None:
         self.gone.append(connection)
 
-    def error_response(self, request: Request, error: ErrorCode) -> Any:
+    def error_response(self, request: Request[Any], error: ErrorCode) -> Any:
         return error_response(request, error)
 
     def unexpected(self, where: str, error: BaseException) -> None:
         self.defects.append(where)
 
-    def request_failed(self, request: Request, error: Exception) -> Any:
+    def request_failed(self, request: Request[Any], error: Exception) -> Any:
         self.defects.append(repr(error))
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 

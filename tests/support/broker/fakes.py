@@ -60,7 +60,7 @@ from tidelog.wire.registry import FETCH, LEADER_AND_ISR, LIST_OFFSETS, STOP_REPL
 TOPIC = "t"
 TOPIC_ID = b"T" * 16
 T0 = TopicPartition(TOPIC, 0)
-HANDLERS: dict[int, Callable[[Any, Request], Any]] = {
+HANDLERS: dict[int, Callable[[Any, Request[Any]], Any]] = {
     FETCH: fetch.handle,
     LIST_OFFSETS: list_offsets.handle,
     LEADER_AND_ISR: leader_and_isr.handle,
@@ -341,7 +341,7 @@ class FakeBroker:
         """The end of a read event."""
         return self.appends.submit()
 
-    def request_failed(self, request: Request, error: Exception) -> Any:
+    def request_failed(self, request: Request[Any], error: Exception) -> Any:
         raise AssertionError(request.header) from error
 
     async def command(

@@ -20,7 +20,7 @@ from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
 from tidelog.wire.registry import API_VERSIONS, DESCRIBE_CLUSTER
 
 
-def connect(handle: Callable[[Request], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
+def connect(handle: Callable[[Request[Any]], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
     broker = FakeBroker(handle)
     transport = FakeTransport()
     return Connection(broker, transport), transport, broker  # type: ignore[arg-type]  # a fake stands in
@@ -61,7 +61,7 @@ def test_an_answer_that_cannot_be_encoded_costs_its_connection_alone() -> None:
 
 
 def test_an_answer_given_while_its_request_is_handled_is_not_lost() -> None:
-    def handle(request: Request) -> Pending:
+    def handle(request: Request[Any]) -> Pending:
         pending = Pending()
         pending.complete(DescribeClusterResponse(cluster_id="at once"))
         return pending
@@ -119,7 +119,7 @@ def test_an_unserved_version_closes_the_connection() -> None:
 
 
 def test_a_defect_in_a_handler_costs_one_request_and_is_reported() -> None:
-    def handle(request: Request) -> Any:
+    def handle(request: Request[Any]) -> Any:
         if request.header.correlation_id == 2:
             raise KeyError("a defect")
         return DescribeClusterResponse(cluster_id="c")
@@ -135,7 +135,7 @@ def test_a_defect_in_a_handler_costs_one_request_and_is_reported() -> None:
 def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
     connection, transport, broker = connect(lambda request: DescribeClusterResponse())
 
-    def fail(request: Request) -> None:
+    def fail(request: Request[Any]) -> None:
         raise KeyError("a defect")
 
     broker.request_failed = lambda request, error: None  # type: ignore[method-assign]  # replaced
@@ -149,7 +149,7 @@ def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
 def test_a_broken_invariant_is_not_taken_for_a_defect_of_one_request(
     kind: type[AssertionError],
 ) -> None:
-    def handle(request: Request) -> Any:
+    def handle(request: Request[Any]) -> Any:
         raise kind("cannot be")
 
     connection, _, _ = connect(handle)
@@ -173,7 +173,7 @@ def test_losing_the_connection_cancels_what_waits() -> None:
 def test_too_many_requests_in_flight_stop_reading_until_answers_have_left() -> None:
     pendings: list[Pending] = []
 
-    def handle(request: Request) -> Pending:
+    def handle(request: Request[Any]) -> Pending:
         pendings.append(Pending())
         return pendings[-1]
 
@@ -190,7 +190,7 @@ def test_too_many_requests_in_flight_stop_reading_until_answers_have_left() -> N
 def test_requests_of_one_packet_above_the_limit_are_begun_when_answers_have_left() -> None:
     pendings: list[Pending] = []
 
-    def handle(request: Request) -> Pending:
+    def handle(request: Request[Any]) -> Pending:
         pendings.append(Pending())
         return pendings[-1]
 
@@ -217,7 +217,7 @@ def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
     big = DescribeClusterResponse(error_message="x" * 32_000)
     begun: list[int] = []
 
-    def handle(request: Request) -> Any:
+    def handle(request: Request[Any]) -> Any:
         begun.append(request.header.correlation_id)
         return big if len(begun) > 1 else first
 

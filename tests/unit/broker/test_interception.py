@@ -90,7 +90,7 @@ def around(broker: Any, ids: dict[bytes, str] | None = None) -> Intercepted:
 class InterceptionHarness:
     """A broker with rules, and one connection to it."""
 
-    def __init__(self, *rules: Rule, handle: Callable[[Request], Any] | None = None) -> None:
+    def __init__(self, *rules: Rule, handle: Callable[[Request[Any]], Any] | None = None) -> None:
         self.handled: list[int] = []
         self.answer: Callable[[], Any] = lambda: DescribeClusterResponse(cluster_id="c")
 
@@ -107,7 +107,7 @@ class InterceptionHarness:
         self.transport = FakeTransport()
         self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]  # a fake stands in
 
-    def _handle(self, request: Request) -> Any:
+    def _handle(self, request: Request[Any]) -> Any:
         self.handled.append(request.header.correlation_id)
         return self.answer()
 
@@ -315,7 +315,7 @@ def test_brokers_are_left_alone_unless_asked_for_and_the_kit_always(
     assert (1 in harness.rules.fitted, 2 in harness.rules.fitted) == (clients_rule, brokers_rule)
 
 
-def request_of(api_key: int, message: Any) -> Request:
+def request_of(api_key: int, message: Any) -> Request[Any]:
     header = RequestHeader(api_key, 0, 1, "tester")
     return Request(header, message, InterceptionHarness().connection, 0)
 

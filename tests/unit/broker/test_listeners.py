@@ -61,7 +61,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(coroutine)
 
 
-def request(listener: str, message: Any, key: int, version: int) -> Request:
+def request(listener: str, message: Any, key: int, version: int) -> Request[Any]:
     connection: Any = SimpleNamespace(listener=listener, peer="client:1")
     return Request(RequestHeader(key, version, 0, "client"), message, connection, 0)
 

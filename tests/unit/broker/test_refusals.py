@@ -29,7 +29,7 @@ SERVED = [
 ]
 
 
-def request_of(api_key: int, version: int, message: Any) -> Request:
+def request_of(api_key: int, version: int, message: Any) -> Request[Any]:
     header = RequestHeader(api_key, version, 7, "a\nclient")
     return Request(header, message, cast(Any, SimpleNamespace(peer="host:1")), 0)
 

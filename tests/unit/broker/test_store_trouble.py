@@ -107,12 +107,12 @@ def stage() -> Stage:
     return Stage()
 
 
-def creation(timeout_ms: int) -> Request:
+def creation(timeout_ms: int) -> Request[Any]:
     message = CreateTopicsRequest(topics=[CreatableTopic("flights", 1, 1)], timeout_ms=timeout_ms)
     return request(CREATE_TOPICS, message)
 
 
-def request(key: int, message: Any) -> Request:
+def request(key: int, message: Any) -> Request[Any]:
     return Request(RequestHeader(key, 0, 0, None), message, CONNECTION, 0)
 
 
@@ -204,7 +204,7 @@ def test_a_broker_that_lost_the_office_with_its_session_names_the_store(stage: S
     ids=lambda each: getattr(each, "__module__", "request").rpartition(".")[2],
 )
 def test_every_change_of_an_administrator_is_answered(
-    stage: Stage, handle: Any, asked: Request
+    stage: Stage, handle: Any, asked: Request[Any]
 ) -> None:
     stage.emit(SessionEvent.SUSPENDED)
     pending = handle(stage.broker, asked)

@@ -45,7 +45,7 @@ def handlers(context: ApiContext) -> dict[int, Served]:
     }
 
 
-def error_response(request: Request, error: ErrorCode, message: str | None = None) -> Any:
+def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
     """Return the response that gives `error` to everything that a request asked for; None for a
     Produce that wants no response."""
     module = modules().get(request.header.api_key)

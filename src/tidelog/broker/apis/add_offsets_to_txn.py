@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from tidelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=25, min_version=0, max_version=4, refused="no transactions")
 
 
-def handle(context: ApiContext, request: Request) -> AddOffsetsToTxnResponse:
+def handle(
+    context: ApiContext, request: Request[AddOffsetsToTxnRequest]
+) -> AddOffsetsToTxnResponse:
     """Refuse the transactional id."""
     answer: AddOffsetsToTxnResponse = error_response(
         request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

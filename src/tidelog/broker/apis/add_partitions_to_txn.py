@@ -12,6 +12,7 @@ from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
@@ -25,13 +26,15 @@ CARD = Card(api_key=24, min_version=0, max_version=5, refused="no transactions")
 _TRANSACTIONS_VERSION = 4
 
 
-def handle(context: ApiContext, request: Request) -> AddPartitionsToTxnResponse:
+def handle(
+    context: ApiContext, request: Request[AddPartitionsToTxnRequest]
+) -> AddPartitionsToTxnResponse:
     """Refuse each partition; from version 4 on the request as a whole."""
     return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[AddPartitionsToTxnRequest], error: ErrorCode, message: str | None = None
 ) -> AddPartitionsToTxnResponse:
     """Return the response that gives `error` to everything that was asked for."""
     if request.header.api_version >= _TRANSACTIONS_VERSION:

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from tidelog.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=67, min_version=0, max_version=0, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | AllocateProducerIdsResponse:
+def handle(
+    context: ApiContext, request: Request[AllocateProducerIdsRequest]
+) -> Pending | AllocateProducerIdsResponse:
     """Ask the controller, if that is this broker."""
     return context.controller.allocate_producer_ids(
         request.message,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CARD = Card(api_key=33, min_version=0, max_version=2)
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pending:
     """Check, write to the store, answer."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
@@ -56,7 +56,7 @@ async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConf
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[AlterConfigsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterConfigsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return AlterConfigsResponse(

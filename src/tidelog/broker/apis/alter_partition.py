@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.alter_partition import AlterPartitionResponse
+from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=56, min_version=2, max_version=3, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | AlterPartitionResponse:
+def handle(
+    context: ApiContext, request: Request[AlterPartitionRequest]
+) -> Pending | AlterPartitionResponse:
     """Ask the controller, if that is this broker."""
     return context.controller.alter_partition(
         request.message,

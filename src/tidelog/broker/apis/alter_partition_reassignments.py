@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=45, min_version=0, max_version=1)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | AlterPartitionReassignmentsResponse:
+def handle(
+    context: ApiContext, request: Request[AlterPartitionReassignmentsRequest]
+) -> Pending | AlterPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.reassign, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)

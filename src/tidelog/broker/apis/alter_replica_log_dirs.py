@@ -27,9 +27,11 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> AlterReplicaLogDirsResponse:
+def handle(
+    context: ApiContext, request: Request[AlterReplicaLogDirsRequest]
+) -> AlterReplicaLogDirsResponse:
     """Answer each replica."""
-    message: AlterReplicaLogDirsRequest = request.message
+    message = request.message
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in message.dirs:
         for topic in directory.topics:
@@ -58,7 +60,7 @@ def _error(context: ApiContext, path: str, topic_partition: TopicPartition) -> E
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[AlterReplicaLogDirsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterReplicaLogDirsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return AlterReplicaLogDirsResponse(

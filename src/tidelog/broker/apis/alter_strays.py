@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.wire.messages.alter_strays import AlterStraysRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -17,6 +18,6 @@ if TYPE_CHECKING:
 CARD = Card(api_key=20_002, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[AlterStraysRequest]) -> Pending:
     """One after the other, between two commands of the controller."""
     return context.dispatcher.answer_from(context.strays.alter(request.message), request)

@@ -28,9 +28,11 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> AlterUserScramCredentialsResponse:
+def handle(
+    context: ApiContext, request: Request[AlterUserScramCredentialsRequest]
+) -> AlterUserScramCredentialsResponse:
     """Refuse each user once."""
-    message: AlterUserScramCredentialsRequest = request.message
+    message = request.message
     outcomes = {
         one.name: (ErrorCode.RESOURCE_NOT_FOUND, f"user {one.name!r} has no SCRAM credentials")
         for one in message.deletions
@@ -46,13 +48,13 @@ def handle(context: ApiContext, request: Request) -> AlterUserScramCredentialsRe
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[AlterUserScramCredentialsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterUserScramCredentialsResponse:
     """Return the response that gives `error` to everything that was asked for."""
-    asked = (*request.message.deletions, *request.message.upsertions)
+    names = [one.name for one in request.message.deletions]
+    names += [one.name for one in request.message.upsertions]
     return AlterUserScramCredentialsResponse(
         results=[
-            AlterUserScramCredentialsResult(name, error, message)
-            for name in dict.fromkeys(one.name for one in asked)
+            AlterUserScramCredentialsResult(name, error, message) for name in dict.fromkeys(names)
         ]
     )

@@ -29,9 +29,9 @@ _OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(context: ApiContext, request: Request) -> ApiVersionsResponse:
+def handle(context: ApiContext, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
     """The versions of every API served."""
-    message: ApiVersionsRequest = request.message
+    message = request.message
     error = ErrorCode.NONE
     if request.header.api_version >= 3 and not (
         _SOFTWARE.fullmatch(message.client_software_name)

@@ -12,6 +12,7 @@ from tidelog.broker.apis.support.unserved import CLASSIC_GROUPS
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
@@ -27,13 +28,15 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> ConsumerGroupDescribeResponse:
+def handle(
+    context: ApiContext, request: Request[ConsumerGroupDescribeRequest]
+) -> ConsumerGroupDescribeResponse:
     """Refuse each group; clients ask DescribeGroups then."""
     return error_response(request, ErrorCode.UNSUPPORTED_VERSION, CLASSIC_GROUPS)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[ConsumerGroupDescribeRequest], error: ErrorCode, message: str | None = None
 ) -> ConsumerGroupDescribeResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return ConsumerGroupDescribeResponse(

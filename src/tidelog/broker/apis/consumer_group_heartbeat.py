@@ -12,7 +12,10 @@ from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.apis.support.unserved import CLASSIC_GROUPS
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from tidelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -25,7 +28,9 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> ConsumerGroupHeartbeatResponse:
+def handle(
+    context: ApiContext, request: Request[ConsumerGroupHeartbeatRequest]
+) -> ConsumerGroupHeartbeatResponse:
     """Refuse the member."""
     answer: ConsumerGroupHeartbeatResponse = error_response(
         request, ErrorCode.UNSUPPORTED_VERSION, CLASSIC_GROUPS

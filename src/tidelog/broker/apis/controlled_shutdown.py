@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.controlled_shutdown import ControlledShutdownResponse
+from tidelog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=7, min_version=0, max_version=3, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | ControlledShutdownResponse:
+def handle(
+    context: ApiContext, request: Request[ControlledShutdownRequest]
+) -> Pending | ControlledShutdownResponse:
     """Ask the controller, if that is this broker."""
     return context.controller.controlled_shutdown(
         request.message,

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support.unserved import NO_AUTHORIZER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.create_acls import AclCreationResult, CreateAclsResponse
+from tidelog.wire.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -18,13 +22,13 @@ if TYPE_CHECKING:
 CARD = Card(api_key=30, min_version=1, max_version=3, refused="no access control")
 
 
-def handle(context: ApiContext, request: Request) -> CreateAclsResponse:
+def handle(context: ApiContext, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
     """Refuse each entry."""
     return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[CreateAclsRequest], error: ErrorCode, message: str | None = None
 ) -> CreateAclsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return CreateAclsResponse(

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse
+from tidelog.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -27,13 +30,15 @@ _PRINCIPAL = ("User", "ANONYMOUS")
 _REQUESTER_VERSION = 3
 
 
-def handle(context: ApiContext, request: Request) -> CreateDelegationTokenResponse:
+def handle(
+    context: ApiContext, request: Request[CreateDelegationTokenRequest]
+) -> CreateDelegationTokenResponse:
     """Refuse; the owner is who a PLAINTEXT client is."""
     return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[CreateDelegationTokenRequest], error: ErrorCode, message: str | None = None
 ) -> CreateDelegationTokenResponse:
     """Return the response that gives `error` to everything that was asked for."""
     requester = _PRINCIPAL if request.header.api_version >= _REQUESTER_VERSION else ("", "")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
@@ -24,14 +25,16 @@ if TYPE_CHECKING:
 CARD = Card(api_key=37, min_version=0, max_version=3)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | CreatePartitionsResponse:
+def handle(
+    context: ApiContext, request: Request[CreatePartitionsRequest]
+) -> Pending | CreatePartitionsResponse:
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.create_partitions, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[CreatePartitionsRequest], error: ErrorCode, message: str | None = None
 ) -> CreatePartitionsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return CreatePartitionsResponse(

@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 CARD = Card(api_key=19, min_version=2, max_version=7)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | CreateTopicsResponse:
+def handle(
+    context: ApiContext, request: Request[CreateTopicsRequest]
+) -> Pending | CreateTopicsResponse:
     """Ask the controller, if that is this broker."""
-    message: CreateTopicsRequest = request.message
+    message = request.message
     return context.store_trouble.watch(
         request, partial(context.controller.create_topics, message), message.timeout_ms
     )
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[CreateTopicsRequest], error: ErrorCode, message: str | None = None
 ) -> CreateTopicsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return CreateTopicsResponse(

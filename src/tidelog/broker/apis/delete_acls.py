@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support.unserved import NO_AUTHORIZER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from tidelog.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -18,13 +22,13 @@ if TYPE_CHECKING:
 CARD = Card(api_key=31, min_version=1, max_version=3, refused="no access control")
 
 
-def handle(context: ApiContext, request: Request) -> DeleteAclsResponse:
+def handle(context: ApiContext, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Refuse each filter."""
     return error_response(request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DeleteAclsRequest], error: ErrorCode, message: str | None = None
 ) -> DeleteAclsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DeleteAclsResponse(

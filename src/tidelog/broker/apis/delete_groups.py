@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=42, min_version=0, max_version=2)
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[DeleteGroupsRequest]) -> Any:
     """Ask the coordinator of each group; a group named twice is deleted once."""
-    message: DeleteGroupsRequest = request.message
+    message = request.message
     groups = list(dict.fromkeys(message.groups_names))
     return context.groups.answer_all(
         request,
@@ -40,7 +40,7 @@ def handle(context: ApiContext, request: Request) -> Any:
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DeleteGroupsRequest], error: ErrorCode, message: str | None = None
 ) -> DeleteGroupsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DeleteGroupsResponse(

@@ -75,9 +75,9 @@ class _PartitionDeletion:
         self._deletion.look()
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[DeleteRecordsRequest]) -> Pending:
     """Move the log starts, and wait for the replicas."""
-    message: DeleteRecordsRequest = request.message
+    message = request.message
     deletion = _Deletion()
     for topic in message.topics:
         answers = DeleteRecordsTopicResult(topic.name, [])
@@ -126,7 +126,7 @@ def _begin(
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DeleteRecordsRequest], error: ErrorCode, message: str | None = None
 ) -> DeleteRecordsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DeleteRecordsResponse(

@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 CARD = Card(api_key=20, min_version=1, max_version=6)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | DeleteTopicsResponse:
+def handle(
+    context: ApiContext, request: Request[DeleteTopicsRequest]
+) -> Pending | DeleteTopicsResponse:
     """Ask the controller, if that is this broker."""
-    message: DeleteTopicsRequest = request.message
+    message = request.message
     return context.store_trouble.watch(
         request, partial(context.controller.delete_topics, message), message.timeout_ms
     )
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DeleteTopicsRequest], error: ErrorCode, message: str | None = None
 ) -> DeleteTopicsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     named = [DeleteTopicState(name) for name in request.message.topic_names]

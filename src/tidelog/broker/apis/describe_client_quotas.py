@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasResponse
+from tidelog.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -17,13 +20,15 @@ if TYPE_CHECKING:
 CARD = Card(api_key=48, min_version=0, max_version=1)
 
 
-def handle(context: ApiContext, request: Request) -> DescribeClientQuotasResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeClientQuotasRequest]
+) -> DescribeClientQuotasResponse:
     """Return no entries."""
     return DescribeClientQuotasResponse(entries=[])
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeClientQuotasRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeClientQuotasResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)

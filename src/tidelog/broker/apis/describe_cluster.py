@@ -26,9 +26,11 @@ CARD = Card(api_key=60, min_version=0, max_version=1)
 _BROKERS = 1
 
 
-def handle(context: ApiContext, request: Request) -> DescribeClusterResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeClusterRequest]
+) -> DescribeClusterResponse:
     """What this broker knows of the cluster."""
-    message: DescribeClusterRequest = request.message
+    message = request.message
     if message.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CARD = Card(api_key=32, min_version=1, max_version=4)
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[DescribeConfigsRequest]) -> Pending:
     """Read what is stored, and tell it with what lies below."""
     return context.dispatcher.answer_from(_describe(context, request.message), request)
 
@@ -122,7 +122,7 @@ def _refuse(result: DescribeConfigsResult, error: KafkaError) -> None:
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeConfigsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeConfigsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeConfigsResponse(

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.describe_delegation_token import DescribeDelegationTokenResponse
+from tidelog.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -21,7 +24,9 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> DescribeDelegationTokenResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeDelegationTokenRequest]
+) -> DescribeDelegationTokenResponse:
     """Refuse; there are no tokens."""
     answer: DescribeDelegationTokenResponse = error_response(
         request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=15, min_version=0, max_version=5)
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[DescribeGroupsRequest]) -> Any:
     """Ask the coordinator of each group; one named twice is told once."""
-    message: DescribeGroupsRequest = request.message
+    message = request.message
     groups = list(dict.fromkeys(message.groups))
     version = request.header.api_version
     return context.groups.answer_all(
@@ -70,7 +70,7 @@ def _described(
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeGroupsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeGroupsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeGroupsResponse(

@@ -30,7 +30,7 @@ CARD = Card(api_key=35, min_version=1, max_version=4)
 _LOG_DIRS_ERROR_VERSION = 3
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[DescribeLogDirsRequest]) -> Pending:
     """Look at each directory."""
     return context.dispatcher.answer_from(_describe(context, request.message), request)
 
@@ -79,7 +79,7 @@ def _told(number: int, partition: Partition) -> DescribeLogDirsPartition:
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeLogDirsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeLogDirsResponse:
     """As a whole where the version has room; before, as that of a directory without a name."""
     if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 CARD = Card(api_key=61, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> DescribeProducersResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeProducersRequest]
+) -> DescribeProducersResponse:
     """Answer each partition."""
-    message: DescribeProducersRequest = request.message
+    message = request.message
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -69,7 +71,7 @@ def _partition(context: ApiContext, topic_partition: TopicPartition) -> Partitio
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeProducersRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeProducersResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeProducersResponse(

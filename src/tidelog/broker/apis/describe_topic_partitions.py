@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 CARD = Card(api_key=75, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> DescribeTopicPartitionsResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeTopicPartitionsRequest]
+) -> DescribeTopicPartitionsResponse:
     """One page."""
-    message: DescribeTopicPartitionsRequest = request.message
+    message = request.message
     cursor = message.cursor
     first = "" if cursor is None else cursor.topic_name
     limit = context.services.config.max_request_partition_size_limit
@@ -105,7 +107,7 @@ def _partition(
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeTopicPartitionsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeTopicPartitionsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeTopicPartitionsResponse(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 CARD = Card(api_key=65, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> DescribeTransactionsResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeTransactionsRequest]
+) -> DescribeTransactionsResponse:
     """Answer each id."""
     return error_response(request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[DescribeTransactionsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeTransactionsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeTransactionsResponse(

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 CARD = Card(api_key=50, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> DescribeUserScramCredentialsResponse:
+def handle(
+    context: ApiContext, request: Request[DescribeUserScramCredentialsRequest]
+) -> DescribeUserScramCredentialsResponse:
     """Return one result for each user that is named; none where all users are asked for."""
-    message: DescribeUserScramCredentialsRequest = request.message
+    message = request.message
     names = [user.name for user in message.users or ()]
     return DescribeUserScramCredentialsResponse(
         results=[_missing(name, names.count(name)) for name in dict.fromkeys(names)]

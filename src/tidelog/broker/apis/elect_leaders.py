@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
@@ -26,14 +27,16 @@ CARD = Card(api_key=43, min_version=0, max_version=2)
 _ELECTION_ERROR_VERSION = 1
 
 
-def handle(context: ApiContext, request: Request) -> Pending | ElectLeadersResponse:
+def handle(
+    context: ApiContext, request: Request[ElectLeadersRequest]
+) -> Pending | ElectLeadersResponse:
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.elect_leaders, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[ElectLeadersRequest], error: ErrorCode, message: str | None = None
 ) -> ElectLeadersResponse:
     """By partition, and as a whole where the version has room."""
     response = ElectLeadersResponse(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.end_txn import EndTxnResponse
+from tidelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CARD = Card(api_key=26, min_version=0, max_version=4, refused="no transactions")
 
 
-def handle(context: ApiContext, request: Request) -> EndTxnResponse:
+def handle(context: ApiContext, request: Request[EndTxnRequest]) -> EndTxnResponse:
     """Refuse the transactional id."""
     answer: EndTxnResponse = error_response(
         request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

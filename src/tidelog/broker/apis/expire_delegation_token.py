@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from tidelog.wire.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -23,13 +26,15 @@ CARD = Card(
 _NO_TIME = -1
 
 
-def handle(context: ApiContext, request: Request) -> ExpireDelegationTokenResponse:
+def handle(
+    context: ApiContext, request: Request[ExpireDelegationTokenRequest]
+) -> ExpireDelegationTokenResponse:
     """Refuse the token."""
     return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[ExpireDelegationTokenRequest], error: ErrorCode, message: str | None = None
 ) -> ExpireDelegationTokenResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return ExpireDelegationTokenResponse(error, _NO_TIME)

@@ -38,9 +38,9 @@ _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15
 
 
-def handle(context: ApiContext, request: Request) -> FetchResponse | Pending:
+def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse | Pending:
     """Bring the session up to date, tell partitions what their follower has, read, maybe wait."""
-    message: FetchRequest = request.message
+    message = request.message
     version = request.header.api_version
     if version >= _REPLICA_STATE_VERSION:
         replica_id = message.replica_state.replica_id
@@ -141,7 +141,9 @@ def _update(
     return list(listed)
 
 
-def error_response(request: Request, error: ErrorCode, message: str | None = None) -> FetchResponse:
+def error_response(
+    request: Request[FetchRequest], error: ErrorCode, message: str | None = None
+) -> FetchResponse:
     """By partition for versions below 7, which have no other place for it."""
     return FetchResponse(
         error_code=error,

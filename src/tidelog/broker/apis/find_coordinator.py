@@ -42,9 +42,11 @@ GROUP, TRANSACTION = 0, 1
 _BATCHED_VERSION = 4
 
 
-def handle(context: ApiContext, request: Request) -> FindCoordinatorResponse:
+def handle(
+    context: ApiContext, request: Request[FindCoordinatorRequest]
+) -> FindCoordinatorResponse:
     """The coordinator of each key, from published state."""
-    message: FindCoordinatorRequest = request.message
+    message = request.message
     listener = request.connection.listener
     if message.key_type == TRANSACTION and TRANSACTION_STATE not in context.services.view.topics:
         context.services.tracer.log(
@@ -108,7 +110,7 @@ def _none(key: str, error: ErrorCode, message: str) -> Coordinator:
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[FindCoordinatorRequest], error: ErrorCode, message: str | None = None
 ) -> FindCoordinatorResponse:
     """Return the response that gives `error` to everything that was asked for."""
     if request.header.api_version < _COORDINATORS_VERSION:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=12, min_version=0, max_version=4)
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[HeartbeatRequest]) -> Any:
     """Ask the group's coordinator."""
-    message: HeartbeatRequest = request.message
+    message = request.message
     asked = HeartbeatAsked(
         context.groups.ticket(),
         message.group_id,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CARD = Card(api_key=44, min_version=0, max_version=1)
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[IncrementalAlterConfigsRequest]) -> Pending:
     """Check, write to the store, answer."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
@@ -60,7 +60,7 @@ async def _alter(
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[IncrementalAlterConfigsRequest], error: ErrorCode, message: str | None = None
 ) -> IncrementalAlterConfigsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return IncrementalAlterConfigsResponse(

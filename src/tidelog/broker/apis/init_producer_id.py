@@ -24,9 +24,11 @@ _FIRST_EPOCH = 0
 _NO_EPOCH = -1
 
 
-def handle(context: ApiContext, request: Request) -> Pending | InitProducerIdResponse:
+def handle(
+    context: ApiContext, request: Request[InitProducerIdRequest]
+) -> Pending | InitProducerIdResponse:
     """An id at once where the block in hand has one."""
-    message: InitProducerIdRequest = request.message
+    message = request.message
     if message.transactional_id is not None:
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (message.producer_id == -1) != (message.producer_epoch == _NO_EPOCH):

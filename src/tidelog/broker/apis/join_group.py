@@ -27,9 +27,9 @@ _REBALANCE_TIMEOUT_VERSION = 1
 _NULL_PROTOCOL_VERSION = 7
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[JoinGroupRequest]) -> Any:
     """Ask the group's coordinator."""
-    message: JoinGroupRequest = request.message
+    message = request.message
     version = request.header.api_version
     has_own_timeout = version >= _REBALANCE_TIMEOUT_VERSION
     asked = JoinAsked(

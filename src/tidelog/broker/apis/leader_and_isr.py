@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> LeaderAndIsrResponse | Pending:
+def handle(
+    context: ApiContext, request: Request[LeaderAndIsrRequest]
+) -> LeaderAndIsrResponse | Pending:
     """Carried out after the commands that came before; answered when the roles are taken."""
     if context.replicas.is_overtaken(request):
         return LeaderAndIsrResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)

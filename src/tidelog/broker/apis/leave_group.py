@@ -25,9 +25,9 @@ CARD = Card(api_key=13, min_version=0, max_version=5)
 _MANY_MEMBERS_VERSION = 3
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[LeaveGroupRequest]) -> Any:
     """Ask the group's coordinator."""
-    message: LeaveGroupRequest = request.message
+    message = request.message
     many = request.header.api_version >= _MANY_MEMBERS_VERSION
     if many:
         members = tuple(

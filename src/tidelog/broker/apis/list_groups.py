@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=16, min_version=0, max_version=5)
 
 
-def handle(context: ApiContext, request: Request) -> ListGroupsResponse:
+def handle(context: ApiContext, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
     """All groups that the filters let through."""
-    message: ListGroupsRequest = request.message
+    message = request.message
     error, groups = context.groups.list_groups(message.states_filter, message.types_filter)
     return ListGroupsResponse(
         error_code=error,

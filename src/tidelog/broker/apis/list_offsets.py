@@ -42,9 +42,11 @@ _CONSUMER_REPLICA_ID = -1
 _PER_TURN = 100
 
 
-def handle(context: ApiContext, request: Request) -> ListOffsetsResponse | Pending:
+def handle(
+    context: ApiContext, request: Request[ListOffsetsRequest]
+) -> ListOffsetsResponse | Pending:
     """Answer at once where no timestamp has to be looked up in the log."""
-    message: ListOffsetsRequest = request.message
+    message = request.message
     repeated = _repeated(message)
     lookups = any(
         asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
@@ -83,9 +85,9 @@ def _refused(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
 
 
 async def _answer(
-    context: ApiContext, request: Request, repeated: set[tuple[str, int]]
+    context: ApiContext, request: Request[ListOffsetsRequest], repeated: set[tuple[str, int]]
 ) -> ListOffsetsResponse:
-    message: ListOffsetsRequest = request.message
+    message = request.message
     answers = []
     searched = 0
     for topic in message.topics:
@@ -114,7 +116,10 @@ def _response(
 
 
 def _leader(
-    context: ApiContext, request: Request, topic: str, asked: ListOffsetsPartition
+    context: ApiContext,
+    request: Request[ListOffsetsRequest],
+    topic: str,
+    asked: ListOffsetsPartition,
 ) -> tuple[Partition, LeaderReplica]:
     """The replica that answers; raises KafkaError when this broker cannot."""
     since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
@@ -135,7 +140,10 @@ def _leader(
 
 
 def _known(
-    context: ApiContext, request: Request, topic: str, asked: ListOffsetsPartition
+    context: ApiContext,
+    request: Request[ListOffsetsRequest],
+    topic: str,
+    asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     """Earliest and latest: known without looking into the log."""
     answer = ListOffsetsPartitionResponse(asked.partition_index)
@@ -153,7 +161,10 @@ def _known(
 
 
 async def _looked_up(
-    context: ApiContext, request: Request, topic: str, asked: ListOffsetsPartition
+    context: ApiContext,
+    request: Request[ListOffsetsRequest],
+    topic: str,
+    asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     """A timestamp: the record, if it is one that the asker may see."""
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
@@ -185,7 +196,7 @@ async def _looked_up(
 
 def _check_still_leads(
     context: ApiContext,
-    request: Request,
+    request: Request[ListOffsetsRequest],
     topic: str,
     asked: ListOffsetsPartition,
     role: LeaderReplica,
@@ -201,18 +212,21 @@ def _check_still_leads(
 
 
 def _fill(
-    answer: ListOffsetsPartitionResponse, request: Request, offset: int, leader_epoch: int
+    answer: ListOffsetsPartitionResponse,
+    request: Request[ListOffsetsRequest],
+    offset: int,
+    leader_epoch: int,
 ) -> None:
     answer.offset = offset
     if request.header.api_version >= _LEADER_EPOCH_VERSION:
         answer.leader_epoch = leader_epoch
 
 
-def _is_replica(request: Request) -> bool:
+def _is_replica(request: Request[ListOffsetsRequest]) -> bool:
     return bool(request.message.replica_id != _CONSUMER_REPLICA_ID)
 
 
-def _end(partition: Partition, role: LeaderReplica, request: Request) -> int:
+def _end(partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]) -> int:
     """The offset after the last record that the asker may see (V36)."""
     unknown = _unknown_end(partition, role, request)
     if unknown is not None:
@@ -220,7 +234,9 @@ def _end(partition: Partition, role: LeaderReplica, request: Request) -> int:
     return role.log_end_offset if _is_replica(request) else role.high_watermark
 
 
-def _unknown_end(partition: Partition, role: LeaderReplica, request: Request) -> KafkaError | None:
+def _unknown_end(
+    partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]
+) -> KafkaError | None:
     """Why it is not known where the records end that the asker may see."""
     if _is_replica(request) or role.is_watermark_current:
         return None
@@ -233,7 +249,7 @@ def _unknown_end(partition: Partition, role: LeaderReplica, request: Request) ->
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[ListOffsetsRequest], error: ErrorCode, message: str | None = None
 ) -> ListOffsetsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return ListOffsetsResponse(

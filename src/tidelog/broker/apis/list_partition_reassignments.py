@@ -11,7 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from tidelog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=46, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | ListPartitionReassignmentsResponse:
+def handle(
+    context: ApiContext, request: Request[ListPartitionReassignmentsRequest]
+) -> Pending | ListPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.list_reassignments, request.message)
     return context.store_trouble.guard(request, ask, request.message.timeout_ms)

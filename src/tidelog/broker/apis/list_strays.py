@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.wire.messages.list_strays import ListStraysRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -16,6 +17,6 @@ if TYPE_CHECKING:
 CARD = Card(api_key=20_001, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> Pending:
+def handle(context: ApiContext, request: Request[ListStraysRequest]) -> Pending:
     """Look at each directory."""
     return context.dispatcher.answer_from(context.strays.list(), request)

@@ -31,8 +31,10 @@ _STATES = (
 )
 
 
-def handle(context: ApiContext, request: Request) -> ListTransactionsResponse:
+def handle(
+    context: ApiContext, request: Request[ListTransactionsRequest]
+) -> ListTransactionsResponse:
     """Return no transactions."""
-    message: ListTransactionsRequest = request.message
+    message = request.message
     unknown = [name for name in dict.fromkeys(message.state_filters) if name not in _STATES]
     return ListTransactionsResponse(unknown_state_filters=unknown)

@@ -46,7 +46,7 @@ class _Leaders:
 
     __slots__ = ("_is_alive", "_without_listener", "endpoints")
 
-    def __init__(self, context: ApiContext, request: Request) -> None:
+    def __init__(self, context: ApiContext, request: Request[MetadataRequest]) -> None:
         view, listener = context.services.view, request.connection.listener
         found = ((one, view.endpoint(one, listener)) for one in sorted(view.brokers))
         #: In the order of the brokers' ids; a broker without that listener is left out.
@@ -66,9 +66,9 @@ class _Leaders:
         return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def handle(context: ApiContext, request: Request) -> MetadataResponse:
+def handle(context: ApiContext, request: Request[MetadataRequest]) -> MetadataResponse:
     """The topics asked for; None (version 0: empty) asks for all."""
-    message: MetadataRequest = request.message
+    message = request.message
     version = request.header.api_version
     view = context.services.view
     response = MetadataResponse(
@@ -167,7 +167,7 @@ def _partition(
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[MetadataRequest], error: ErrorCode, message: str | None = None
 ) -> MetadataResponse:
     """A request for all topics names none that could carry the error. Versions below 12 have no
     null for the name of a topic that was asked for by id."""

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=8, min_version=2, max_version=9)
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:
     """Ask the group's coordinator about the partitions that there are."""
-    message: OffsetCommitRequest = request.message
+    message = request.message
     known: list[OffsetToCommit] = []
     for topic in message.topics:
         for each in topic.partitions:
@@ -81,7 +81,7 @@ def _response(message: OffsetCommitRequest, answer: OffsetCommitAnswer) -> Offse
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[OffsetCommitRequest], error: ErrorCode, message: str | None = None
 ) -> OffsetCommitResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return OffsetCommitResponse(

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=47, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[OffsetDeleteRequest]) -> Any:
     """Ask the group's coordinator about the partitions that there are."""
-    message: OffsetDeleteRequest = request.message
+    message = request.message
     known = tuple(
         topic_partition
         for topic in message.topics

@@ -41,9 +41,9 @@ _MANY_GROUPS_VERSION = 8
 _Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
     """Ask the coordinator of each group; of one named twice, for what is asked of it last."""
-    message: OffsetFetchRequest = request.message
+    message = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
         asked = _asked(context, message.group_id, message.topics)
         version = request.header.api_version
@@ -138,7 +138,7 @@ def _group(group_id: str, answer: OffsetFetchAnswer) -> OffsetFetchResponseGroup
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[OffsetFetchRequest], error: ErrorCode, message: str | None = None
 ) -> OffsetFetchResponse:
     """Version 1 has no error of the whole group."""
     version = request.header.api_version
@@ -149,7 +149,7 @@ def error_response(
                 for group in request.message.groups
             ]
         )
-    topics = [] if version >= _GROUP_ERROR_VERSION else request.message.topics
+    topics = () if version >= _GROUP_ERROR_VERSION else request.message.topics or ()
     return OffsetFetchResponse(
         error_code=error,
         topics=[

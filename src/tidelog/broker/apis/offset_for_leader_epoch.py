@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 CARD = Card(api_key=23, min_version=2, max_version=4)
 
 
-def handle(context: ApiContext, request: Request) -> OffsetForLeaderEpochResponse:
+def handle(
+    context: ApiContext, request: Request[OffsetForLeaderEpochRequest]
+) -> OffsetForLeaderEpochResponse:
     """One answer per question."""
-    message: OffsetForLeaderEpochRequest = request.message
+    message = request.message
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -66,7 +68,7 @@ def _answer(
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[OffsetForLeaderEpochRequest], error: ErrorCode, message: str | None = None
 ) -> OffsetForLeaderEpochResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return OffsetForLeaderEpochResponse(

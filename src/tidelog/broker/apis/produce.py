@@ -148,9 +148,11 @@ class _PartitionAppend:
             self.produce.one_done()
 
 
-def handle(context: ApiContext, request: Request) -> ProduceResponse | Pending | None:
+def handle(
+    context: ApiContext, request: Request[ProduceRequest]
+) -> ProduceResponse | Pending | None:
     """Begin every append; the log writes them when the read event ends."""
-    message: ProduceRequest = request.message
+    message = request.message
     acks = message.acks
     whole = _refusal(message)
     produce = _Produce(context, acks)
@@ -287,7 +289,7 @@ def _add_leader_hints(context: ApiContext, listener: str, response: ProduceRespo
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[ProduceRequest], error: ErrorCode, message: str | None = None
 ) -> ProduceResponse | None:
     """Return the response that gives `error` to everything that was asked for."""
     if request.message.acks == 0:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.remove_partitions import (
+    RemovePartitionsRequest,
     RemovePartitionsResponse,
     RemovePartitionsTopicResult,
 )
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
 CARD = Card(api_key=20_000, min_version=0, max_version=0)
 
 
-def handle(context: ApiContext, request: Request) -> Pending | RemovePartitionsResponse:
+def handle(
+    context: ApiContext, request: Request[RemovePartitionsRequest]
+) -> Pending | RemovePartitionsResponse:
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.remove_partitions, request.message)
     return context.store_trouble.watch(request, ask)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[RemovePartitionsRequest], error: ErrorCode, message: str | None = None
 ) -> RemovePartitionsResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return RemovePartitionsResponse(

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
+from tidelog.wire.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -23,13 +26,15 @@ CARD = Card(
 _NO_TIME = -1
 
 
-def handle(context: ApiContext, request: Request) -> RenewDelegationTokenResponse:
+def handle(
+    context: ApiContext, request: Request[RenewDelegationTokenRequest]
+) -> RenewDelegationTokenResponse:
     """Refuse the token."""
     return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[RenewDelegationTokenRequest], error: ErrorCode, message: str | None = None
 ) -> RenewDelegationTokenResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return RenewDelegationTokenResponse(error, _NO_TIME)

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 CARD = Card(api_key=20_003, min_version=0, max_version=0, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> RequestCommandsResponse:
+def handle(
+    context: ApiContext, request: Request[RequestCommandsRequest]
+) -> RequestCommandsResponse:
     """Tell the controller, if that is this broker."""
-    message: RequestCommandsRequest = request.message
+    message = request.message
     error = context.controller.commands_wanted(message.broker_id, message.broker_epoch)
     return RequestCommandsResponse(error_code=error)

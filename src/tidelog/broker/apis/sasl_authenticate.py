@@ -11,7 +11,10 @@ from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.apis.support.unserved import PLAINTEXT_LISTENER
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from tidelog.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -21,7 +24,9 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> SaslAuthenticateResponse:
+def handle(
+    context: ApiContext, request: Request[SaslAuthenticateRequest]
+) -> SaslAuthenticateResponse:
     """Refuse the token."""
     answer: SaslAuthenticateResponse = error_response(
         request, ErrorCode.ILLEGAL_SASL_STATE, PLAINTEXT_LISTENER

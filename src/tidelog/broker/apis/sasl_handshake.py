@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.sasl_handshake import SaslHandshakeResponse
+from tidelog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -20,7 +20,7 @@ CARD = Card(
 )
 
 
-def handle(context: ApiContext, request: Request) -> SaslHandshakeResponse:
+def handle(context: ApiContext, request: Request[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     """Refuse the mechanism; none is enabled."""
     answer: SaslHandshakeResponse = error_response(request, ErrorCode.ILLEGAL_SASL_STATE)
     return answer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.stop_replica import StopReplicaResponse
+from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> StopReplicaResponse | Pending:
+def handle(
+    context: ApiContext, request: Request[StopReplicaRequest]
+) -> StopReplicaResponse | Pending:
     """Carried out after the commands that came before; answered when the replicas are gone."""
     if context.replicas.is_overtaken(request):
         return StopReplicaResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)

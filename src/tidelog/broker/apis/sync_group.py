@@ -23,9 +23,9 @@ CARD = Card(api_key=14, min_version=0, max_version=5)
 _PROTOCOL_VERSION = 5
 
 
-def handle(context: ApiContext, request: Request) -> Any:
+def handle(context: ApiContext, request: Request[SyncGroupRequest]) -> Any:
     """Ask the group's coordinator."""
-    message: SyncGroupRequest = request.message
+    message = request.message
     names_protocol = message.protocol_type is not None and message.protocol_name is not None
     if request.header.api_version >= _PROTOCOL_VERSION and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 CARD = Card(api_key=28, min_version=0, max_version=4, refused="no transactions")
 
 
-def handle(context: ApiContext, request: Request) -> TxnOffsetCommitResponse:
+def handle(
+    context: ApiContext, request: Request[TxnOffsetCommitRequest]
+) -> TxnOffsetCommitResponse:
     """Refuse each partition."""
     return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def error_response(
-    request: Request, error: ErrorCode, message: str | None = None
+    request: Request[TxnOffsetCommitRequest], error: ErrorCode, message: str | None = None
 ) -> TxnOffsetCommitResponse:
     """Return the response that gives `error` to everything that was asked for."""
     return TxnOffsetCommitResponse(

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True)
 
 
-def handle(context: ApiContext, request: Request) -> UpdateMetadataResponse:
+def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
     """Take over what the controller tells."""
-    message: UpdateMetadataRequest = request.message
+    message = request.message
     if context.replicas.is_overtaken(request):
         return UpdateMetadataResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     error = context.replicas.check_controller(

@@ -131,7 +131,7 @@ class GroupCoordinators:
         self,
         services: Services,
         submit_appends: Callable[[], object],
-        request_failed: Callable[[Request, Exception], Any],
+        request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
         """`submit_appends` has planned appends written; `request_failed` makes the response to a
         request whose handling raised an error."""
@@ -247,7 +247,7 @@ class GroupCoordinators:
         self._next_ticket += 1
         return self._next_ticket
 
-    def answer(self, request: Request, asked: Asked, respond: Callable[[Any], Any]) -> Any:
+    def answer(self, request: Request[Any], asked: Asked, respond: Callable[[Any], Any]) -> Any:
         """The response to a request about one group, now or later; `respond` makes it of the
         coordinator's answer."""
         coordination, effects = self._ask(asked)
@@ -263,7 +263,7 @@ class GroupCoordinators:
 
     def answer_all(
         self,
-        request: Request,
+        request: Request[Any],
         asked: Sequence[Asked],
         respond: Callable[[Sequence[Any]], Any],
     ) -> Any:
@@ -331,7 +331,7 @@ class GroupCoordinators:
         return None, (Reply(asked.ticket, refusal(asked, error)),)
 
     def _wait(
-        self, request: Request, pending: Pending, asked: Asked, take: Callable[[Any], None]
+        self, request: Request[Any], pending: Pending, asked: Asked, take: Callable[[Any], None]
     ) -> None:
         ticket = asked.ticket
 

@@ -47,7 +47,7 @@ class StoreTrouble:
 
     def watch(
         self,
-        request: Request,
+        request: Request[Any],
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
@@ -61,7 +61,10 @@ class StoreTrouble:
         return answer
 
     def guard(
-        self, request: Request, ask: Callable[[Callable[[], Any]], Pending | Any], timeout_ms: int
+        self,
+        request: Request[Any],
+        ask: Callable[[Callable[[], Any]], Pending | Any],
+        timeout_ms: int,
     ) -> Pending | Any:
         """Return the answer of `ask`, or a refusal where the store has been away for too long.
 
@@ -84,16 +87,16 @@ class StoreTrouble:
         now_ms = self._services.clock.monotonic_ms()
         return 0 if self._since_ms is None else now_ms - self._since_ms
 
-    def _not_controller(self, request: Request) -> Any:
+    def _not_controller(self, request: Request[Any]) -> Any:
         text = self.text() or "this broker is not the controller"
         return _explained(self._error_response(request, ErrorCode.NOT_CONTROLLER), text)
 
-    def _look_later(self, request: Request, pending: Pending, left_ms: int) -> None:
+    def _look_later(self, request: Request[Any], pending: Pending, left_ms: int) -> None:
         step_ms = max(0, min(left_ms, self._services.store.session_timeout_ms))
         look = partial(self._look, request, pending, left_ms - step_ms)
         self._services.timers.after(step_ms, look)
 
-    def _look(self, request: Request, pending: Pending, left_ms: int) -> None:
+    def _look(self, request: Request[Any], pending: Pending, left_ms: int) -> None:
         if pending.done:
             return
         text = self.text()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.early_batches import EarlyBatches
@@ -45,7 +45,12 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+    from tidelog.wire.messages.stop_replica import StopReplicaRequest
+    from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
+#: What a controller commands.
+Command = TypeVar("Command", "LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest")
 _STORE_RETRY_MS = 50
 
 
@@ -321,7 +326,7 @@ class ReplicaSet:
             self.controller_epoch = controller_epoch
         return error
 
-    def is_overtaken(self, request: Request) -> bool:
+    def is_overtaken(self, request: Request[Command]) -> bool:
         """Whether a command has come behind a later one and is not to be carried out (V30).
 
         To be asked once for each command, as it arrives.

@@ -63,7 +63,7 @@ class Dispatcher:
             if include_own or key < FIRST_OWN_KEY
         ]
 
-    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request) -> Pending:
+    def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
         """Run an async handler; what it returns is the response. Its errors are those of any
         handler (`request_failed`); a broken invariant ends the broker."""
         pending = Pending()
@@ -80,7 +80,7 @@ class Dispatcher:
         self._tasks.spawn(API[request.header.api_key].name, run())
         return pending
 
-    def request_failed(self, request: Request, error: Exception) -> Any:
+    def request_failed(self, request: Request[Any], error: Exception) -> Any:
         """Return UNKNOWN_SERVER_ERROR for a request whose handler raised an unforeseen error.
         Other requests go on (DESIGN.md, rule 9)."""
         header = request.header

@@ -134,7 +134,7 @@ class Interceptor:
         handle = served.handle
         return Served(served.card, partial(self._begin, handle))
 
-    def _begin(self, handle: Handler, request: Request) -> Any:
+    def _begin(self, handle: Handler, request: Request[Any]) -> Any:
         connection = request.connection
         if connection in self._lines:
             pending = Pending()
@@ -148,7 +148,7 @@ class Interceptor:
             return handle(request)
         return self._after(rule, handle, request) if rule.after else self._at(rule, handle, request)
 
-    def _strikes(self, request: Request) -> Rule | None:
+    def _strikes(self, request: Request[Any]) -> Rule | None:
         """The oldest rule that strikes; all that fit count the request."""
         found = None
         for rule in self._interceptions.rules():
@@ -158,7 +158,7 @@ class Interceptor:
                     found = rule
         return found
 
-    def _fits(self, rule: Rule, request: Request) -> bool:
+    def _fits(self, rule: Rule, request: Request[Any]) -> bool:
         client_id = request.header.client_id or ""
         if request.header.api_key not in rule.api_keys or client_id == KIT_CLIENT_ID:
             return False
@@ -174,7 +174,7 @@ class Interceptor:
 
     # instead of the request, or before it
 
-    def _at(self, rule: Rule, handle: Handler, request: Request) -> Any:
+    def _at(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
         connection = request.connection
         self._tell(rule, request)
         if rule.action is Action.ANSWER:
@@ -230,7 +230,7 @@ class Interceptor:
 
     # the answer
 
-    def _after(self, rule: Rule, handle: Handler, request: Request) -> Any:
+    def _after(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
         """Let the request take effect; then its answer is lost, held, cut off or another."""
         answer = handle(request)
         outer = Pending()
@@ -258,7 +258,7 @@ class Interceptor:
             answered(answer)
         return outer
 
-    def _tell(self, rule: Rule, request: Request) -> None:
+    def _tell(self, rule: Rule, request: Request[Any]) -> None:
         header = request.header
         told = (
             f"broker {self._intercepted.broker_id}: {API[header.api_key].name}"
@@ -272,7 +272,7 @@ class _Waiting:
     """A request that is handled later, and where its answer goes."""
 
     handle: Handler
-    request: Request
+    request: Request[Any]
     pending: Pending
 
 
@@ -283,7 +283,7 @@ def _groups_of(message: Any) -> list[str]:
     return [*named, getattr(message, "group_id", "")]
 
 
-def topics_of(intercepted: Intercepted, request: Request) -> Iterator[str]:
+def topics_of(intercepted: Intercepted, request: Request[Any]) -> Iterator[str]:
     """The topics that a request is about, as far as it names any, or its fetch session does."""
     message = request.message
     for name in getattr(message, "topic_names", None) or ():

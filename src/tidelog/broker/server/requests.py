@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from tidelog.wire.codec import RequestHeader
+
+#: The class of a request's message.
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,15 @@ class RequestConnection(Protocol):
         """The bytes of the request that is begun now stay valid as long as it is held."""
 
 
-class Request:
-    """One decoded request."""
+class Request(Generic[M]):
+    """One decoded request; `M` is the class of its message."""
 
     __slots__ = ("connection", "header", "message", "received_ms")
 
     def __init__(
         self,
         header: RequestHeader,
-        message: Any,
+        message: M,
         connection: RequestConnection,
         received_ms: int,
     ) -> None:

@@ -12,13 +12,13 @@ from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 
 #: Returns the response, a `Pending`, or None for no response (DESIGN.md, rule 5).
-Handler = Callable[[Request], Any]
+Handler = Callable[[Request[Any]], Any]
 
 
 class ErrorResponse(Protocol):
     """Makes the response to a request that failed as a whole."""
 
-    def __call__(self, request: Request, error: ErrorCode, message: str | None = None) -> Any:
+    def __call__(self, request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
         """Return it; None for a request that wants no response."""
 
 

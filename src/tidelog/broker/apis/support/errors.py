@@ -13,7 +13,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.wire.registry import API
 
 
-def error_response(request: Request, error: ErrorCode, message: str | None = None) -> Any:
+def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
     """Return a response that gives `error`, and `message` where it has room."""
     response = API[request.header.api_key].response(error_code=error)
     if message is not None and hasattr(response, "error_message"):
