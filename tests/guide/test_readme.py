@@ -10,8 +10,8 @@ from tests.guide.documents import ROOT, Terminal, sections
 
 README = ROOT / "README.md"
 DOCUMENTS = ROOT / "docs"
-#: Its files are in an index of their own, which tests/tidy/test_decisions.py checks.
-DECISIONS = DOCUMENTS / "adr"
+#: Folders whose files are in an index of their own, which tests/tidy checks.
+WITH_INDEX = (DOCUMENTS / "adr", DOCUMENTS / "internals")
 
 
 @pytest.fixture
@@ -35,8 +35,9 @@ def test_the_first_use(terminal: Terminal) -> None:
 
 def test_the_index_has_every_document() -> None:
     index = sections_text("Documentation")
-    paths = [path for path in DOCUMENTS.rglob("*.md") if path.parent != DECISIONS]
-    documents = [path.relative_to(ROOT).as_posix() for path in [*paths, DECISIONS / "README.md"]]
+    paths = [path for path in DOCUMENTS.rglob("*.md") if path.parent not in WITH_INDEX]
+    paths += [folder / "README.md" for folder in WITH_INDEX]
+    documents = [path.relative_to(ROOT).as_posix() for path in paths]
     assert len(documents) > 5
     assert [name for name in documents if f"({name})" not in index] == []
 

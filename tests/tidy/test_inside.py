@@ -28,20 +28,36 @@ def test_every_link_leads_to_a_file(document: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [("life-of-a-record", 30), ("life-of-an-isr-change", 15), ("life-of-a-failover", 15)],
-)
-def test_the_life_of_a_thing_names_code_that_exists(name: str, least: int) -> None:
-    document = ROOT / f"docs/internals/{name}.md"
+INTERNALS = ROOT / "docs" / "internals"
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("src/tidelog/*/__init__.py"))
+#: The ways of things and the pages of packages, which name the code of each step.
+WALKS = [
+    *INTERNALS.glob("life-of-*.md"),
+    *(path for name in PACKAGES if (path := INTERNALS / f"{name}.md").exists()),
+]
+
+
+@pytest.mark.parametrize("document", WALKS, ids=lambda path: path.stem)
+def test_a_page_of_the_inside_names_code_that_exists(document: Path) -> None:
     named = [(text, target) for text, target in links(document) if text.startswith("`")]
-    assert len(named) >= least
+    assert len(named) >= 5
     assert [
         f"{text} in {target}"
         for text, target in named
         for name in text.strip("`").split(".")
         if Path(target).stem != name and not defines(document.parent / target, name)
     ] == []
+
+
+def test_the_index_of_the_inside_has_every_page() -> None:
+    index = (INTERNALS / "README.md").read_text(encoding="utf-8")
+    pages = [path.name for path in INTERNALS.glob("*.md") if path.name != "README.md"]
+    assert len(pages) > 5
+    assert [name for name in pages if f"({name})" not in index] == []
+
+
+def test_every_package_has_a_page() -> None:
+    assert [name for name in PACKAGES if not (INTERNALS / f"{name}.md").exists()] == []
 
 
 def defines(path: Path, name: str) -> bool:
