@@ -1,13 +1,14 @@
-"""Appends of one log between their plans and their answers (DESIGN.md, rule 3).
+"""The appends of one log between their plans and their responses (DESIGN.md, rule 3).
 
-A plan says what an append will be once it is written, and how to take it back. It holds its
-caller's buffer: the caller keeps the memory valid until the completion is done.
+A plan says what an append will be once it is written, and how to undo it. It holds its caller's
+buffer: the caller keeps the memory valid until the completion is done.
 
-What was planned together is written in one operation of the directory's lane, split over segments
-where they roll, and applied when that is done. Short writes are continued until the disk refuses.
-A write that fails takes its append and everything planned behind it back: offsets, producer state,
-leader epochs; what it left behind the end of the file is removed. One write is under way at a time:
-the log gives it a turn. Loop only. Rules V31 (epochs taken while records wait), V38, D1, D17.
+All planned appends are written in one operation of the directory's lane, split over segments where
+they roll. The queue applies them when that operation is done. A short write is continued until the
+disk refuses. A failed write undoes its append and every append planned behind it: offsets, producer
+state, leader epochs. The bytes that it left behind the end of the file are removed. One write is
+under way at a time: the log gives it a turn. Loop only. Rules V31 (epochs assigned while records
+wait), V38, D1, D17.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.log.segment_reads import RECENT_BYTES, LogSlice, Recent
 
 @dataclass(slots=True)
 class AppendInfo:
-    """What became of an append."""
+    """The result of an append."""
 
     base_offset: int
     last_offset: int
@@ -39,12 +40,12 @@ class AppendInfo:
     record_count: int
     size_bytes: int
     leader_epoch: int
-    #: An idempotent producer had sent it before: offsets are those of the original (V38).
+    #: An idempotent producer had sent the batch before: offsets are those of the original (V38).
     duplicate: bool = False
 
 
 class PlannedBatch(NamedTuple):
-    """What applying a batch needs of it."""
+    """The fields of a batch that applying it needs."""
 
     base_offset: int
     last_offset: int
@@ -113,11 +114,11 @@ class WriteOperation:
         self.steps = steps
         #: Appends written whole; fewer than all only where the operation failed.
         self.plans_written = 0
-        #: Files made; a roll is done even where the write behind it failed.
+        #: Files created; a roll is done even where the write behind it failed.
         self.files_created = 0
 
     def __call__(self, files: Files) -> None:
-        """Write everything. Raises OSError, with what was written in the counters."""
+        """Write everything. Raises OSError; the counters then say how much was written."""
         for step in self.steps:
             file = step.file
             handle = file.handle(files, create=step.create)
@@ -153,19 +154,19 @@ class WriteOperation:
 
 
 def _write_rest(files: Files, handle: Handle, buffer: Buffer, written: int, position: int) -> None:
-    """Go on where a write was short; the system says why when it refuses."""
+    """Continue a short write. Raises OSError, with the system's reason, when the disk refuses."""
     view = memoryview(buffer)
     while written < len(view):
         written += files.pwritev(handle, [view[written:]], position + written)
 
 
 def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
-    """Remove what a failed write may have left behind the end. Raises OSError."""
+    """Remove the bytes that a failed write may have left behind the end. Raises OSError."""
     files.truncate(file.handle(files), size_bytes)
     file.write_failed = False
 
 
-#: What one step of a write means: the segment, and the plans that go to it.
+#: One step of a write by its meaning: the segment, and the plans that go to it.
 _Group = tuple[Segment, list[Plan]]
 
 
@@ -187,21 +188,21 @@ class AppendQueue:
         self._flushes = flushes
         #: In the order of their offsets.
         self.planned: list[Plan] = []
-        #: Somebody has asked for a write while another operation was under way.
+        #: A caller asked for a write while another operation was under way.
         self.is_wanted = False
         self._being_written: list[Plan] = []
-        #: Written, but to be answered only when flushed.
+        #: Written appends that are answered only after a flush.
         self._unflushed: list[Plan] = []
         #: Epochs assigned while appends were planned but not written.
         self._assigned_epochs: list[tuple[int, int]] = []
 
     def epoch_assigned(self, epoch: int, start_offset: int) -> None:
-        """The log has taken a leader epoch; what is taken back does not take it with it."""
+        """Note a leader epoch that the log was assigned; undoing a plan must not undo the epoch."""
         if self.planned or self._being_written:
             self._assigned_epochs.append((epoch, start_offset))
 
     def refuse_planned(self, error: KafkaError) -> None:
-        """Fail what was planned and is not being written."""
+        """Fail the appends that are planned and not being written."""
         failed = self.planned
         self.planned = []
         self._take_back(failed, error.code)
@@ -209,7 +210,7 @@ class AppendQueue:
             plan.completion.fail(error)
 
     def write(self) -> None:
-        """Write what is planned; the log's turn ends when it is done, which may be at once."""
+        """Write all planned appends; the log's turn ends when that is done, perhaps at once."""
         plans = self._being_written = self.planned
         self.planned = []
         self.is_wanted = False
@@ -252,7 +253,7 @@ class AppendQueue:
     def _written(
         self, operation: WriteOperation, groups: list[_Group], completion: Completion[None]
     ) -> None:
-        """The write is done, or has failed after `plans_written` appends: apply, then tell."""
+        """Apply a write, up to `plans_written` where it failed; then complete the appends."""
         log = self._log
         directory = log.directory
         unpin = directory.open_files.unpin
@@ -291,7 +292,7 @@ class AppendQueue:
         log.end_turn()
 
     def rolled(self, segment: Segment) -> None:
-        """A new segment's file was made: write there from now on, make the old one durable."""
+        """Make a new segment the active one, after its file was made, and flush the old one."""
         log = self._log
         log.add_segment(segment)
         log.new_snapshots[segment.base_offset] = self.producers_at(segment.base_offset)
@@ -315,7 +316,7 @@ class AppendQueue:
         log.log_end_offset = plan.info.last_offset + 1
 
     def _answer(self, plans: list[Plan]) -> None:
-        """Resolve what was written, unless so much is unflushed that a flush comes first."""
+        """Resolve written appends, after a flush where too many records are unflushed."""
         log = self._log
         if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self._unflushed += plans
@@ -333,7 +334,7 @@ class AppendQueue:
                 plan.completion.resolve(plan.info)
 
     def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
-        """Answer a duplicate when the original is written."""
+        """Return the completion of a duplicate: done when the original is written."""
         completion: Completion[AppendInfo] = Completion()
 
         def tell(done: Completion[AppendInfo]) -> None:
@@ -349,8 +350,10 @@ class AppendQueue:
         return Completion.of(original)
 
     def _take_back(self, plans: list[Plan], error: ErrorCode) -> None:
-        """Undo what planning changed, last plan first: the plans are the last ones made. Clients
-        get `error`, and their batches are awaited again."""
+        """Undo the planning of `plans`, last one first: they are the last plans made.
+
+        Clients get `error`, and the log expects their batches again.
+        """
         if not plans:
             return
         log = self._log
@@ -370,7 +373,7 @@ class AppendQueue:
         self._assigned_epochs.clear()
 
     def _remove_failed_write(self) -> None:
-        """Remove what a failed write left behind the end; before anything else of this log."""
+        """Remove the bytes that a failed write left, before any other operation of this log."""
         log = self._log
 
         def start() -> None:
@@ -382,7 +385,8 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # The next write does it first; a directory that has failed has no next write.
+                    # The next write removes them first; a directory that has failed has no next
+                    # write.
                     log.directory.failed(completion.error)
                 log.end_turn()
 
@@ -394,7 +398,7 @@ class AppendQueue:
         log.take_next_turn(start)
 
     def producers_at(self, offset: int) -> bytes:
-        """Snapshot of the producer state before the plans that begin at or beyond `offset`."""
+        """Return a snapshot of the producers before the plans that begin at or beyond `offset`."""
         producers = self._log.producers
         later = [p for p in (*self._being_written, *self.planned) if p.info.base_offset >= offset]
         if any(plan.undos for plan in later):
@@ -406,10 +410,10 @@ class AppendQueue:
 
 
 def _first_offset(plan: Plan) -> int:
-    """Base offset of a segment that begins with `plan`.
+    """Return the base offset of a segment that begins with `plan`.
 
-    Where a gap comes first, the segment begins with the gap, so that segments which follow each
-    other leave none between them; one that no index could span comes before the segment.
+    Where a gap comes first, the segment begins with the gap, so that consecutive segments leave no
+    gap between them. A gap that no index could span stays in front of the segment.
     """
     if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
         return plan.info.base_offset
@@ -417,8 +421,10 @@ def _first_offset(plan: Plan) -> int:
 
 
 def _recent(log: LogState, plan: Plan) -> Recent | None:
-    """What was written last, for those who wait for it; None where a copy would cost more than a
-    read."""
+    """Return the last append for followers that wait for it.
+
+    None where a copy would cost more than a read.
+    """
     info = plan.info
     if info.size_bytes > RECENT_BYTES:
         return None

@@ -1,11 +1,11 @@
-"""Checks what is to be appended and makes a plan of it; nothing is changed where it is refused.
+"""Checks of appends, and the plans made of them; a rejected append changes nothing.
 
-From a client: one batch, whole, of magic 2, CRC right, its numbers consistent, not too large, its
-sequence the producer's next one. Where the topic's `compression.type` names another codec than the
-batch has, the leader compresses it with that codec and checks its size once more. From the leader:
-batches that continue this log. What a plan changes at once (next offset, producer state, leader
-epochs) it can also undo. Rules V37, V38.
-Sources: UnifiedLog.append, LogValidator.
+A client's append is one whole batch of magic 2 with a right CRC. Its numbers are consistent, it is
+not too large, and its sequence is the producer's next one. Where the topic's `compression.type`
+names another codec than the batch has, the leader compresses the batch with that codec and checks
+its size once more. The leader's batches must continue the follower's log. A plan changes the next
+offset, the producer state and the leader epochs at once, and can undo these changes. Rules V37,
+V38. Sources: UnifiedLog.append, LogValidator.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 
 
 class CostlyBatch(TidelogError):
-    """A batch whose check, or whose compression with another codec, would hold the loop for too
-    long: a thread is to do it."""
+    """A batch whose check, or whose recompression, would hold the loop for too long.
+
+    A thread has to do it.
+    """
 
 
 class RecordsRejected(KafkaError):
-    """A client's batch can be read, and its topic does not take some of its records (KIP-467)."""
+    """A legible batch of a client with records that its topic does not accept (KIP-467)."""
 
     def __init__(self, topic: str, error: BadRecords) -> None:
         timestamps = any(not bad.keyless for bad in error.bad)
@@ -69,8 +71,10 @@ class Checked(NamedTuple):
 
 
 def check_on_loop(log: LogState, records: Buffer) -> Checked:
-    """Check a client's batch at once. Raises KafkaError, and CostlyBatch where it has too much
-    inside for that."""
+    """Check a client's batch at once.
+
+    Raises KafkaError, and CostlyBatch where the batch has too much inside for the loop.
+    """
     config = log.config
     on_loop = limits.MAX_DECOMPRESSED_ON_LOOP_BYTES
     if config.codec is not None and is_recompressed(config, records):
@@ -91,7 +95,7 @@ def check_on_loop(log: LogState, records: Buffer) -> Checked:
 
 
 def is_recompressed(config: LogConfig, records: Buffer) -> bool:
-    """Whether the topic asks for another codec than that of the first batch in `records`."""
+    """Return whether the topic asks for another codec than that of the first batch in `records`."""
     try:
         return config.codec is not None and BatchView(records).compression != config.codec
     except CorruptBatch:
@@ -113,7 +117,7 @@ def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
 
 
 def demands(log: LogState) -> Demands:
-    """What the topic demands of each record now."""
+    """Return the topic's present demands on each record."""
     config = log.config
     keys = config.compact_enabled
     before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
@@ -128,9 +132,11 @@ def demands(log: LogState) -> Demands:
 
 
 def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now_ms: int) -> None:
-    """Note that a client's batch is refused with an error that passes: until it comes again, the
-    batches behind it get the same error (V38). `now_ms` is our monotonic clock. Nothing is noted
-    where `records` are damaged or of no idempotent producer."""
+    """Note that a client's batch is refused with an error that passes.
+
+    Until the client sends it again, the batches behind it get the same error (V38). `now_ms` is our
+    monotonic clock. Nothing is noted where `records` are damaged or of no idempotent producer.
+    """
     try:
         batch = BatchView(records, 0)
         check(batch)
@@ -144,7 +150,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
 def plan_from_client(
     log: LogState, found: Checked, leader_epoch: int, now_ms: int
 ) -> Plan | AppendInfo:
-    """The plan of a client's batch, or what became of the original where it is repeated.
+    """Return the plan of a client's batch; for a duplicate, the result of the original.
 
     Raises KafkaError.
     """
@@ -197,9 +203,11 @@ def _checked(
     max_decompressed: int,
     effort: Effort,
 ) -> Checked:
-    """The only batch in `records`, in the topic's codec; `records` are copied where they cannot be
-    written to. Raises KafkaError, and OversizedBatch where it decompresses to more bytes than
-    `max_decompressed`."""
+    """Return the only batch in `records`, in the topic's codec.
+
+    `records` are copied where they cannot be written to. Raises KafkaError, and OversizedBatch
+    where the batch decompresses to more bytes than `max_decompressed`.
+    """
     view = memoryview(records)
     if view.readonly:
         view = memoryview(bytearray(view))
@@ -257,7 +265,7 @@ def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
 
 
 def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
-    """The plan of what the leader sent, None when no whole batch is in it. Raises KafkaError."""
+    """Return the plan of batches from the leader, None without a whole batch. Raises KafkaError."""
     view = memoryview(records)
     try:
         batches = _continuing(log, view)
@@ -293,8 +301,8 @@ def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     plan.start_offset = end = log.next_offset
     for batch in batches:
-        # Where the epoch's first records are gone, it begins at the end of what is here: a replica
-        # that compares its log with this one must not keep what it may have there of an epoch past.
+        # Where the epoch's first records are gone, the epoch begins at the end of this log. A
+        # replica that compares its log with this one must not keep records of a past epoch there.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
         plan.has_gap |= batch.base_offset > end
@@ -304,7 +312,7 @@ def plan_from_leader(log: LogState, records: Buffer) -> Plan | None:
 
 
 def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
-    """The whole batches of `view`, checked, from the log's next offset on."""
+    """Return the whole batches of `view`, checked, from the log's next offset on."""
     expected = log.next_offset
     epoch = log.epochs.epoch_at(expected - 1)
     batches: list[BatchView] = []
@@ -327,8 +335,10 @@ def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
 
 
 def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
-    """Compaction has left a gap on the leader. The topic may have been compacted in earlier days,
-    so a follower takes a gap in any case; where it is not compacted now, that is worth a line."""
+    """Log a gap that compaction left on the leader, where the topic is not compacted now.
+
+    The topic may have been compacted earlier, so a follower accepts a gap in any case.
+    """
     if not log.config.compact_enabled:
         log.directory.log_note(
             logging.WARNING,
@@ -338,7 +348,10 @@ def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
 
 
 def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
-    """An empty log may start inside a batch, where the leader's log start lies (V67)."""
+    """Return whether a batch may begin before `expected`.
+
+    An empty log may start inside a batch, where the leader's log start lies (V67).
+    """
     return (
         expected == log.next_offset
         and log.size_bytes == 0
@@ -348,19 +361,19 @@ def _begins_inside(log: LogState, batch: BatchView, expected: int) -> bool:
 
 
 def _assign_epoch(log: LogState, plan: Plan, epoch: int, start_offset: int) -> None:
-    """Note the batch's leader epoch, as its undo needs it."""
+    """Assign the batch's leader epoch, and note in the plan how to undo it."""
     epochs = log.epochs
     if epoch < 0 or (epochs.latest_epoch == epoch and epochs.latest_start_offset <= start_offset):
         return
     if plan.epochs_before is None:
         plan.epochs_before = epochs.entries()
-    # An epoch that was led without a record of it does not count: nothing lies beyond here.
+    # An epoch that was led without a record of it does not count: no record lies beyond here.
     epochs.truncate_from_end(start_offset)
     epochs.assign(epoch, start_offset)
 
 
 def _check_epoch(log: LogState, epoch: int, start_offset: int, code: ErrorCode) -> None:
-    """Leader epochs never go back from record to record; recovery counts on it."""
+    """Reject a leader epoch below that of the record before; recovery counts on rising epochs."""
     latest = log.epochs.epoch_at(start_offset - 1)
     if 0 <= epoch < latest:
         raise KafkaError(

@@ -1,14 +1,14 @@
 """Checkpoints: leader epochs of a partition, offsets per partition of a directory.
 
 Kafka's format: a line with the version (0), a line with the number of entries, one line an entry:
-`epoch start-offset` or `topic partition offset`. Checkpoints are caches (DESIGN.md, rule 8): the
-parsers are total, what cannot be read is a DamagedCheckpoint, and its reader rebuilds.
+`epoch start-offset` or `topic partition offset`. Checkpoints are caches (DESIGN.md, rule 8). The
+parsers are total: an illegible checkpoint is a DamagedCheckpoint, and its reader rebuilds it.
 
-High watermarks, recovery points and log start offsets are written now and then, as a whole, with
-sync. While a write is under way the disk says the old or the new; `highest` is the larger one. A
-partition that is truncated, or made anew under an old name, must not be contradicted by what is on
-disk: `lower` writes first and is done when it is safe to go on; many at once share one write.
-Rules V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
+High watermarks, recovery points and log start offsets are written periodically, as a whole, with
+sync. While a write is under way the disk has the old or the new offset; `highest` is the larger.
+The disk must not contradict a partition that is truncated, or recreated under an old name. `lower`
+therefore writes first and is done when it is safe to go on; many at once share one write. Rules
+V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _MAX_INT64 = 2**63 - 1
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint's text that cannot be read: says which line, and why."""
+    """A checkpoint that cannot be read; the message has the line and the reason."""
 
 
 def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
-    """The content of a leader-epoch checkpoint: (epoch, start offset), oldest first."""
+    """Return the content of a leader-epoch checkpoint: (epoch, start offset), oldest first."""
     return _format([f"{epoch} {start}" for epoch, start in entries])
 
 
 def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The entries of a leader-epoch checkpoint, rising in both. Raises DamagedCheckpoint."""
+    """Return the entries of a leader-epoch checkpoint, rising in both. Raises DamagedCheckpoint."""
     entries: list[tuple[int, int]] = []
     for number, line in _lines(data):
         fields = line.split()
@@ -56,14 +56,14 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The content of an offset checkpoint, in the order of the mapping."""
+    """Return the content of an offset checkpoint, in the order of the mapping."""
     return _format(
         [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     )
 
 
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The entries of an offset checkpoint. Raises DamagedCheckpoint."""
+    """Return the entries of an offset checkpoint. Raises DamagedCheckpoint."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in _lines(data):
         fields = line.split()
@@ -79,7 +79,7 @@ def _format(lines: Sequence[str]) -> bytes:
 
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
-    """The entries' lines with their numbers. An empty file has none, as Kafka makes them."""
+    """Return the entries' lines with their numbers; none for an empty file, which Kafka makes."""
     if not data:
         return []
     try:
@@ -120,23 +120,23 @@ class OffsetCheckpoint:
         self._lane = lane
         self._path = path
         self._failed = failed
-        #: What was submitted last; on disk once nothing is in flight.
+        #: The content submitted last; on disk once no write is in flight.
         self.offsets = offsets
-        #: What the disk may still say: contents before writes that are under way.
+        #: Contents that the disk may still have: those before writes that are under way.
         self._in_flight: list[dict[TopicPartition, int]] = []
-        #: To be lowered by the next write, and who waits for it.
+        #: Offsets that the next write lowers, and the completion of that write.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 
     def highest(self, topic_partition: TopicPartition) -> int:
-        """The largest offset that the disk may have for a partition, -1 for none."""
+        """Return the largest offset that the disk may have for a partition, -1 for none."""
         highest = self.offsets.get(topic_partition, -1)
         for offsets in self._in_flight:
             highest = max(highest, offsets.get(topic_partition, -1))
         return highest
 
     def lowest(self, topic_partition: TopicPartition) -> int:
-        """The smallest offset that the disk may have for a partition, -1 for none."""
+        """Return the smallest offset that the disk may have for a partition, -1 for none."""
         contents = [self.offsets, *self._in_flight]
         return min(offsets.get(topic_partition, -1) for offsets in contents)
 
@@ -156,7 +156,7 @@ class OffsetCheckpoint:
 
         def written(done: Completion[None]) -> None:
             if done.error is not None:
-                # Either may be there; a later write that succeeds settles it.
+                # Either content may be there; a later write that succeeds settles it.
                 self._failed(done.error)
                 completion.fail(done.error)
             else:
@@ -169,7 +169,7 @@ class OffsetCheckpoint:
         return completion
 
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
-        """Make the disk say at most `offset` for the partition, or nothing where it is -1."""
+        """Lower the partition's offset on disk to at most `offset`; -1 removes its entry."""
         if self.highest(topic_partition) <= offset:
             return Completion.of(None)
         self._lowered[topic_partition] = min(offset, self._lowered.get(topic_partition, offset))
@@ -179,7 +179,7 @@ class OffsetCheckpoint:
             if not self._in_flight:
                 self._write_lowered()
             else:
-                # Behind the write that is under way, with all that is asked for until then.
+                # Write behind the write that is under way, with all requests until then.
                 self._lane.submit(_nothing, Work.SLOW, "wait").then(lambda _: self._write_lowered())
         return lowering
 
@@ -209,11 +209,11 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 
 def _nothing(files: Files) -> None:
-    """Only its turn matters."""
+    """Do nothing: the caller waits for its turn only."""
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
-    """Done when all are; fails with the first error."""
+    """Return a completion that is done when all are; it fails with the first error."""
     completion: Completion[None] = Completion()
 
     def settle(error: BaseException | None) -> None:

@@ -1,13 +1,12 @@
-"""What compaction does to a log: which part, in which groups, and what of each batch stays.
+"""Decisions of compaction: the part of a log, the groups of segments, the records kept.
 
-A log is clean up to its cleaner checkpoint and dirty from there on. Of the dirty part only whole
-segments are looked at that are flushed, not active, wholly below the high watermark, and older
-than `min.compaction.lag.ms`. A run notes the last offset of each key there (`OffsetMap`), then goes
-through all segments up to the end of what it noted and keeps the last record of each key. A
-tombstone goes a run or more after `delete.retention.ms` have passed since it was first seen
-(KIP-534). A batch that loses all records goes, unless its producer's sequence or the end of the
-range hangs on it. Transactions: their markers stay, and their records displace no others, for they
-may be aborted.
+A log is clean up to its cleaner checkpoint and dirty from there on. A run looks at whole dirty
+segments only. They must be flushed, not active, wholly below the high watermark, and older than
+`min.compaction.lag.ms`. The run notes the last offset of each key there (`OffsetMap`). Then it goes
+through all segments up to the end of the map and keeps the last record of each key. A tombstone
+goes a run or more after `delete.retention.ms` have passed since a run first saw it (KIP-534). A
+batch that loses all records goes, unless its producer's sequence or the end of the range depends on
+it. Transaction markers stay. Transactional records displace no others, for they may be aborted.
 
 Decides only: no files, the time is an argument. `log_cleaner` carries it out. Sources: LogCleaner,
 LogCleanerManager, Cleaner, SkimpyOffsetMap.
@@ -28,21 +27,21 @@ from tidelog.records.batch import NO_PRODUCER_ID, BatchView
 from tidelog.records.reader import KeyedRecord, read_keys
 from tidelog.records.rewriting import emptied, rewritten
 
-#: What an entry costs at most: its key (49 bytes), its offset (32), its share of a dictionary while
-#: it grows (94).
+#: The most that an entry costs: its key (49 bytes), its offset (32), and its share of a dictionary
+#: while that grows (94).
 ENTRY_BYTES = 176
 _DIGEST_BYTES = 16
 
 
 class OffsetMap:
-    """Key -> the largest offset at which it stands."""
+    """Map from a key to the largest offset at which it stands."""
 
     __slots__ = ("_capacity", "_offsets", "latest_offset")
 
     def __init__(self, max_bytes: int, load_factor: float = 1.0) -> None:
         self._capacity = max(1, int(max_bytes * load_factor) // ENTRY_BYTES)
         self._offsets: dict[bytes, int] = {}
-        #: Everything up to here is in the map; -1 before anything was looked at.
+        #: Every record up to here is in the map; -1 before the first batch.
         self.latest_offset = -1
 
     def __len__(self) -> int:
@@ -50,7 +49,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further batch should be looked at."""
+        """Whether the map takes no further batch."""
         return len(self._offsets) >= self._capacity
 
     def put(self, key: bytes, offset: int) -> None:
@@ -60,7 +59,7 @@ class OffsetMap:
         self._offsets[key] = offset
 
     def offset_of(self, key: bytes) -> int:
-        """The largest offset noted for the key, -1 for none."""
+        """Return the largest offset noted for the key, -1 for none."""
         if len(key) >= _DIGEST_BYTES:
             key = blake2b(key, digest_size=_DIGEST_BYTES).digest()
         return self._offsets.get(key, -1)
@@ -68,16 +67,16 @@ class OffsetMap:
 
 @dataclass(frozen=True, slots=True)
 class CleanableLog:
-    """How much of a log could be compacted now."""
+    """The part of a log that could be compacted now."""
 
     first_dirty_offset: int
-    #: Base offset of the first segment that is left alone; with nothing to compact, it may be below
+    #: Base offset of the first segment that is left alone. With nothing to compact, it may be below
     #: the first dirty offset.
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: The checkpoint does not fit the log, which was truncated or lost its start: begin where it
-    #: starts.
+    #: The checkpoint does not fit the log, which was truncated or lost its start: compact from the
+    #: log start.
     checkpoint_is_void: bool = False
     #: Records wait for longer than `max.compaction.lag.ms`.
     is_overdue: bool = False
@@ -105,7 +104,7 @@ def cleanable(
     recovery_point: int,
     now_ms: int,
 ) -> CleanableLog:
-    """What may be compacted; `checkpoint` is where the last run ended, None before the first."""
+    """Return what may be compacted; `checkpoint` is the last run's end, None before the first."""
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     void = not log_start_offset <= first_dirty <= log_end_offset
     if void:
@@ -122,8 +121,8 @@ def cleanable(
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
-    # It may lie below what is dirty, which begins within a segment where the log does: then there
-    # is nothing to compact, for that segment reaches beyond the bound.
+    # The first uncleanable offset may lie below the first dirty one, which may lie within a
+    # segment. Then nothing can be compacted: that segment reaches beyond the bound.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms
     for number, segment in enumerate(segments[:-1]):
@@ -151,9 +150,10 @@ def grouped(
     index_bytes: Mapping[Segment, tuple[int, int]],
     end_offset: int,
 ) -> list[list[Segment]]:
-    """Segments side by side that become one: no larger than one may be before anything goes.
+    """Group adjacent segments that become one segment each.
 
-    `index_bytes` holds the sizes of both indexes of each segment; the last one ends at
+    A group's segments together are no larger than one segment may be, before any record goes.
+    `index_bytes` holds the sizes of both indexes of each segment. The last segment ends at
     `end_offset` at the latest.
     """
     groups: list[list[Segment]] = []
@@ -197,7 +197,7 @@ def note_keys(
 
 
 class BatchFilter:
-    """Says what is left of each batch in one run over one log."""
+    """The records of each batch that one run over one log keeps."""
 
     __slots__ = (
         "_delete_retention_ms",
@@ -216,8 +216,10 @@ class BatchFilter:
         config: LogConfig,
         now_ms: int,
     ) -> None:
-        """`upper_bound` is the end of the cleanable range, `last_offsets` the last offset below it
-        of each producer that is known."""
+        """`upper_bound` is the end of the cleanable range.
+
+        `last_offsets` holds the last offset below it of each known producer.
+        """
         self._map = offset_map
         self._upper_bound = upper_bound
         self._last_offsets = last_offsets
@@ -226,7 +228,7 @@ class BatchFilter:
         self._now_ms = now_ms
 
     def __call__(self, batch: BatchView) -> Buffer | None:
-        """What is kept of a batch, None for nothing. Raises CorruptBatch."""
+        """Return the part of a batch that is kept, None for nothing. Raises CorruptBatch."""
         if batch.is_control or batch.base_offset > self._map.latest_offset:
             return _as_it_is(batch)
         if batch.record_count == 0:
@@ -252,7 +254,7 @@ class BatchFilter:
         return record.has_value or horizon_ms is None or self._now_ms < horizon_ms
 
     def _is_needed(self, batch: BatchView) -> bool:
-        """Whether offsets or sequences would go back without this batch."""
+        """Return whether offsets or sequences would go back without this batch."""
         if batch.next_offset == self._upper_bound:
             return True
         return (

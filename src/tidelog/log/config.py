@@ -1,4 +1,4 @@
-"""What a log is told: the part of a topic's configuration that concerns its files.
+"""The settings of a log: the part of a topic's configuration that concerns its files.
 
 Defaults are Kafka's. Times in ms, sizes in bytes, -1 means no limit where Kafka says so.
 """
@@ -48,8 +48,8 @@ class LogConfig:
     #: Kafka's level for that codec (KIP-390); None for its default.
     compression_level: int | None = None
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    #: Compaction: how long a tombstone stays, how old records must be, and may become, before it,
-    #: and the share of new bytes that makes it due.
+    #: Compaction: how long a tombstone stays; how old records must be, and may become, before a
+    #: run; the share of dirty bytes that makes a log due.
     delete_retention_ms: int = _DAY_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER
@@ -59,7 +59,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment is rolled: what must be compacted must not be active."""
+        """Age at which a segment is rolled: compaction needs records in an inactive segment."""
         if self.compact_enabled:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

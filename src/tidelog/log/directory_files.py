@@ -1,13 +1,13 @@
-"""Small files of a log directory: what they say, and how many are replaced at once.
+"""Small files of a log directory: their formats, and the replacement of many at once.
 
-meta.properties, partition.metadata and the clean marker say whose a directory is and how it ended.
-Text in, values out; total: what cannot be read is a ValueError that says why. A damaged clean
-marker is no marker (rule E3): the directory is recovered as after a crash.
+meta.properties, partition.metadata and the clean marker say whose a directory is and how the broker
+ended. The parsers are total: an illegible file is a ValueError with the reason. A damaged clean
+marker counts as none (rule E3): the directory is recovered as after a crash.
 
-`Files.replace_file` syncs each file before its name is taken over, and the name after: 4 ms a file,
-20 s for those of a thousand logs. `replace_all` writes all contents beside, syncs the volume, takes
-over all names, and syncs the volume again. A crash in between leaves old files, and some beside
-them that the next start removes. Sources: MetaProperties, PartitionMetadataFile,
+`Files.replace_file` syncs each file before the rename, and the directory after it: 4 ms a file, 20
+s for the files of a thousand logs. `replace_all` writes all contents to temporary files, syncs the
+volume, renames them all, and syncs the volume again. A crash in between leaves old files and some
+temporary ones, which the next start removes. Sources: MetaProperties, PartitionMetadataFile,
 CleanShutdownFileHandler.
 """
 
@@ -31,14 +31,14 @@ Replacement = tuple[str, bytes]
 
 
 class MetaProperties(NamedTuple):
-    """Whose log directory it is; None where the file does not say."""
+    """The owner of a log directory; None where the file does not say."""
 
     cluster_id: str | None
     broker_id: int | None
 
 
 def format_meta_properties(cluster_id: str, broker_id: int) -> bytes:
-    """Version 0, as brokers with a store outside the log directories write it."""
+    """Return version 0, which brokers with a store outside the log directories write."""
     return f"#\nbroker.id={broker_id}\ncluster.id={cluster_id}\nversion=0\n".encode()
 
 
@@ -64,12 +64,12 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def format_partition_metadata(topic_id: TopicId) -> bytes:
-    """The topic id of a partition's directory."""
+    """Return the content of `partition.metadata`: the topic id of a partition's directory."""
     return f"version: 0\ntopic_id: {topic_id_to_text(topic_id)}\n".encode()
 
 
 def parse_partition_metadata(data: bytes) -> TopicId:
-    """The topic id in a `partition.metadata`. Raises ValueError."""
+    """Return the topic id in a `partition.metadata`. Raises ValueError."""
     try:
         lines = data.decode("utf-8").splitlines()
     except UnicodeDecodeError:
@@ -86,12 +86,12 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 
 
 def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """The marker of a clean shutdown, with the epoch under which the broker ran."""
+    """Return the marker of a clean shutdown, with the epoch under which the broker ran."""
     return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
 
 
 def parse_clean_shutdown(data: bytes) -> int:
-    """The broker epoch in a marker. Raises ValueError for one that does not prove anything."""
+    """Return the broker epoch in a marker. Raises ValueError for a marker that proves nothing."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
@@ -105,7 +105,7 @@ def parse_clean_shutdown(data: bytes) -> int:
 
 
 def write_beside(files: Files, path: str, data: bytes) -> None:
-    """Write what `path` will hold. Raises OSError."""
+    """Write the future content of `path` to a temporary file beside it. Raises OSError."""
     handle = files.open(path + names.TEMPORARY, write=True, create=True)
     try:
         files.truncate(handle, 0)
@@ -117,8 +117,10 @@ def write_beside(files: Files, path: str, data: bytes) -> None:
 
 
 async def put_in_place(lane: Lane, paths: Sequence[str]) -> None:
-    """Make everything on the volume durable, and give files that were written beside their names.
-    Raises StorageError."""
+    """Make the volume durable, and rename the temporary files of `paths` to their names.
+
+    Raises StorageError.
+    """
     root = lane.directory
     await lane.submit(lambda files: files.sync_volume(root), Work.SLOW, "sync volume")
     if not paths:
@@ -130,8 +132,10 @@ async def put_in_place(lane: Lane, paths: Sequence[str]) -> None:
 
 
 async def replace_all(lane: Lane, replacements: Iterable[Replacement]) -> None:
-    """Replace files; also everything else on the volume is durable afterwards. Raises
-    StorageError."""
+    """Replace files; everything else on the volume is durable afterwards, too.
+
+    Raises StorageError.
+    """
     paths: dict[str, None] = {}
     some: list[Replacement] = []
     for one in replacements:

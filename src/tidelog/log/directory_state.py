@@ -1,9 +1,9 @@
 """State that all logs of one directory share: lane, open files, indexes, checkpoints, failure.
 
-The first device error, or any failed fsync, fails the directory for good and is told once through
-`on_failure` (D1, D17); a full disk fails only the operation that met it. Checkpoints are written
-for all logs at once; before a log is truncated, or a replica made under an old name, they are
-lowered on disk (V34, V38). Loop only. Knows of a log only what checkpoints say of it.
+The first device error, or any failed fsync, fails the directory for good. `on_failure` is called
+once for it (D1, D17). A full disk fails only the operation that met it. Checkpoints are written for
+all logs at once. Before a log is truncated, or a replica recreated under an old name, its entries
+are lowered on disk (V34, V38). Loop only. Knows of a log only its checkpointed offsets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOGGER = "log"
 
 
 class CheckpointedLog(Protocol):
-    """What checkpoints say of a log."""
+    """The offsets of a log that checkpoints hold."""
 
     @property
     def base_offsets(self) -> Sequence[int]: ...
@@ -50,7 +50,7 @@ class CheckpointedLog(Protocol):
 
 
 class DirectoryState:
-    """What the logs of one directory share. `LogDirectory` is made of it."""
+    """The state that the logs of one directory share. `LogDirectory` is made of it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class DirectoryState:
         max_open_files: int,
         checkpointed_logs: Mapping[TopicPartition, CheckpointedLog],
     ) -> None:
-        """`checkpointed_logs` are those of the directory at any time."""
+        """`checkpointed_logs` are the directory's logs at any time."""
         self.lane = lane
         self.path = lane.directory
         self.clock = clock
@@ -69,24 +69,24 @@ class DirectoryState:
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
         self.indexes = IndexCache()
-        #: What checks of clients' batches may cost the loop.
+        #: The cost that checks of clients' batches may cause on the loop.
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
-        #: What failed the directory; nothing is written after it.
+        #: The error that failed the directory; nothing is written after it.
         self.failure: StorageError | None = None
         #: Nothing is removed any more: the directory is closed.
         self.is_closed = False
-        #: Told once when the directory fails.
+        #: Called once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
-        #: Told of a log that is damaged, the offset from which on, and what is wrong.
+        #: Called for a damaged log with the first damaged offset and the reason.
         self.on_damage: Callable[[TopicPartition, int, str], None] | None = None
         #: By file name.
         self.checkpoints = {
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
             for name in OFFSET_CHECKPOINTS
         }
-        #: Logs that are about to be there: their recovery points and log start offsets, which the
-        #: checkpoints name already.
+        #: Logs that return to the directory soon: their recovery points and log start offsets,
+        #: which the checkpoints name already.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
         self._checkpointed_logs = checkpointed_logs
         self._loading_index: dict[Segment, Completion[None]] = {}
@@ -94,7 +94,7 @@ class DirectoryState:
     # checkpoints
 
     def checkpoint(self) -> Completion[None]:
-        """Write recovery points and log start offsets down."""
+        """Write recovery points and log start offsets."""
         logs = self._checkpointed_logs
         points = {key: log.recovery_point for key, log in logs.items()}
         starts = {
@@ -112,14 +112,14 @@ class DirectoryState:
         )
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Where the last compaction of a log ended, None before the first."""
+        """Return where the last compaction of a log ended, None before the first."""
         return self.checkpoints[CLEANER_OFFSETS].offsets.get(topic_partition)
 
     def compacted(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
-        """A log is compacted up to `offset`: write it down."""
+        """Record on disk that a log is compacted up to `offset`."""
         checkpoint = self.checkpoints[CLEANER_OFFSETS]
         logs = self._checkpointed_logs
-        # Recovery counts on it: what was compacted was flushed before.
+        # Recovery counts on this: compacted records were flushed before.
         flushed = logs[topic_partition].recovery_point
         assert offset <= flushed, f"{topic_partition}: {offset} compacted, {flushed} flushed"
         offsets = {key: value for key, value in checkpoint.offsets.items() if key in logs}
@@ -136,8 +136,10 @@ class DirectoryState:
         return checkpoint.write(offsets)
 
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
-        """Let no checkpoint on disk claim anything beyond `offset`, or anything where it is -1:
-        before a log is truncated there, or a replica made under an old name."""
+        """Lower a partition's entry in all checkpoints on disk to at most `offset`; -1 removes it.
+
+        Required before the log is truncated there, or a replica recreated under an old name.
+        """
         return all_of(
             [checkpoint.lower(topic_partition, offset) for checkpoint in self.checkpoints.values()]
         )
@@ -145,7 +147,7 @@ class DirectoryState:
     # files and indexes
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files and directories after a while; what is left at the end goes at the start."""
+        """Remove files and directories after a delay; the next start removes those left behind."""
         gone = list(paths)
 
         def remove(files: Files) -> None:
@@ -167,7 +169,7 @@ class DirectoryState:
             self.clock.call_later(delay_ms, due)
 
     def with_index(self, segment: Segment) -> Completion[None]:
-        """Done when the indexes of a segment are in memory; read from its files if they are not."""
+        """Load the indexes of a segment from its files, unless they are in memory."""
         if segment.index is not None:
             if segment.sealed:
                 self.indexes.used(segment)
@@ -197,7 +199,7 @@ class DirectoryState:
             if finished.result():
                 self.log_note(logging.WARNING, finished.result())
             if not segment.file.doomed:
-                # Else the files read may be those of the segment that took its place.
+                # Otherwise the files read may be those of the segment that took its place.
                 segment.index, segment.time_index = scratch.index, scratch.time_index
                 if segment.sealed:
                     self.indexes.used(segment)
@@ -211,7 +213,7 @@ class DirectoryState:
     def failed(self, error: BaseException) -> None:
         """Judge a failed operation: a device error fails the directory, once (D1, D17).
 
-        Anything but a StorageError is a defect of this program and raised.
+        Any error but a StorageError is a defect of this program and raised.
         """
         if not isinstance(error, StorageError):
             raise error
@@ -231,8 +233,10 @@ class DirectoryState:
     def damaged(
         self, topic_partition: TopicPartition, path: str, error: CorruptBatch, offset: int | None
     ) -> None:
-        """A file does not hold what was written to it, from `offset` on (None: from somewhere
-        on): say so; the data stays as it is, unless others have it (`begin_again_at`)."""
+        """Report a file that does not hold its written bytes, from `offset` on (None: unknown).
+
+        The data stays as it is, unless other replicas have it (`begin_again_at`).
+        """
         self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
         self.log_note(logging.ERROR, f"{path}: {error}")
         self.tracer.mark("damage_read")
@@ -240,14 +244,16 @@ class DirectoryState:
             self.on_damage(topic_partition, offset, f"{path}: {error}")
 
     def index_rebuilt(self, path: str, error: CorruptBatch) -> None:
-        """The batches of a segment are right, and its index pointed beside them."""
+        """Log that an index was rebuilt: it pointed beside the batches, which are right."""
         self.tracer.event("index_rebuilt", path=path)
         self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
 
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
-        """A log is damaged from `offset` on, and others have what it held: fail the directory, so
-        that its broker ends and others lead. The next start finds that nothing from there on was
-        ever flushed, truncates the log there, and has it fetched again (V68)."""
+        """Fail the directory of a log, damaged from `offset` on, that other replicas have.
+        Its broker then ends and other replicas lead. At the next start no checkpoint says that
+        records from `offset` on were flushed: recovery truncates the log there, and the follower
+        refetches (V68).
+        """
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",
             errno.EBADMSG, self.clock.wall_ms(),
@@ -263,5 +269,5 @@ class DirectoryState:
         self.lower(topic_partition, offset).then(lowered)
 
     def log_note(self, level: int, text: str) -> None:
-        """A line for people."""
+        """Log a line about this directory."""
         self.tracer.log(_LOGGER, level, text)

@@ -1,9 +1,10 @@
-"""Makes a log durable up to an offset: the operation behind a recovery point.
+"""The flush of a log up to an offset: the operation behind a recovery point.
 
-Order matters for what a crash leaves: the records, the indexes and producer snapshots of rolled
-segments, the names in the directory, the leader epochs; only when all of it is on disk may the
-recovery point rise, because recovery believes whatever lies below it (V39). A failed fsync is an
-error of the device and never tried again (D17).
+A crash may come between any two steps, so their order matters. First the records are synced. Then
+come the indexes and producer snapshots of rolled segments, the leader epochs, and the directory
+with its names. Only when all of it is on disk may the recovery point rise, because recovery
+believes whatever lies below it (V39). A failed fsync is an error of the device and never retried
+(D17).
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from tidelog.log.segment_files import index_files
 
 @dataclass(slots=True)
 class FlushOperation:
-    """What has to reach the disk, captured when the flush was asked for."""
+    """Files that must reach the disk, captured when the flush was requested."""
 
     directory: str
-    #: Recovery point once it is done.
+    #: Recovery point after the flush.
     target_offset: int
     logs: list[OpenFile]
     #: Index files, snapshots, the leader-epoch checkpoint, partition.metadata: (path, content).
@@ -34,7 +35,7 @@ class FlushOperation:
     sync_directory: bool = False
 
     def __call__(self, files: Files) -> None:
-        """Do it. Raises OSError."""
+        """Sync and replace the files. Raises OSError."""
         for log in self.logs:
             files.fsync(log.handle(files))
         for path, data in self.replacements:
@@ -44,7 +45,7 @@ class FlushOperation:
 
 
 class Flushes:
-    """The flushes of one log: one at a time, those asked for meanwhile share the next one."""
+    """The flushes of one log: one at a time; requests made meanwhile share the next one."""
 
     __slots__ = ("_idle", "_log", "_next", "_running")
 
@@ -66,9 +67,11 @@ class Flushes:
         return self._run(log.log_end_offset)
 
     def at_close(self) -> list[tuple[str, bytes]]:
-        """The files that a flush would replace, of a log that nobody uses any more: path, content.
-        They count as replaced: whoever closes does it, and syncs the volume, before any checkpoint
-        tells of it."""
+        """Return the files that a flush would replace, for a log that is closed: path, content.
+
+        They count as replaced. The caller replaces them and syncs the volume before any checkpoint
+        claims it.
+        """
         log = self._log
         assert self._running is None and not log.is_truncating, f"{log.path} is still at work"
         operation, sealing, snapshots = self._capture(log.log_end_offset)
@@ -79,14 +82,14 @@ class Flushes:
         return operation.replacements
 
     def start_for_roll(self) -> None:
-        """Flush what was rolled; a flush that waits will do it too."""
+        """Flush the rolled segment; a flush that waits will do it too."""
         if self._running is None and not self._log.is_truncating:
             self._run(self._log.active_segment.base_offset)
         elif self._next is None:
             self._next = Completion()
 
     def resume(self) -> None:
-        """What had to wait for a truncation may start."""
+        """Start the flush that had to wait for a truncation."""
         waiting = self._next
         if waiting is None or self._running is not None or self._log.is_truncating:
             return
@@ -101,7 +104,7 @@ class Flushes:
         self.start().then(tell)
 
     def idle(self) -> Completion[None]:
-        """Done when the flush under way is; one that waits does not count."""
+        """Return a completion of the flush under way; a flush that waits does not count."""
         if self._running is None:
             return Completion.of(None)
         idle: Completion[None] = Completion()
@@ -151,7 +154,10 @@ class Flushes:
         self.resume()
 
     def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
-        """A truncation waits for the flush under way, so what was captured is still true."""
+        """Raise the recovery point and seal the segments.
+
+        A truncation waits for the flush under way, so the captured state is still true.
+        """
         log = self._log
         # A segment that begins behind a gap is flushed for before its first append is applied.
         end = max(log.log_end_offset, log.base_offsets[-1])
@@ -167,7 +173,7 @@ class Flushes:
         log.snapshots.sort()
 
     def _capture(self, target: int) -> tuple[FlushOperation, list[Segment], list[int]]:
-        """What has to be written so that the recovery point may be `target`."""
+        """Capture all that must be written so that the recovery point may be `target`."""
         log = self._log
         active = log.active_segment
         sealing = [s for s in log.segments if not s.sealed and s is not active]

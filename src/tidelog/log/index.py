@@ -1,10 +1,11 @@
 """Offset and time index of a segment, in memory, in the bytes of Kafka's files.
 
-An offset index entry is (offset - base offset, position) as two big-endian int32: one int64 whose
-order is that of the offsets, so that an `array('q')` with its bytes swapped is the file, and a
-bisection finds an entry. A time index entry is (largest timestamp so far as int64, offset - base
-offset as int32). Indexes are caches: written when a segment is rolled or closed, checked when read,
-rebuilt from the batches otherwise (DESIGN.md, rule 8). Sources: OffsetIndex, TimeIndex.
+An offset index entry is (offset - base offset, position) as two big-endian int32. Read as one
+int64, entries sort by offset: a bisection finds an entry, and an `array('q')` with its bytes
+swapped is the file. A time index entry is (largest timestamp so far as int64, offset - base offset
+as int32). Indexes are caches (DESIGN.md, rule 8). They are written when a segment is rolled or
+closed, checked when read, and rebuilt from the batches where the check fails. Sources: OffsetIndex,
+TimeIndex.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class OffsetIndex:
         self._entries.append((offset - self.base_offset) << 32 | position)
 
     def floor(self, offset: int) -> int:
-        """Position to start looking for `offset` at: a batch start, 0 when nothing is known."""
+        """Return the batch start from which to look for `offset`, 0 when none is known."""
         relative = offset - self.base_offset
         if relative < 0:
             return 0
@@ -52,23 +53,23 @@ class OffsetIndex:
         return self._entries[found - 1] & _LOW if found else 0
 
     def least_at_floor(self, offset: int) -> int:
-        """No batch that starts at `floor(offset)` or behind has an offset below this."""
+        """Return a lower bound of the offsets of all batches from `floor(offset)` on."""
         found = bisect_right(self._entries, max(offset - self.base_offset, 0) << 32 | _LOW)
         return self.base_offset + ((self._entries[found - 2] >> 32) + 1 if found > 1 else 0)
 
     def batch_start_before(self, position: int, after: int) -> int:
-        """The last known batch start in (after, position], or `after`."""
+        """Return the last known batch start in (after, position], or `after`."""
         # Positions rise with the entries, so a bisection by position works as well.
         found = bisect_right(self._entries, position, key=_position)
         start = self._entries[found - 1] & _LOW if found else 0
         return max(start, after)
 
     def last_position(self) -> int:
-        """Position of the last entry, 0 when there is none."""
+        """Return the position of the last entry, 0 when there is none."""
         return self._entries[-1] & _LOW if self._entries else 0
 
     def last_offset(self) -> int:
-        """Offset of the last entry, the base offset when there is none."""
+        """Return the offset of the last entry, the base offset when there is none."""
         if not self._entries:
             return self.base_offset
         return self.base_offset + (self._entries[-1] >> 32)
@@ -79,11 +80,11 @@ class OffsetIndex:
         del self._entries[keep:]
 
     def entries(self) -> list[tuple[int, int]]:
-        """(offset, position) of all entries."""
+        """Return (offset, position) of all entries."""
         return [(self.base_offset + (entry >> 32), entry & _LOW) for entry in self._entries]
 
     def to_bytes(self) -> bytes:
-        """The content of the `.index` file."""
+        """Return the content of the `.index` file."""
         entries = self._entries
         if sys.byteorder == "little":
             entries = entries[:]
@@ -94,7 +95,7 @@ class OffsetIndex:
     def from_bytes(cls, base_offset: int, data: bytes, log_bytes: int) -> OffsetIndex:
         """Read an `.index` file of a segment of `log_bytes`. Raises DamagedIndex.
 
-        Kafka fills the file of a segment that it still writes with zeros: they end the entries.
+        Kafka pads the file of an active segment with zeros: the zeros end the entries.
         """
         if len(data) % OFFSET_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are not whole entries")
@@ -134,19 +135,21 @@ class TimeIndex:
         return len(self._timestamps)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry if its timestamp is news."""
+        """Add an entry if its timestamp is larger than the last one."""
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
             self._timestamps.append(timestamp_ms)
             self._offsets.append(offset - self.base_offset)
 
     def floor(self, timestamp_ms: int) -> int:
-        """Every record before the offset returned has a timestamp below `timestamp_ms`, or is
-        found by scanning from it: where to start looking."""
+        """Return the offset from which to look for the first record of `timestamp_ms` or later.
+
+        Every record before it has an earlier timestamp, or is found by scanning from it.
+        """
         found = bisect_left(self._timestamps, timestamp_ms)
         return self.base_offset + (self._offsets[found - 1] if found else 0)
 
     def last(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry, (-1, base offset) when there is none."""
+        """Return (timestamp, offset) of the last entry, (-1, base offset) when there is none."""
         if not self._timestamps:
             return -1, self.base_offset
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
@@ -157,7 +160,7 @@ class TimeIndex:
         del self._timestamps[keep:], self._offsets[keep:]
 
     def entries(self) -> list[tuple[int, int]]:
-        """(timestamp, offset) of all entries."""
+        """Return (timestamp, offset) of all entries."""
         base = self.base_offset
         return [
             (timestamp, base + offset)
@@ -165,7 +168,7 @@ class TimeIndex:
         ]
 
     def to_bytes(self) -> bytes:
-        """The content of the `.timeindex` file."""
+        """Return the content of the `.timeindex` file."""
         pack = _TIME_ENTRY.pack
         pairs = zip(self._timestamps, self._offsets, strict=True)
         return b"".join([pack(timestamp, offset) for timestamp, offset in pairs])

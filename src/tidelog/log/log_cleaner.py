@@ -1,15 +1,14 @@
-"""The cleaner of a broker: which of its logs is compacted next, how fast, and one run over a log.
+"""The log cleaner of a broker: the choice of the next log, its rate, and one run over a log.
 
-One log at a time, the dirtiest of those that are due; a log whose batches cannot be read is said so
-once and left alone from then on. What is read and written is kept below a rate.
+The cleaner compacts one log at a time, the dirtiest due one. A log with illegible batches is logged
+once and skipped from then on. Reads and writes are kept below a rate.
 
 `compaction` decides; a run carries it out on the directory's slow thread. A slice reads at most
-`slice_bytes` (or one batch that is larger), so that an fsync or a cold read behind it waits for
+`slice_bytes` (or one larger batch), so that an fsync or a cold read behind it waits for
 milliseconds. The files are pinned while they are read. Nothing changes in the log before the swap,
-which is a turn of the log like a truncation; what is truncated, deleted or closed meanwhile makes
-the run void, and the files it has written are removed by the next one or at the next start. Once
-swapped, old segments live on for those who still read them. Source: LogCleaner, LogCleanerManager,
-Cleaner.
+which is a turn of the log like a truncation. Truncating, deleting or closing the log meanwhile
+voids the run; the next run or the next start removes its files. After the swap, readers may still
+use the old segments. Source: LogCleaner, LogCleanerManager, Cleaner.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
-#: Told after each slice how many bytes it read and wrote.
+#: Called after each slice with the number of bytes that it read and wrote.
 Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The log was truncated, closed or deleted meanwhile: what was made of it is void."""
+    """The log was truncated, closed or deleted meanwhile: the run is void."""
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What a run over one log did."""
+    """The counters of a run over one log."""
 
     end_offset: int = 0
     keys: int = 0
@@ -76,7 +75,7 @@ class _Chunk:
 
 
 def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_bytes: int) -> _Chunk:
-    """The next whole batches, checked, at least one. Raises CorruptBatch, OSError."""
+    """Return the next whole batches, checked, at least one. Raises CorruptBatch, OSError."""
     handle = file.handle(files)
     wanted = min(max(slice_bytes, HEADER_BYTES), end - position)
     data = files.pread(handle, wanted, position)
@@ -95,7 +94,9 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """Notes the keys of one slice; the result is where to go on, -1 when the map is full."""
+    """Operation that notes the keys of one slice; its result is the next position, -1 when the map
+    is full.
+    """
 
     file: OpenFile
     position: int
@@ -123,7 +124,7 @@ class _Cleaned:
     handle: Handle | None = None
 
     def open(self, files: Files) -> Handle:
-        """The file under its first name, empty before the first batch."""
+        """Return the file under its first name, empty before the first batch."""
         if self.handle is None:
             segment = self.segment
             remove_cleaned(files, segment.directory, segment.base_offset)
@@ -133,7 +134,7 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """Copies what stays of one slice of a segment; the result is where to go on."""
+    """Operation that copies the kept records of one slice; its result is the next position."""
 
     source: OpenFile
     position: int
@@ -168,7 +169,7 @@ class _FilterSlice:
 
 @dataclass(slots=True)
 class Survey:
-    """Looks at what is not in memory: sizes of indexes, and the time of each first batch."""
+    """Operation that reads facts not in memory: index sizes, and the time of each first batch."""
 
     segments: list[Segment]
     index_bytes: dict[Segment, tuple[int, int]] = field(default_factory=dict)
@@ -266,8 +267,10 @@ class Cleaning:
             self._log.directory.open_files.unpin(segment.file)
 
     async def _claim(self) -> None:
-        """Have it on disk that all that is compacted was flushed: only there, recovery takes a gap
-        for compaction's."""
+        """Checkpoint that all compacted records were flushed.
+
+        Only below a recovery point on disk does recovery take a gap for compaction's.
+        """
         log, end = self._log, self._plan.first_uncleanable_offset
         await log.directory.checkpoint()
         self._check([])
@@ -305,14 +308,14 @@ class Cleaning:
             self._unpin([segment])
             if position < 0:
                 break
-            # Without a batch at its end, too, the segment is done.
+            # A segment without a batch at its end is done, too.
             self._map.latest_offset = max(self._map.latest_offset, ends - 1)
 
     async def _groups(self, end_offset: int) -> list[list[Segment]]:
         log, plan = self._log, self._plan
         self._check([])
         end = min(end_offset, plan.first_uncleanable_offset)
-        # What lies below the log's start is retention's, and soon gone.
+        # Segments below the log start are retention's, and soon gone.
         first = max(bisect_right(log.base_offsets, log.log_start_offset) - 1, 0)
         segments = [s for s in log.segments[first:-1] if s.base_offset < end]
         self._pin(segments)
@@ -328,7 +331,7 @@ class Cleaning:
         await self._pace(max(bytes_read, 0) + bytes_written)
 
     async def _clean(self, group: list[Segment], keep: BatchFilter) -> None:
-        """Write what stays of a group and put it in the group's place."""
+        """Write the kept records of a group to a segment, and swap it for the group."""
         log = self._log
         self._pin(group)
         segment = Segment(
@@ -368,7 +371,9 @@ class Cleaning:
         self.stats.segments_after += 1
 
     def _give_up(self, cleaned: _Cleaned) -> None:
-        """Remove what was written: the disk may be full. Of a closed log the next start does."""
+        """Remove the unfinished segment: the disk may be full. For a closed log, the next start
+        does.
+        """
         log, segment = self._log, cleaned.segment
         if log.is_closed or log.directory.failure is not None:
             return
@@ -426,8 +431,8 @@ class Cleaning:
 def _finish(files: Files, cleaned: _Cleaned, group: list[Segment]) -> None:
     """Make the new segment durable, with its indexes, under its first names.
 
-    The old files are opened: a reader that comes in the middle of the swap must not look for them
-    by their names. Raises OSError.
+    The old files are opened here. A reader in the middle of the swap must not look for them by
+    their names. Raises OSError.
     """
     segment = cleaned.segment
     handle = cleaned.open(files)
@@ -450,11 +455,11 @@ def _finish(files: Files, cleaned: _Cleaned, group: list[Segment]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """What a broker's configuration says of its cleaner (`log.cleaner.*`)."""
+    """The `log.cleaner.*` settings of a broker."""
 
     dedupe_buffer_bytes: int = 128 * MIB
     load_factor: float = 0.9
-    #: Read at once, between two looks at what else the disk is wanted for.
+    #: Bytes read at once, after which other operations of the disk get their turn.
     slice_bytes: int = 256 * KIB
     #: Read and written together.
     max_bytes_per_second: float = float("inf")
@@ -474,14 +479,17 @@ class Cleaner:
         self.settings = settings
         self._clock = clock
         self._sleep = sleep
-        #: When what was read and written so far is paid for, monotonic.
+        #: When the reads and writes so far are paid for, monotonic.
         self._paid_ms = 0.0
-        #: Logs that cannot be read.
+        #: Logs with illegible batches.
         self._uncleanable: dict[LogState, None] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
-        """Compact the dirtiest of `logs`, each with its high watermark; None where none is due, or
-        where it changed meanwhile. Raises StorageError, which the log's directory has judged."""
+        """Compact the dirtiest of `logs`, each with its high watermark.
+
+        Returns None where none is due, or where the log changed meanwhile. Raises StorageError,
+        which the log's directory has judged.
+        """
         best: tuple[LogState, CleanableLog] | None = None
         for log, high_watermark in list(logs):
             if not log.config.compact_enabled or log in self._uncleanable:
@@ -509,7 +517,7 @@ class Cleaner:
         )
 
     async def _learn_ages(self, log: LogState) -> None:
-        """Read when the records of segments begin that were loaded from the disk."""
+        """Read the first timestamps of segments that were loaded from the disk."""
         unknown = [s for s in log.segments[:-1] if s.first_timestamp_ms < 0 and s.size_bytes]
         if not unknown:
             return

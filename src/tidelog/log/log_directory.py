@@ -1,14 +1,14 @@
-"""One log directory on its lane: opened, its replicas made, removed and set aside, closed.
+"""One log directory on its lane: opened, closed, and its replicas created, removed, set aside.
 
-A directory of another cluster or broker is refused. With the marker of a clean shutdown files are
-believed; without, each partition is recovered (`recovery`). The marker is removed, durably, before
-anything is written to a log: a crash from then on is an unclean end (E3). Checkpoints that cannot
-be read count as empty: then everything is recovered from its start.
+The broker refuses a directory of another cluster or broker. With the marker of a clean shutdown
+files are believed; without it, each partition is recovered (`recovery`). The marker is removed,
+durably, before anything is written to a log: a crash from then on is an unclean end (E3). An
+illegible checkpoint counts as empty: recovery then begins at the start of each log.
 
-At a clean end each log is brought to rest, what a failed write left is removed, and where anything
-changed, the indexes of the last segment and a snapshot of the producers are written; then the
-volume is synced, once: a wait for each file would take minutes where there are thousands of logs.
-Last of all comes the marker. Rules V34, V35 and V45 (setting aside), V38, V39, E3.
+A clean shutdown waits for the operations of each log and removes the bytes of failed writes. For
+each changed log it writes the last segment's indexes and a producer snapshot. Then it syncs the
+volume once: a sync of each file would take minutes with thousands of logs. The marker comes last.
+Rules V34, V35 and V45 (setting aside), V38, V39, E3.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from tidelog.log.stray_replicas import Stray, StrayReplicas
 
 __all__ = ["LogDirectory", "Stray"]
 
-#: Partitions loaded by one operation: few hand-overs, and still steps that can be told apart.
+#: Partitions loaded by one operation: few hand-overs, and still separate steps.
 _PARTITIONS_PER_OPERATION = 32
 _KNOWN_FILES = (
     *OFFSET_CHECKPOINTS,
@@ -71,15 +71,15 @@ _KNOWN_FILES = (
     "lost+found",
 )
 Note = Callable[[int, str], None]
-#: Have the configuration of these topics known.
+#: Loads the configuration of these topics.
 LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Opened:
-    """What a log directory holds."""
+    """The content of a log directory."""
 
-    #: Nobody has opened it before, and no partition is in it.
+    #: No broker has opened it before, and no partition is in it.
     is_new: bool = False
     was_clean: bool = False
     clean_shutdown_epoch: int | None = None
@@ -87,7 +87,7 @@ class Opened:
     partitions: list[tuple[TopicPartition, LoadedLog]] = field(default_factory=list)
     #: Names of directories that were renamed: deletions, strays, moves.
     aside: list[str] = field(default_factory=list)
-    #: Names of the strays among them that wait for an operator's word (V35).
+    #: Names of the strays among them that wait for an operator's decision (V35).
     held: list[str] = field(default_factory=list)
     notes: list[tuple[int, str]] = field(default_factory=list)
     found: list[TopicPartition] = field(default_factory=list)
@@ -124,8 +124,8 @@ async def open_directory(
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [part for part in partitions if not part[1].is_unfinished]
     if opened.partitions and not opened.was_clean:
-        # What recovery decided must not be undone by the next crash: from now on it counts as
-        # flushed. One wait for all of it: thousands of them would take minutes.
+        # The next crash must not undo what recovery decided: from now on it counts as flushed. One
+        # wait covers all of it: thousands of waits would take minutes.
         await put_in_place(
             lane, [path for _, loaded in opened.partitions for path in loaded.beside]
         )
@@ -153,7 +153,7 @@ def _request(
     return LoadRequest(
         path=f"{root}/{names.directory_name(topic_partition)}",
         clean=opened.was_clean,
-        # What was compacted was flushed before.
+        # Compacted records were flushed before.
         recovery_point=max(
             opened.checkpoints[name].get(topic_partition, 0)
             for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
@@ -175,12 +175,12 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # No clean shutdown left this: what is found here next, perhaps without the
-                # partition, must not be believed for the marker's sake (E3, V10).
+                # No clean shutdown left this. The next start must not believe the marker here,
+                # perhaps without the damaged partition (E3, V10).
                 _begin(files, root)
                 raise
             if loaded.is_unfinished:
-                # The crash came before the replica was made: it never held anything.
+                # The crash came before the replica was created: it never held a record.
                 loaded.notes.append((False, f"{request.path}: its creation was cut short"))
                 files.remove_tree(request.path)
             partitions.append((topic_partition, loaded))
@@ -250,14 +250,14 @@ def _check_owner(files: Files, root: str, cluster_id: str, broker_id: int) -> No
 
 
 def _begin(files: Files, root: str) -> None:
-    """From here on an end without the marker is an unclean one."""
+    """Remove the clean marker: from here on, an end without it is unclean."""
     if files.exists(f"{root}/{CLEAN_SHUTDOWN}"):
         files.unlink(f"{root}/{CLEAN_SHUTDOWN}")
     files.fsync_directory(root)
 
 
 async def close_logs(logs: Sequence[PartitionLog]) -> None:
-    """Bring all logs of a directory to rest and down to the disk. Raises StorageError."""
+    """Stop all logs of a directory and make them durable. Raises StorageError."""
     for resting in [log.close("closed") for log in logs]:
         await resting
     for removal in [_remove_failed_write(log) for log in logs]:
@@ -286,7 +286,7 @@ def _remove_failed_write(log: PartitionLog) -> Completion[None]:
 
 
 def _files_at_close(log: PartitionLog) -> list[Replacement]:
-    """Files of a log that a clean start believes, where they are not on the disk as they are."""
+    """Return the files of a log that a clean start believes, without those already on disk."""
     replacements = log.flushes.at_close()
     end = log.log_end_offset
     if log.closed_state != (log.truncations, end):
@@ -298,7 +298,7 @@ def _files_at_close(log: PartitionLog) -> list[Replacement]:
 
 
 class LogDirectory(DirectoryState):
-    """Everything in one log directory. Loop only."""
+    """One log directory with everything in it. Loop only."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class LogDirectory(DirectoryState):
     ) -> None:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         super().__init__(lane, clock, tracer, default_config, max_open_files, self.logs)
-        #: High watermarks as they were loaded, none above its log's end.
+        #: High watermarks as loaded, none above its log's end.
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epoch of the clean shutdown before this start, None without one (E3).
         self.clean_shutdown_epoch: int | None = None
@@ -336,13 +336,11 @@ class LogDirectory(DirectoryState):
         learn_configs: LearnConfigs | None = None,
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
     ) -> LogDirectory:
-        """Open the lane's directory, made if it is not there; recover after an unclean end.
+        """Open the lane's directory, created where missing; recover after an unclean shutdown.
 
-        `learn_configs` is told the topics that are here before `config_of` is asked: recovery must
-        know which of them are compacted.
-
-        Raises ConfigError when it belongs to another cluster or broker or cannot be used, and
-        StorageError when the disk fails.
+        `learn_configs` gets the topics of the directory before `config_of` is called: recovery must
+        know which topics are compacted. Raises ConfigError when the directory belongs to another
+        cluster or broker or cannot be used, and StorageError when the disk fails.
         """
         directory = cls(lane, clock, tracer, default_config, max_open_files)
         opened = await open_directory(
@@ -367,14 +365,14 @@ class LogDirectory(DirectoryState):
             if key in marks
         )
         if not opened.was_clean:
-            # What the disk claims must not outlive the records that were lost (V38).
+            # The checkpoint must not outlive the records that were lost (V38).
             await self.checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
         if not opened.was_clean or any(
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
             for key, log in self.logs.items()
         ):
-            # Recovery points that are not on disk are none: after a crash, gaps that compaction
-            # left would be taken for lost records, and what is behind them would go.
+            # Only recovery points on disk count. After another crash, recovery would take gaps that
+            # compaction left for lost records, and remove the records behind them.
             await self.checkpoint()
         self.tracer.event(
             "log_directory_opened", directory=self.path, partitions=len(self.logs),
@@ -384,7 +382,7 @@ class LogDirectory(DirectoryState):
     def _add_loaded(
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig
     ) -> PartitionLog:
-        """Have the log of a partition that was loaded."""
+        """Add the log of a partition that was loaded."""
         log = PartitionLog(
             self,
             topic_partition,
@@ -422,7 +420,7 @@ class LogDirectory(DirectoryState):
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig
     ) -> Completion[PartitionLog]:
-        """Make an empty replica; see `create_many`."""
+        """Create an empty replica; see `create_many`."""
         completion: Completion[PartitionLog] = Completion()
 
         def created(done: Completion[list[PartitionLog]]) -> None:
@@ -437,10 +435,10 @@ class LogDirectory(DirectoryState):
     def create_many(
         self, replicas: Sequence[tuple[TopicPartition, TopicId, LogConfig]]
     ) -> Completion[list[PartitionLog]]:
-        """Make empty replicas; their names are durable with one directory sync when it is done.
+        """Create empty replicas; their names are durable with one directory sync when it is done.
 
-        Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here.
-        The completion's error is a StorageError.
+        Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here. The
+        completion's error is a StorageError.
         """
         return self._replicas.create_many(replicas)
 
@@ -456,8 +454,7 @@ class LogDirectory(DirectoryState):
         return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays that were set aside `delay_ms` ago or longer and wait for no word; returns
-        how many."""
+        """Remove strays set aside `delay_ms` ago or longer and not held; return how many."""
         return self.stray_replicas.purge(now_ms, delay_ms)
 
     def hold_strays(self, held: Iterable[str]) -> Completion[None]:
@@ -467,7 +464,7 @@ class LogDirectory(DirectoryState):
     # checkpoints and flushes
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Completion[None]:
-        """Write the high watermarks of all replicas here; one not named keeps its last (V34)."""
+        """Write all replicas' high watermarks; a replica not named keeps its last one (V34)."""
         checkpoint = self.checkpoints[HIGH_WATERMARKS]
         new: dict[TopicPartition, int] = {}
         for key, log in self.logs.items():
@@ -490,9 +487,9 @@ class LogDirectory(DirectoryState):
     # closing
 
     async def close(self, *, broker_epoch: int) -> None:
-        """Write everything down, last of all the marker of a clean shutdown (E3); end the lane.
+        """Write all state to disk, last of all the marker of a clean shutdown (E3); close the lane.
 
-        Raises StorageError, and leaves no marker, where anything could not be written.
+        Raises StorageError, and leaves no marker, where a write failed.
         """
         self.is_closed = True
         try:

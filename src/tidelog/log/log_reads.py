@@ -1,13 +1,13 @@
 """Reads of one log, by offset and by timestamp: steps on the loop around `segment_reads`.
 
-A read by offset is first tried from the page cache on the loop, and where that would block, on the
-directory's thread. The time index says from which batch on a time can be found; batches are then
-looked at by their header, and the one that reaches the time is read whole and searched record by
-record, because only its records tell.
+A read by offset first tries the page cache on the loop. Where that would block, the directory's
+thread reads. A read by time starts at the batch that the time index names. It looks at batches by
+their header. It reads the batch that reaches the time whole and searches it record by record,
+because only records have exact times.
 
-Where a read finds something wrong, the whole segment is checked (`recheck`): an index is rebuilt
-and the read repeated; damage is reported with the offset from which on the log is not to be
-believed (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp.
+Where a read finds something wrong, the whole segment is checked (`recheck`). A damaged index is
+rebuilt and the read repeated. Damage of batches is reported with the offset from which on the log
+cannot be believed (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tidelog.log.segment_reads import (
 )
 from tidelog.records.batch import HEADER_BYTES, CorruptBatch
 
-#: Ends of reads remembered per log: one per reader that follows along.
+#: Ends of reads remembered per log: one per consumer or follower at the log's end.
 _MAX_READ_ENDS = 64
 
 T = TypeVar("T")
 
 
 class _Wrong(KafkaError):
-    """A read found what cannot be right: the segment's index, or its batches, are damaged."""
+    """A read found damage: of the segment's index, or of its batches."""
 
     def __init__(self, segment: Segment, error: CorruptBatch) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
@@ -119,7 +119,7 @@ def _read_segment(
     directory = log.directory
     directory.open_files.pin(file)
     lane = directory.lane
-    # Only opening the file could wait for the disk; what is read comes from the page cache or not.
+    # Only opening the file could wait for the disk: the read itself uses the page cache or fails.
     if file.is_open or lane.is_fast:
         done = lane.submit(operation, Work.NOWAIT, "read")
         if done.error is None:
@@ -141,7 +141,7 @@ def _read_segment(
 def _read_from_disk(
     log: LogState, segment: Segment, operation: ReadOperation, end_offset: int
 ) -> Completion[LogSlice]:
-    """The file is pinned by the caller. `end_offset` may lie in a later segment."""
+    """Read from the disk. `end_offset` may lie in a later segment; the caller pins the file."""
     completion: Completion[LogSlice] = Completion()
     truncations = log.truncations
 
@@ -162,7 +162,8 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                # Where another has taken its place, what was the next one's may be in that.
+                # Where another segment took this one's place, it may hold the next segment's
+                # batches, too.
                 go_on = _read_again if segment.file.doomed else _read_next
                 offset = operation.offset if segment.file.doomed else segment.base_offset
                 following = go_on(
@@ -177,8 +178,7 @@ def _read_from_disk(
 def _read_next(
     log: LogState, base_offset: int, max_bytes: int, end: int, min_one_batch: bool
 ) -> Completion[LogSlice]:
-    """No batch of the segment that begins at `base_offset` reaches the offset (compaction took
-    them): go to the next one."""
+    """Go on in the next segment, where compaction took the batches that reach the offset."""
     following = [base for base in log.base_offsets if base > base_offset]
     if not following or following[0] >= end:
         return Completion.of(LogSlice(b""))
@@ -189,7 +189,7 @@ def _read_next(
 def _read_again(
     log: LogState, offset: int, max_bytes: int, end: int, min_one_batch: bool
 ) -> Completion[LogSlice]:
-    """Begin anew: other files make up the log than when the read began."""
+    """Repeat a read from its beginning: the log's files changed after it began."""
     if log.is_closed:
         return Completion.failed(
             KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} is gone")
@@ -237,7 +237,7 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        # Early enough for the header of the batch there, whose offset is wanted, to be read.
+        # Early enough to read the header of the batch there, whose offset is wanted.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))
@@ -258,7 +258,7 @@ def _operation(
 
 
 def _remember(log: LogState, segment: Segment, slice_: LogSlice) -> None:
-    """The next read of this reader begins where this one ended."""
+    """Remember where a read ended: the next read of the same reader begins there."""
     if slice_.next_offset >= 0 and not segment.file.doomed:
         ends = log.read_ends
         ends.pop(slice_.next_offset, None)
@@ -288,8 +288,11 @@ def _pass_on(done: Completion[T], completion: Completion[T]) -> None:
 def _fail(
     log: LogState, segment: Segment, completion: Completion[LogSlice], error: BaseException
 ) -> None:
-    """Say why a read failed; what a truncation or deletion took meanwhile is neither damage nor a
-    failure of the disk, though the loop may not have heard yet that it is done."""
+    """Fail a read with the reason.
+
+    Bytes that a truncation or deletion took meanwhile are neither damage nor a failure of the disk,
+    though the loop may not know yet that it is done.
+    """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         completion.fail(KafkaError(code, f"{log.topic_partition} is being truncated"))
@@ -307,9 +310,11 @@ def _fail(
 
 
 def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[None]:
-    """A read of `segment` found something wrong. Done when its index was to blame and is right
-    now; else fails: KafkaError CORRUPT_MESSAGE for damage, which the directory is told of,
-    NOT_LEADER_OR_FOLLOWER where the log was truncated meanwhile; StorageError.
+    """Check all of `segment`, in which a read found something wrong.
+
+    Done when its index was to blame and is right now. Otherwise fails. KafkaError CORRUPT_MESSAGE:
+    damage, which the directory now knows. NOT_LEADER_OR_FOLLOWER: the log was truncated meanwhile.
+    StorageError: the disk failed.
     """
     completion: Completion[None] = Completion()
     directory = log.directory
@@ -345,7 +350,7 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 
 
 def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -> None:
-    """Take the indexes of what was checked; what was appended meanwhile is in the old ones."""
+    """Take over the rebuilt indexes, with the entries of batches that were appended meanwhile."""
     index, time_index = right.index or OffsetIndex(0), right.time_index or TimeIndex(0)
     if segment.index is not None:
         for offset, position in segment.index.entries():
@@ -381,7 +386,7 @@ def max_timestamp(log: LogState) -> Completion[Found | None]:
 def _search(
     log: LogState, candidates: list[Segment], timestamp_ms: int, end_offset: int
 ) -> Completion[Found | None]:
-    """Search the segments one after the other until one has the record."""
+    """Search the segments in order until one has the record."""
     if not candidates:
         return Completion.of(None)
     completion: Completion[Found | None] = Completion()
@@ -392,7 +397,8 @@ def _search(
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             error = KafkaError(code, f"{log.topic_partition} is being truncated")
         elif isinstance(error, CorruptBatch):
-            # Its index or its batches: told, and mended, for whoever asks next.
+            # Its index or its batches are damaged: the check reports it, and repairs an index for
+            # the next search.
             recheck(log, segment, error)
             error = KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
         elif log.is_closed or segment not in log.segments:
@@ -406,7 +412,7 @@ def _search(
             fail(done.error)
             return
         if segment.file.doomed and not log.is_closed:
-            # Retention or compaction has taken it: look at what is there instead.
+            # Retention or compaction has removed the segment: search the present ones instead.
             _pass_on(offset_for_timestamp(log, timestamp_ms, end_offset), completion)
             return
         search = TimestampSearch(

@@ -1,13 +1,13 @@
-"""State of one partition's log, and the transitions that change it: what every operation shares.
+"""State of one partition's log, and the transitions that change it: shared by all operations.
 
 The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `truncation`,
 `log_cleaner`) take this; `PartitionLog` offers them under one name. One operation that changes
-files is under way per log: each takes a turn (`take_turn`) and ends it; truncations and rolls
-queue behind. Loop only. Knows no operation, and nothing of replication.
+files is under way per log: each takes a turn (`take_turn`) and ends it; truncations and rolls queue
+behind. Loop only. Knows no operation, and nothing of replication.
 
-Offsets stand in this order: first segment, log start, log end (written), next offset (assigned).
-The recovery point is not above the log end; it may be below the log start, for records may be
-deleted before they are flushed. Every transition asserts it (`check_invariants`), an append only
+Offsets are in this order: first segment, log start, log end (written), next offset (assigned). The
+recovery point is not above the log end. It may be below the log start, for records may be deleted
+before they are flushed. Every transition asserts this (`check_invariants`); an append only asserts
 that it continues the log.
 """
 
@@ -29,7 +29,7 @@ from tidelog.log.segment import BatchStarts, Segment
 class PlannedAppends(Protocol):
     """The planned appends of a log, as turns know them."""
 
-    #: Somebody has asked for a write while another operation was under way.
+    #: A caller asked for a write while another operation was under way.
     is_wanted: bool
 
     @property
@@ -49,8 +49,11 @@ class _Turn(NamedTuple):
 
 
 class LogState:
-    """What is known of one replica's log. There are ten thousand of these: what is empty nearly
-    always is a list (56 bytes), never a deque (760)."""
+    """The state of one replica's log.
+
+    There are ten thousand of these. Containers that are nearly always empty are lists (56 bytes),
+    never deques (760).
+    """
 
     __slots__ = (
         "_appends",
@@ -102,7 +105,7 @@ class LogState:
     ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
-        #: All zeros where the directory does not tell.
+        #: All zeros where the directory has no topic id.
         self.topic_id = topic_id
         #: May be replaced at any time; holds from the next append on.
         self.config = config
@@ -131,13 +134,14 @@ class LogState:
         self.truncation_unsynced = False
         #: Wall clock of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (truncations, log end) for which indexes and snapshot are on disk: nothing to close.
+        #: (truncations, log end) of the indexes and snapshot on disk: closing need not write them
+        #: again.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
-        #: Where a truncation under way will end the log: nothing may be claimed beyond.
+        #: Where a truncation under way will end the log: no checkpoint or read may go beyond.
         self.truncating_to: int | None = None
-        #: Grows with every truncation: what began before one must not end as if it had not been.
+        #: Grows with every truncation: an operation that began before one must notice it.
         self.truncations = 0
         self.batch_starts = BatchStarts()
         #: Where reads ended: offset -> (base offset of the segment, position).
@@ -146,7 +150,7 @@ class LogState:
         self._turns: list[_Turn] = []
         #: Truncations that wait or run: nothing can be planned meanwhile.
         self._truncating = 0
-        #: Why nothing more may be done here: deleted, set aside, directory closed.
+        #: Why the log accepts no more operations: deleted, set aside, directory closed.
         self._closed = ""
         self.check_invariants()
 
@@ -173,10 +177,10 @@ class LogState:
     # turns: one operation at a time
 
     def submit_planned(self) -> None:
-        """Have everything planned so far written; completions are resolved when it is.
+        """Write all planned appends; their completions are resolved when they are written.
 
-        On a quick disk that is before this call returns; while an earlier operation of this log is
-        under way, it is when that one is done.
+        On a quick disk that is before this call returns. While an earlier operation of this log is
+        under way, it is when that operation is done.
         """
         appends = self._appends
         if self._busy:
@@ -192,11 +196,11 @@ class LogState:
             self._next_turn()
 
     def take_next_turn(self, start: Callable[[], None]) -> None:
-        """Run `start` before anything else of this log, when what is under way is done."""
+        """Run `start` before any other operation of this log, after the one under way."""
         self._turns.insert(0, _Turn(start, after_queue=False))
 
     def end_turn(self) -> None:
-        """The operation under way is done and applied."""
+        """End the operation under way: it is done and applied."""
         assert self._busy, f"{self.path}: a turn ended that nobody had"
         self._busy = False
         self._next_turn()
@@ -215,8 +219,10 @@ class LogState:
     # transitions
 
     def check_invariants(self) -> None:
-        """Assert what holds whenever no transition is under way. Costs a look at each segment and
-        each leader epoch: for transitions that are rare."""
+        """Assert the invariants that hold whenever no transition is under way.
+
+        Costs a look at each segment and each leader epoch: for rare transitions.
+        """
         bases = self.base_offsets
         assert bases and bases == [segment.base_offset for segment in self.segments], self.path
         assert _rise(bases), f"{self.path}: base offsets of segments do not rise: {bases}"
@@ -238,7 +244,7 @@ class LogState:
         assert self.size_bytes == size_bytes, f"{self.path}: {self.size_bytes}, not {size_bytes}"
 
     def add_segment(self, segment: Segment) -> None:
-        """The file of a new, last segment was made: it is the one that is written now."""
+        """Make a new segment, whose file was made, the active one."""
         assert segment.base_offset > self.base_offsets[-1], (
             f"{self.path}: a segment at {segment.base_offset} behind {self.base_offsets[-1]}"
         )
@@ -252,7 +258,7 @@ class LogState:
         self.names_changed = True
 
     def reset_ends(self, log_end_offset: int) -> None:
-        """The log was truncated: it ends here, and what was remembered of its end is void."""
+        """Set the log's end after a truncation, and forget what was remembered of the old end."""
         self.truncations += 1
         self.truncation_unsynced = True
         self.log_end_offset = self.next_offset = log_end_offset
@@ -270,7 +276,7 @@ class LogState:
         self.check_invariants()
 
     def drop_oldest(self, count: int) -> None:
-        """The oldest segments are not part of the log any more; their files are the caller's."""
+        """Take the oldest segments out of the log; their files are the caller's."""
         for segment in self.segments[:count]:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
@@ -287,7 +293,7 @@ class LogState:
         )  # fmt: skip
 
     def replaced(self, old: list[Segment], new: Segment) -> None:
-        """Compaction has put `new` in the place of `old`, segments side by side."""
+        """Put the compacted segment `new` in the place of `old`, adjacent segments."""
         first = self.segments.index(old[0])
         assert new.base_offset == old[0].base_offset, f"{new.file.path} in another one's place"
         assert self.segments[first : first + len(old)] == old, f"{self.path}: not side by side"
@@ -298,7 +304,7 @@ class LogState:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
         self.directory.indexes.used(new)
-        # Positions in the old files.
+        # Remembered ends are positions in the old files.
         self.read_ends.clear()
         merged = self.base_offsets[first + 1]
         self.snapshots = [
@@ -308,16 +314,16 @@ class LogState:
         self.check_invariants()
 
     def break_off(self, why: str) -> None:
-        """The log can take nothing more: its state is not known."""
+        """Accept nothing more: the log's state is not known."""
         self._closed = f"broken: {why}"
 
     def forget_files(self) -> None:
-        """Close the files as soon as nobody reads them any more."""
+        """Close the files as soon as no operation reads them."""
         for segment in self.segments:
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
 
 
 def _rise(numbers: Sequence[int]) -> bool:
-    """Whether each number is larger than the one before it."""
+    """Return whether each number is larger than the one before it."""
     return all(before < after for before, after in pairwise(numbers))

@@ -1,9 +1,9 @@
-"""How much the checks of clients' batches may cost the loop; what costs more goes to a thread.
+"""The budget that checks of clients' batches have on the loop; costlier checks go to a thread.
 
 One batch of a few KiB can hold 100 MB, and a hundred such batches can arrive in one turn. So the
 checks of one log directory share a budget, in bytes of decompression: each check on the loop spends
-some, and time refills it. While it is spent, compressed batches and those of many records are
-checked by the directory's COMPUTE thread. Partitions keep their order (`broker/late_appends`).
+some, and time refills it. While it is spent, the directory's COMPUTE thread checks compressed
+batches and those of many records. Partitions keep their order (`broker/late_appends`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ATTRIBUTES_AND_COUNT = struct.Struct(">h34xi")
 
 
 class LoopBudget(Effort):
-    """What checks on the loop may still cost, in bytes of decompression. Loop only."""
+    """The rest of the budget for checks on the loop, in bytes of decompression. Loop only."""
 
     __slots__ = ("_clock", "_refilled_ms", "left_bytes")
 
@@ -31,12 +31,14 @@ class LoopBudget(Effort):
         self.left_bytes = limits.LOOP_CHECK_BURST_BYTES
 
     def spend(self, effort_bytes: int) -> None:
-        """A check on the loop has cost so much."""
+        """Subtract the cost of a check on the loop."""
         self.left_bytes -= effort_bytes
 
     def takes(self, records: Buffer, limit_bytes: int) -> bool:
-        """Whether the loop may check a batch, by what its header says; `limit_bytes` is for one
-        batch. Other bytes than a batch cost nothing: the check rejects them."""
+        """Return whether the loop may check a batch, by its header; `limit_bytes` is for one batch.
+
+        Bytes that are no batch cost nothing: the check rejects them.
+        """
         if len(records) < HEADER_BYTES:
             return True
         attributes, count = _ATTRIBUTES_AND_COUNT.unpack_from(records, ATTRIBUTES_POSITION)

@@ -2,7 +2,7 @@
 
 No name from a peer reaches a path unchecked: a topic is checked against V24 here once more. A
 directory that goes away is `TOPIC-PARTITION.ID-delete` or `-stray` with an id of 32 hexadecimal
-digits; ours begin with the wall time in ms, so that a stray's age survives a restart.
+digits. Ids of this broker begin with the wall time in ms, so that a stray's age survives a restart.
 Source: LogFileUtils, UnifiedLog.parseTopicPartitionName.
 """
 
@@ -20,13 +20,13 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
 DELETED = ".deleted"
-#: A segment that compaction is writing, and one that is to take the place of others.
+#: A segment that compaction is writing, and a finished one that will replace others.
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
-#: A file of a log directory: its strays that wait for an operator's word.
+#: A file of a log directory: its strays that wait for an operator's decision.
 HELD_STRAYS = "held-strays"
 TEMPORARY = ".tmp"
 
@@ -37,7 +37,7 @@ _SET_ASIDE = re.compile(r"(.+)\.([0-9a-f]{32})(-delete|-stray|-future)")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether `name` may be a topic's (V24)."""
+    """Return whether `name` may be a topic's (V24)."""
     return (
         0 < len(name) <= MAX_TOPIC_NAME_CHARS
         and name not in (".", "..")
@@ -46,25 +46,25 @@ def is_topic_name(name: str) -> bool:
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """Name of a file that starts at, or holds the state before, `offset`."""
+    """Return the name of a file that starts at, or holds the state before, `offset`."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_offset_name(name: str) -> tuple[int, str] | None:
-    """(offset, suffix) of such a name, None for any other."""
+    """Return (offset, suffix) of such a name, None for any other."""
     match = _OFFSET.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def directory_name(topic_partition: TopicPartition) -> str:
-    """Name of a partition's directory. Raises ValueError for a name that V24 forbids."""
+    """Return the name of a partition's directory. Raises ValueError where V24 forbids it."""
     if not is_topic_name(topic_partition.topic) or topic_partition.partition < 0:
         raise ValueError(f"not a partition that may have a directory: {topic_partition!s:.300}")
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition that a directory is for, None where the name is not a partition's."""
+    """Return the partition of a directory, None where the name is not a partition's."""
     topic, separator, partition = name.rpartition("-")
     if (
         not separator
@@ -78,7 +78,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 class AsideName(NamedTuple):
-    """A directory that was renamed: what it was, when (ms, 0 unknown), and why (the suffix)."""
+    """The parts of a renamed directory's name: partition, time (ms, 0 unknown), reason (suffix)."""
 
     partition_name: str
     since_ms: int
@@ -86,12 +86,12 @@ class AsideName(NamedTuple):
 
 
 def aside_name(topic_partition: TopicPartition, now_ms: int, number: int, suffix: str) -> str:
-    """The new name of a partition's directory; `number` keeps names of one process apart."""
+    """Return a partition directory's new name; `number` keeps names of one process apart."""
     tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{suffix}"
     return directory_name(topic_partition)[: _MAX_NAME_CHARS - len(tail)] + tail
 
 
 def parse_aside_name(name: str) -> AsideName | None:
-    """What a renamed directory's name tells; None where it is not one."""
+    """Return the parts of a renamed directory's name, None for any other name."""
     match = _SET_ASIDE.fullmatch(name)
     return AsideName(match[1], int(match[2][:16], 16), match[3]) if match else None

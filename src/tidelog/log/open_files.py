@@ -1,9 +1,9 @@
 """Open files of one log directory: an LRU, because ten thousand partitions have more files.
 
-Owned by the loop: whoever submits an operation on a file pins it and unpins it when the result is
+Owned by the loop. The submitter of an operation pins its file, and unpins it when the result is
 there, so that a file is never closed under an operation. The operation itself opens the file if
-need be, on whichever thread it runs (`OpenFile.handle`); should two do so at once, one of the two
-handles is closed again.
+need be, on whichever thread it runs (`OpenFile.handle`). Should two operations do so at once, one
+of the two handles is closed again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenFile:
         return "handle" in self._opened
 
     def handle(self, files: Files, *, create: bool = False) -> Handle:
-        """The open handle; opens the file first if it is not open. For operations only."""
+        """Return the open handle; open the file first if it is not open. For operations only."""
         handle = self._opened.get("handle")
         if handle is None:
             handle = files.open(self.path, write=True, create=create)
@@ -46,7 +46,7 @@ class OpenFile:
         return handle
 
     def take(self) -> Handle | None:
-        """Forget the handle, for whoever closes it."""
+        """Forget the handle and return it; the caller closes it."""
         return self._opened.pop("handle", None)
 
 
@@ -66,7 +66,7 @@ class OpenFiles:
         return len(self._used)
 
     def pin(self, file: OpenFile) -> None:
-        """An operation on the file is about to be submitted."""
+        """Pin the file of an operation that is about to be submitted."""
         file.pins += 1
         if file is not self._latest:
             self._latest = file
@@ -76,14 +76,14 @@ class OpenFiles:
                 self._evict()
 
     def unpin(self, file: OpenFile) -> None:
-        """The operation's result is here."""
+        """Unpin the file of an operation whose result is here."""
         file.pins -= 1
         assert file.pins >= 0, f"{file.path} was unpinned more often than pinned"
         if file.doomed and not file.pins:
             self._close(file)
 
     def forget(self, file: OpenFile) -> None:
-        """The file will not be used again: close it as soon as nobody uses it."""
+        """Close the file as soon as no operation uses it: it will not be used again."""
         file.doomed = True
         if not file.pins:
             self._close(file)

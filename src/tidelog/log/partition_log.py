@@ -1,14 +1,14 @@
-"""The log of one partition: plans appends, has them written, reads, truncates, flushes.
+"""The log of one partition: plans appends, writes them, reads, truncates, flushes.
 
-An append has three steps (DESIGN.md, rule 3): `plan_*` checks it and gives it offsets at once,
-`submit_planned` has all planned ones written together, and when that is done they are applied
-(`append_queue`). `next_offset` is what the next plan gets, `log_end_offset` what is written: only
-below it anything is read or counts.
+An append has three steps (DESIGN.md, rule 3). `plan_*` checks it and assigns its offsets at once.
+`submit_planned` writes all planned appends together. When that is done they are applied
+(`append_queue`). `next_offset` is the offset of the next plan, `log_end_offset` the end of what is
+written: only records below it are read or count.
 
 Offers under one name what `append_validation`, `append_queue`, `log_reads`, `flush`, `retention`
-and `truncation` do with the log's state (`log_state`). Loop only. Knows nothing of replication: who
-leads and what is committed is its owner's business.
-Rules V31 (no file operation in `assign_epoch`), V38, V39, D1, D17.
+and `truncation` do with the log's state (`log_state`). Loop only. Knows nothing of replication: its
+owner knows the leader and the high watermark. Rules V31 (no file operation in `assign_epoch`), V38,
+V39, D1, D17.
 """
 
 from __future__ import annotations
@@ -70,8 +70,11 @@ class PartitionLog(LogState):
     # appending
 
     def check_on_thread(self, records: Buffer) -> Completion[Checked]:
-        """Check what a client sent where the loop need not wait for it; for `plan_leader_append`.
-        The completion's error is a KafkaError."""
+        """Check a client's batch on a thread, so that the loop need not wait; for
+        `plan_leader_append`.
+
+        The completion's error is a KafkaError.
+        """
         return check_on_thread(self, records)
 
     def plan_leader_append(
@@ -81,17 +84,17 @@ class PartitionLog(LogState):
         now_ms: int,
         checked: Checked | None = None,
     ) -> Completion[AppendInfo]:
-        """Check what a client sent, give it offsets and the leader epoch, and queue it.
+        """Check a client's batch, assign its offsets and leader epoch, and queue it.
 
-        `records` is one batch; it is patched in place where it is writable, and must stay valid
+        `records` is one batch. It is patched in place where it is writable, and must stay valid
         until the completion is done. `now_ms` is the wall clock. Raises KafkaError, with nothing
-        changed, for what is refused: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
+        changed, for a rejected batch: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE; NOT_LEADER_OR_FOLLOWER while the log is truncated or is gone;
-        StorageError when the directory has failed. The completion's error is a StorageError.
-        Raises CostlyBatch where the check is for `check_on_thread`, and is not `checked` yet.
+        INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is truncated or is gone, and
+        StorageError when the directory has failed. The completion's error is a StorageError. Raises
+        CostlyBatch where `check_on_thread` must check the batch and it is not `checked` yet.
 
-        What an idempotent producer repeats is not written again: the completion tells the
+        A duplicate of an idempotent producer is not written again: its completion has the
         original's offsets, as soon as the original is written (V38).
         """
         self._check_open()
@@ -103,12 +106,12 @@ class PartitionLog(LogState):
         return self._appends.repeated(plan_or_original)
 
     def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
-        """Queue batches as the leader gave them; a partial one at the end is left off.
+        """Queue batches as the leader sent them; a partial batch at the end is left off.
 
-        None may lie below `next_offset`; gaps are what compaction has left on the leader. Raises
-        KafkaError, with nothing changed: CORRUPT_MESSAGE for what is no batch or fails its CRC,
-        OFFSET_OUT_OF_RANGE for other offsets; otherwise as `plan_leader_append`. The memory must
-        stay valid until the completion is done.
+        No offset may lie below `next_offset`; gaps are compaction's on the leader. Raises
+        KafkaError, with nothing changed: CORRUPT_MESSAGE for bytes that are no batch or fail their
+        CRC, OFFSET_OUT_OF_RANGE for other offsets; otherwise as `plan_leader_append`. The memory
+        must stay valid until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)
@@ -120,14 +123,17 @@ class PartitionLog(LogState):
         return plan.completion
 
     def configured(self, config: LogConfig) -> None:
-        """The topic's configuration may have changed."""
+        """Take over the topic's configuration, which may have changed."""
         was_compacted, self.config = self.config.compact_enabled, config
         if was_compacted and not config.compact_enabled:
             self._settle_gaps()
 
     def _settle_gaps(self) -> None:
-        """Have it on disk that all of the log was flushed: of a log that was compacted in earlier
-        days only, recovery would take gaps beyond the recovery point for losses."""
+        """Flush the log and checkpoint that it was flushed.
+
+        Recovery would take gaps beyond the recovery point for losses, in a log that was compacted
+        only earlier.
+        """
 
         def flushed(done: Completion[None]) -> None:
             if done.error is None:
@@ -151,41 +157,45 @@ class PartitionLog(LogState):
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
     ) -> Completion[LogSlice]:
-        """Whole batches from the one that contains `offset` on, below `end_offset` (exclusive).
+        """Return whole batches from the one that contains `offset` on, below `end_offset`
+        (exclusive).
 
         At most `max_bytes`, but with `min_one_batch` at least one batch if there is one. Done at
-        once where the page cache has it. Raises KafkaError: OFFSET_OUT_OF_RANGE outside of log
-        start and log end. The completion's error is a StorageError, or a KafkaError:
-        CORRUPT_MESSAGE where the file does not hold what was written.
+        once where the page cache has it. Raises KafkaError OFFSET_OUT_OF_RANGE outside of log start
+        and log end. The completion's error is a StorageError, or a KafkaError: CORRUPT_MESSAGE
+        where the file does not hold its written bytes.
         """
         return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: int
     ) -> Completion[tuple[int, int, int] | None]:
-        """(timestamp, offset, leader epoch) of the first record at or after that time.
+        """Return (timestamp, offset, leader epoch) of the first record at or after that time.
 
         None where there is none below `end_offset`.
         """
         return log_reads.offset_for_timestamp(self, timestamp_ms, end_offset)
 
     def max_timestamp(self) -> Completion[tuple[int, int, int] | None]:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        """Return (timestamp, offset, leader epoch) of the first record of the largest timestamp."""
         return log_reads.max_timestamp(self)
 
     # leadership, truncation, flush, retention
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """This replica leads from `start_offset` on under `epoch`; no file operation (V31, V39)."""
+        """Assign the epoch under which this replica leads from `start_offset` on.
+
+        No file operation (V31, V39).
+        """
         self.epochs.assign(epoch, start_offset)
         self._appends.epoch_assigned(epoch, start_offset)
 
     def truncate_to(self, offset: int) -> Completion[None]:
-        """Remove everything at or beyond `offset`, after what was planned before.
+        """Remove all records at or beyond `offset`, after the appends planned before.
 
-        Nothing to do when `offset` is at or beyond the log's end. A batch that contains `offset`
+        Does nothing when `offset` is at or beyond the log's end. A batch that contains `offset`
         goes whole, so the log may end below it. Producer state and leader epochs go back with the
-        records (V38); the high watermark is the owner's to lower.
+        records (V38). The owner lowers the high watermark.
         """
         return self._truncate(lambda done: truncation.truncate_to(self, offset, done))
 
@@ -216,25 +226,27 @@ class PartitionLog(LogState):
         return completion
 
     def flush(self) -> Completion[None]:
-        """Make everything written so far durable, then move the recovery point (V39).
+        """Make all written records durable, then raise the recovery point (V39).
 
-        What is planned, or written while the flush is under way, is not part of it: whoever wants
-        the log's end to be durable awaits the appends first. The completion's error is a
+        Planned appends, and those written while the flush is under way, are not part of it: a
+        caller that needs them durable awaits the appends first. The completion's error is a
         StorageError; after a failed fsync the directory has failed for good (D17).
         """
         return self.flushes.start()
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
-        """Remove segments that are wholly below `high_watermark` and too old or too many.
+        """Remove segments wholly below `high_watermark` that are too old or too many; return how
+        many.
 
-        Returns how many; moves `log_start_offset`. `now_ms` is the wall clock.
+        `log_start_offset` rises with them. `now_ms` is the wall clock.
         """
         return retention.enforce(self, now_ms, high_watermark, self._appends.rolled)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Records below `offset` are not to be read any more; returns whether that is news.
+        """Raise the log start offset to `offset`; return whether it rose.
 
-        Files go with the next retention. Raises KafkaError OFFSET_OUT_OF_RANGE above the log end.
+        Readers get no records below it; the next retention removes files. Raises KafkaError
+        OFFSET_OUT_OF_RANGE above the log end.
         """
         if offset > self.log_end_offset:
             raise KafkaError(
@@ -250,9 +262,9 @@ class PartitionLog(LogState):
     # ending
 
     def close(self, why: str) -> Completion[None]:
-        """Take nothing more; done when no operation of this log is under way.
+        """Accept no more operations; done when no operation of this log is under way.
 
-        What was planned and not submitted fails with KafkaError NOT_LEADER_OR_FOLLOWER.
+        Planned appends that were not submitted fail with KafkaError NOT_LEADER_OR_FOLLOWER.
         """
         self._closed = why
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log is {why}")

@@ -1,13 +1,15 @@
-"""What a partition knows of idempotent producers: their epochs and their last five batches.
+"""Idempotent producers of a partition: their epochs and their last five batches.
 
-Decides whether a client's batch is new, a duplicate, or out of order (KIP-98); the log applies it
-when it plans an append and takes it back when the write fails (`undo`) or the log is truncated
-(V38). Entries are immutable values: the state before an append is the old value. Bounded in number:
-the producer that was silent longest is forgotten first. Knows no files; the `.snapshot` format is
-here as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+Decides whether a client's batch is new, a duplicate, or out of order (KIP-98). The log applies a
+batch when it plans an append. It undoes the change when the write fails (`undo`) or the log is
+truncated (V38). Entries are immutable values: the state before an append is the old value. Their
+number is bounded: the producer that was silent longest is forgotten first. Knows no files; the
+`.snapshot` format is here as bytes. Sources: ProducerStateManager, ProducerAppendInfo,
+ProducerStateEntry.
 
-A snapshot holds one entry per remembered batch, oldest first, where Kafka writes only the last:
-Kafka's reader keeps the last entry of a producer, ours all, so that a restart forgets no duplicate.
+A snapshot holds one entry per remembered batch, oldest first, where Kafka writes only the last.
+Kafka's reader keeps the last entry of a producer. This reader keeps all, so that a restart forgets
+no duplicate.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ NO_OFFSET = -1
 
 
 class DamagedSnapshot(ValueError):
-    """The bytes of a producer snapshot that cannot be used."""
+    """A producer snapshot whose bytes cannot be used."""
 
 
 class BatchMetadata(NamedTuple):
@@ -67,10 +69,10 @@ class ProducerEntry(NamedTuple):
     coordinator_epoch: int = -1
     #: First offset of the open transaction, -1 without one.
     transaction_start: int = NO_OFFSET
-    #: Where this producer was first seen: nothing is known of it before.
+    #: Offset at which this producer was first seen: nothing is known of it before.
     first_offset: int = 0
-    #: Our monotonic clock at its last append, or when it was read back: record timestamps are its
-    #: own affair and may be years old, and a wall clock may jump.
+    #: Our monotonic clock at its last append, or at its load from a snapshot. Record timestamps are
+    #: the producer's and may be years old, and a wall clock may jump.
     seen_ms: int = 0
 
     @property
@@ -80,16 +82,16 @@ class ProducerEntry(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it has, or has ended, a transaction here."""
+        """Return whether the producer has, or has ended, a transaction here."""
         return self.transaction_start != NO_OFFSET or self.coordinator_epoch >= 0
 
 
-#: What an append changed: (producer id, the entry before or None). Given to `undo`.
+#: The change of an append: (producer id, the entry before or None). Argument of `undo`.
 Undo = tuple[int, ProducerEntry | None]
 
 
 class ProducerState:
-    """The producers of one partition."""
+    """The idempotent producers of one partition."""
 
     __slots__ = ("_entries", "_limit", "refused")
 
@@ -104,16 +106,18 @@ class ProducerState:
         return len(self._entries)
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """What is known of a producer."""
+        """Return the entry of a producer, None where it is not known."""
         return self._entries.get(producer_id)
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """A copy: producer id -> entry, in order of the last append."""
+        """Return a copy: producer id -> entry, in order of the last append."""
         return dict(self._entries)
 
     def last_offsets(self, below: int) -> dict[int, int]:
-        """Producer id -> last offset of its newest batch below an offset; without those that have
-        none there among the batches remembered."""
+        """Return the last offset of each producer's newest batch below an offset, by producer id.
+
+        Producers with no remembered batch there are missing.
+        """
         last: dict[int, int] = {}
         for producer_id, entry in self._entries.items():
             for batch in reversed(entry.batches):
@@ -123,18 +127,18 @@ class ProducerState:
         return last
 
     def copy(self) -> ProducerState:
-        """An independent copy; entries are immutable and shared."""
+        """Return an independent copy; entries are immutable and shared."""
         other = ProducerState(self._limit)
         other._entries = dict(self._entries)
         return other
 
     def check(self, batch: BatchView, now_ms: int) -> BatchMetadata | None:
-        """Whether a client's batch may be appended: None if it is new, the original if it repeats.
+        """Check a client's batch: return None for a new batch, the original for a duplicate.
 
         `now_ms` is our monotonic clock. Raises KafkaError: INVALID_PRODUCER_EPOCH,
         OUT_OF_ORDER_SEQUENCE_NUMBER; EarlierBatchRefusedError with another code where an earlier
-        batch of the producer was refused for the moment. An unknown producer (all its records are
-        gone) may start with any sequence number that does not come behind a refused batch.
+        batch of the producer was refused with an error that passes. An unknown producer (all its
+        records are gone) may start with any sequence number that does not follow a refused batch.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -173,12 +177,11 @@ class ProducerState:
         self.refused.check_unknown(batch, now_ms)
 
     def append(self, batch: BatchView, now_ms: int) -> Undo:
-        """Note a batch that carries a producer id and its final offsets; returns how to undo it.
+        """Note a batch that carries a producer id and its final offsets; return how to undo it.
 
-        `now_ms` is our monotonic clock.
-
-        Nothing is refused: it was checked, by us or by the leader that we follow. Raises
-        CorruptBatch, with nothing changed, for a control batch without a legible marker.
+        `now_ms` is our monotonic clock. Nothing is rejected: this broker or the leader has checked
+        the batch. Raises CorruptBatch, with nothing changed, for a control batch without a legible
+        marker.
         """
         producer_id = batch.producer_id
         old = self._entries.get(producer_id)
@@ -202,8 +205,10 @@ class ProducerState:
         return producer_id, old
 
     def take_back(self, undo: Undo, error: ErrorCode, now_ms: int) -> None:
-        """Take back the last append of a producer, which failed with `error`: the batch is awaited
-        again. `now_ms` is our monotonic clock."""
+        """Undo the last append of a producer, which failed with `error`: expect the batch again.
+
+        `now_ms` is our monotonic clock.
+        """
         producer_id, old = undo
         taken = self._entries.get(producer_id)
         self.undo(undo)
@@ -214,7 +219,7 @@ class ProducerState:
         self.refused.add(producer_id, taken.producer_epoch, sequences, error, now_ms)
 
     def undo(self, undo: Undo) -> None:
-        """As if the last append of a producer had never been."""
+        """Restore the entry from before the last append of a producer."""
         producer_id, old = undo
         if old is None:
             self._entries.pop(producer_id, None)
@@ -222,7 +227,7 @@ class ProducerState:
             self._entries[producer_id] = old
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that were silent; returns how many."""
+        """Forget silent producers without an open transaction; return how many."""
         silent = [
             producer_id
             for producer_id, entry in self._entries.items()
@@ -234,11 +239,11 @@ class ProducerState:
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget what was at or beyond `offset`; False if only the log itself can tell (V38).
+        """Forget batches at or beyond `offset`; return False where only the log knows them (V38).
 
-        A producer first seen there is forgotten; one with remembered batches before it goes back to
-        them. Where the remembered batches do not reach back far enough, nothing is changed and the
-        caller rebuilds the state from a snapshot and the batches.
+        A producer first seen there is forgotten. A producer with remembered batches before `offset`
+        goes back to them. Where the remembered batches do not reach back far enough, nothing is
+        changed and the caller rebuilds the state from a snapshot and the batches.
         """
         changed: dict[int, ProducerEntry | None] = {}
         for producer_id, entry in self._entries.items():
@@ -271,7 +276,7 @@ class ProducerState:
         self.refused.clear()
 
     def to_snapshot(self) -> bytes:
-        """The content of a `.snapshot` file."""
+        """Return the content of a `.snapshot` file."""
         parts = [
             _SNAPSHOT_ENTRY.pack(
                 producer_id,
@@ -332,7 +337,7 @@ class SnapshotRow(NamedTuple):
 
 
 def read_snapshot(data: bytes) -> list[SnapshotRow]:
-    """The rows of a `.snapshot` file. Raises DamagedSnapshot."""
+    """Return the rows of a `.snapshot` file. Raises DamagedSnapshot."""
     if len(data) < _SNAPSHOT_HEADER.size:
         raise DamagedSnapshot(f"{len(data)} bytes are fewer than a header")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
@@ -348,7 +353,7 @@ def read_snapshot(data: bytes) -> list[SnapshotRow]:
 
 
 def _no_batch(entry: ProducerEntry) -> BatchMetadata:
-    """How a snapshot says that a producer has written nothing in its epoch."""
+    """Return the snapshot row of a producer that has written nothing in its epoch."""
     return BatchMetadata(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
 
 
@@ -379,7 +384,10 @@ def _after_data(
 
 
 def _after_marker(batch: BatchView, old: ProducerEntry | None, now_ms: int) -> ProducerEntry:
-    """A marker ends the transaction, and may bring a new epoch, which starts without batches."""
+    """Return the entry after a marker, which ends the transaction.
+
+    A marker may bring a new epoch, which starts without batches.
+    """
     marker = read_marker(batch)
     same_epoch = old is not None and old.producer_epoch == batch.producer_epoch
     coordinator_epoch = old.coordinator_epoch if old is not None else -1

@@ -1,18 +1,17 @@
-"""Loads one partition's directory, and makes a log of whatever a crash left there.
+"""Loading of one partition's directory, and recovery of its log after a crash.
 
-After a clean shutdown files are believed; only the end of the last segment is looked at. Otherwise
-everything from the recovery point on is read and checked, batch by batch: the log is cut before the
-first bytes that are no whole, right batch, and before a gap between segments; indexes, leader
-epochs and producer state above the recovery point are made from the batches; and what was kept is
-made durable, so that a second crash finds no less. Checkpoints are caches: entries of the leader
-epochs at or beyond the recovery point, or the log's end, do not count (V39).
+After a clean shutdown files are believed; only the end of the last segment is read. Otherwise
+everything from the recovery point on is read and checked, batch by batch. The log is truncated
+before the first bytes that are no whole, right batch, and before a gap between segments. Indexes,
+leader epochs and producer state above the recovery point are rebuilt from the batches. The result
+is made durable, so that a second crash finds no less. Checkpoints are caches: leader epochs at or
+beyond the recovery point, or the log's end, do not count (V39).
 
-Below the recovery point everything was flushed, so no crash has damaged it, and nothing may be cut
-there: others may count on those records, and good ones may lie behind the damage. Bytes that are no
-batch, one whose offsets go back, or a log that ends there, are refused with file and position, and
-the broker does not start on them. Gaps there are compaction's, of now or of before.
-
-Runs inside an operation, on the directory's thread; takes and gives plain values.
+Below the recovery point everything was flushed, so no crash has damaged it, and nothing may be
+truncated there: other replicas may count on those records, and good ones may lie behind the damage.
+The broker does not start on bytes that are no batch, offsets that go back, or a log that ends
+there; the error names file and position. Gaps there are compaction's. Runs inside an operation, on
+the directory's thread; takes and gives plain values.
 """
 
 from __future__ import annotations
@@ -57,25 +56,25 @@ from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchView, CorruptBatch
 
 @dataclass(slots=True)
 class LoadRequest:
-    """What is known of a partition before its directory is read."""
+    """The known facts of a partition before its directory is read."""
 
     path: str
     clean: bool
-    #: Everything below was flushed; 0 where no checkpoint tells.
+    #: Everything below was flushed; 0 where no checkpoint has it.
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
-    #: Gaps within a segment are compaction's, of ours or of the leader's.
+    #: Gaps within a segment are compaction's, of this broker's or of the leader's.
     compacted: bool
-    #: Wall clock: the age of segments whose records tell none.
+    #: Wall clock: the age of segments whose records have no time.
     now_ms: int
-    #: Monotonic clock: when the producers count as last heard of.
+    #: Monotonic clock: when the producers count as last seen.
     monotonic_ms: int
 
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What a directory holds, with `notes` for the log: (is a warning, text)."""
+    """The content of a directory, with `notes` for the log: (is a warning, text)."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
     segments: list[Segment] = field(default_factory=list)
@@ -85,21 +84,21 @@ class LoadedLog:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     producers: ProducerState = field(default_factory=ProducerState)
     snapshots: list[int] = field(default_factory=list)
-    #: Nothing was ever kept here: neither a topic id nor a record.
+    #: No record was ever kept here, nor a topic id.
     is_unfinished: bool = False
-    #: Index files and the producer snapshot are those of this log end.
+    #: Index files and the producer snapshot belong to this log end.
     is_sealed: bool = False
     #: Names in the directory may not be durable.
     names_changed: bool = False
-    #: Bytes that were no batch, or lay behind such.
+    #: Bytes that were no batch, or lay behind such bytes.
     cut_bytes: int = 0
-    #: Files that are written beside these, and are to take their places when all is durable.
+    #: Files written beside these, which replace them when all is durable.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
 
 class DamagedLog(StorageError):
-    """Records that were flushed are not what the file holds any more; the file is as it was."""
+    """Damage of records that had been flushed; the file is left as it was."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
         root = path.rpartition("/")[0].rpartition("/")[0]
@@ -116,8 +115,10 @@ class DamagedLog(StorageError):
 
 
 def load(files: Files, request: LoadRequest) -> LoadedLog:
-    """Load a partition's directory. After an unclean shutdown nothing of it may be used before
-    `put_in_place` was done for what is `beside`. Raises OSError, DamagedLog."""
+    """Load a partition's directory. Raises OSError, DamagedLog.
+
+    After an unclean shutdown it may not be used before `put_in_place` is done for `beside`.
+    """
     return _Loader(files, request).load()
 
 
@@ -128,11 +129,11 @@ class _Loader:
         self.path = request.path
         self.loaded = LoadedLog()
         self.epochs_known = True
-        #: The active segment's indexes were taken from their files.
+        #: The active segment's indexes were read from their files.
         self.resumed = False
 
     def load(self) -> LoadedLog:
-        """See the module."""
+        """Load the directory; see the module."""
         loaded, request = self.loaded, self.request
         found = self._list_files()
         self._read_topic_id()
@@ -207,10 +208,10 @@ class _Loader:
             self._note(f"{PARTITION_METADATA} cannot be read: {error}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
-        """The checkpoint's entries below the recovery point; the batches tell the rest.
+        """Read the checkpoint's entries below the recovery point; the batches have the rest.
 
-        Entries that do not reach back to the log's start are not believed: retention forgot them,
-        and a crash brought the segments back.
+        Entries that do not reach back to the log start are not believed: retention forgot them, and
+        a crash brought the segments back.
         """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None
@@ -268,10 +269,10 @@ class _Loader:
         return scan_from is None or segment_end <= scan_from
 
     def _without_stale_tail(self, segment_file: SegmentFile, segment_end: int) -> SegmentFile:
-        """Cut what lies behind the segment's end.
+        """Truncate the bytes behind the segment's end.
 
-        A log that was cut exactly here and rolled at once may find the new segment's name on the
-        disk, and the cut undone: the records behind it are not this log's any more.
+        A log may have been truncated exactly here and rolled at once. A crash can then leave the
+        new segment's name on disk without the truncation: the records behind it are not this log's.
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
@@ -301,8 +302,10 @@ class _Loader:
         return segment_file
 
     def _may_follow(self, segment_file: SegmentFile, end: int) -> bool:
-        """Whether offsets may be missing before a segment: compaction removes some of what was
-        flushed; elsewhere a crash has lost the end of a segment."""
+        """Return whether offsets may be missing before a segment.
+
+        Compaction removes some flushed records; elsewhere a crash has lost the end of a segment.
+        """
         if segment_file.base_offset < end:
             return False
         if self.request.clean or segment_file.base_offset <= self.request.recovery_point:
@@ -324,9 +327,9 @@ class _Loader:
         return Segment(self.path, segment_file.base_offset, self.request.now_ms)
 
     def _load_old(self, segment_file: SegmentFile, segment_end: int) -> Segment:
-        """A segment that nobody writes: its indexes stay on disk if they are good.
+        """Load an inactive segment; its indexes stay on disk if they are good.
 
-        Raises DamagedLog where it ends before what its indexes tell of.
+        Raises DamagedLog where the segment ends before an offset that its indexes have.
         """
         segment = self._new_segment(segment_file)
         segment.size_bytes = segment_file.size_bytes
@@ -340,13 +343,13 @@ class _Loader:
             and segment.offset_of_max_timestamp < segment_end
         ):
             told = told._replace(offset=max(told.offset, segment.offset_of_max_timestamp))
-        # Where indexes tell of nothing, damage is found when it is read (V68).
+        # Where indexes have no entry, damage is found when it is read (V68).
         if told is not None and told.offset >= segment.base_offset:
             is_whole, newest_ms = ends_as_told(self.files, segment, told)
             if not is_whole:
                 self._check_whole(segment, told.offset, segment_end)
-            # The index of a segment that was rolled just at the recovery point, and never flushed
-            # since, is one of its beginning: lookups by time would pass over the rest.
+            # An index may cover only the beginning of its segment: one rolled just at the recovery
+            # point and not flushed since. Lookups by time would pass over the rest.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
             self._rebuild_indexes(segment)
@@ -354,8 +357,11 @@ class _Loader:
         return segment
 
     def _check_whole(self, segment: Segment, told_offset: int, segment_end: int) -> None:
-        """Index and log contradict each other: the log is right where all of it is batches, up to
-        the next segment, or at least up to what the index tells of."""
+        """Check a whole segment whose index and log contradict each other.
+
+        The log is right where all of it is batches, up to the next segment, or at least up to the
+        last offset of the index. Raises DamagedLog otherwise.
+        """
         handle = self.files.open(segment.file.path)
         try:
             scan = Scan(
@@ -374,7 +380,7 @@ class _Loader:
             raise DamagedLog(segment.file.path, scan.position, end, reason, self.request.now_ms)
 
     def _read_last_timestamp(self, segment: Segment) -> bool:
-        """Take the largest timestamp from the time index; whether the index files look good."""
+        """Read the largest timestamp from the time index; return whether the indexes look good."""
         path = segment.path(names.TIME_INDEX)
         if not self.files.exists(path) or not self.files.exists(segment.path(names.INDEX)):
             self._note(f"the index at {segment.base_offset} is rebuilt: a file is missing")
@@ -405,11 +411,12 @@ class _Loader:
     def _scan(
         self, segment_file: SegmentFile, scan_from: int | None, segment_end: int | None
     ) -> tuple[Segment, int, bool]:
-        """Go through a segment: (it, the offset after it, whether what follows may be kept).
+        """Scan a segment: return it, the offset after it, and whether later segments may stay.
 
-        After a clean shutdown from its last index entry on, otherwise from its start; batches at
-        or beyond `scan_from` are checked whole. Records at or beyond `segment_end`, where the next
-        segment begins, are those of a cut that was undone: they go, and the next segment stays.
+        After a clean shutdown the scan starts at its last index entry, otherwise at its start.
+        Batches at or beyond `scan_from` are checked whole. Records at or beyond `segment_end`,
+        where the next segment begins, come back when a crash undoes a truncation. They go, and the
+        next segment stays.
         """
         segment = self._new_segment(segment_file)
         position = 0
@@ -436,7 +443,7 @@ class _Loader:
         return segment, end, good
 
     def _resume_from_index(self, segment: Segment, size_bytes: int) -> int:
-        """Take the indexes as they were written at the shutdown; returns where to go on."""
+        """Read the indexes as the shutdown wrote them; return the position from which to scan."""
         segment.size_bytes = size_bytes
         try:
             read_indexes(self.files, segment)
@@ -460,7 +467,7 @@ class _Loader:
         try:
             segment.first_timestamp_ms = BatchView(first).max_timestamp
             batch = BatchView(entry)
-            # Kafka notes the end of all that it wrote at once: one batch, or some more.
+            # Kafka indexes the end of all that it wrote at once: one batch, or some more.
             if len(index) and (
                 batch.magic != MAGIC
                 or not segment.base_offset <= batch.last_offset <= index.last_offset()
@@ -483,9 +490,10 @@ class _Loader:
         segment.offset_of_max_timestamp = segment.base_offset
 
     def _walk(self, segment: Segment, scan: Scan, segment_end: int | None) -> tuple[int, bool]:
-        """Note each batch in the segment; returns (offset after the last one, nothing is bad).
+        """Note each batch in the segment; return the offset after the last one, and whether all are
+        good.
 
-        Raises DamagedLog for what is bad below the recovery point.
+        Raises DamagedLog for a bad batch below the recovery point.
         """
         interval = self.request.index_interval_bytes
         # The batch of the last index entry is in the index already.
@@ -536,7 +544,10 @@ class _Loader:
     def _out_of_order(
         self, batch: BatchView, end: int, first: bool, latest_epoch: int
     ) -> str | None:
-        """Why a batch cannot follow at `end`; an empty log may begin inside its first batch."""
+        """Return the reason why a batch cannot follow at `end`, None where it can.
+
+        An empty log may begin inside its first batch.
+        """
         base, epoch = batch.base_offset, batch.partition_leader_epoch
         if base < end and not (first and batch.last_offset >= end):
             return f"offsets go back to {base} after {end - 1}"
@@ -550,7 +561,7 @@ class _Loader:
         return None
 
     def _start_anew(self, start: int) -> None:
-        """All records are below the log's start offset: begin there."""
+        """Restart the log at its start offset: all records are below it."""
         loaded = self.loaded
         self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it is "
                    "begun anew there")  # fmt: skip
@@ -565,7 +576,7 @@ class _Loader:
     def _load_producers(self) -> None:
         loaded, request = self.loaded, self.request
         end = loaded.log_end_offset
-        # Snapshots beyond the recovery point may be of a history that was cut since.
+        # Snapshots beyond the recovery point may be of a history that was truncated since.
         limit = end if request.clean else min(request.recovery_point, end)
         for offset in [offset for offset in loaded.snapshots if offset > limit]:
             self.files.unlink(f"{self.path}/{names.offset_name(offset, names.SNAPSHOT)}")
@@ -593,7 +604,7 @@ class _Loader:
         loaded.snapshots = kept
 
     def _write_down(self) -> None:
-        """Files that later starts believe; whoever loads makes them durable, all at once."""
+        """Write the files that later starts believe; the caller makes them durable, all at once."""
         loaded = self.loaded
         for segment in loaded.segments[:-1]:
             if not segment.sealed:

@@ -1,16 +1,16 @@
 """Batches of idempotent producers that a broker refused for the moment, by sequence number.
 
 A producer has several batches in flight. The broker refuses one with an error that passes: a full
-disk, an ISR below the minimum, a leadership that has ended or not begun. The batches behind it then
-miss a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and send
-again, under another identity, what other partitions have stored already. So the batches behind a
-refused one get the same error, and the producer sends all of them again in order (V38).
+disk, an ISR below the minimum, a leadership that has ended or not begun. The next batches then miss
+a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend,
+under another identity, batches that other partitions have stored. So the batches behind a refused
+one get the same error, and the producer resends all of them in order (V38).
 
-A gap ends when its batches are stored, by a client or as a follower's copies, when the producer
-comes with a newer epoch, and `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that has
-given its batch up then gets OUT_OF_ORDER_SEQUENCE_NUMBER, and bumps its epoch. A gap outlives a
-demotion: the broker may lead again before the producer's batches have come again. The number of
-gaps is bounded; the oldest one ends first. Knows no files and no clock. Sources: rdkafka_request.c
+A gap ends when its batches are stored, by a client or as a follower's copies, or when the producer
+comes with a newer epoch. Otherwise it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a
+producer that gave its batch up then gets OUT_OF_ORDER_SEQUENCE_NUMBER, and bumps its epoch. A gap
+outlives a demotion: the broker may lead again before the producer resends. The number of gaps is
+bounded; the oldest ends first. No files, no clock. Sources: rdkafka_request.c
 (rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
 """
 
@@ -22,12 +22,12 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_REFUSED_PRODUCERS_PER_PARTITION, REFUSED_BATCH_AWAITED_MS
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
-#: Sequence numbers wrap: a distance above this one means that a number comes before the other.
+#: Sequence numbers wrap: a larger distance means that the second number precedes the first.
 _HALF: Final = MAX_SEQUENCE // 2
 
 
 class EarlierBatchRefusedError(KafkaError):
-    """A batch stands behind one that was refused for the moment; the code is that refusal's."""
+    """The rejection of a batch behind a refused one; its code is that refusal's."""
 
 
 class Gap(NamedTuple):
@@ -43,7 +43,7 @@ class Gap(NamedTuple):
     refused_ms: int
 
     def covers(self, sequence: int) -> bool:
-        """Whether a record of this sequence number was refused."""
+        """Return whether a record of this sequence number was refused."""
         return _ahead(self.first, sequence) < _ahead(self.first, self.end)
 
 
@@ -81,8 +81,10 @@ class RefusedBatches:
             del self._gaps[next(iter(self._gaps))]
 
     def check_behind(self, batch: BatchView, expected: int, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where `expected`, the next sequence number of the batch's
-        producer in the batch's epoch, was refused, and the batch comes after it."""
+        """Raise EarlierBatchRefusedError where `batch` comes after a refused sequence number.
+
+        `expected` is the producer's next sequence number in the batch's epoch.
+        """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch or not gap.covers(expected):
             return
@@ -90,8 +92,7 @@ class RefusedBatches:
             self._refuse_behind(gap, batch, expected)
 
     def check_unknown(self, batch: BatchView, now_ms: int) -> None:
-        """Raise EarlierBatchRefusedError where the producer, of which no batch is stored, had a
-        batch before this one refused."""
+        """Raise EarlierBatchRefusedError where an unknown producer's earlier batch was refused."""
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
@@ -99,7 +100,7 @@ class RefusedBatches:
             self._refuse_behind(gap, batch, gap.first)
 
     def _refuse_behind(self, gap: Gap, batch: BatchView, expected: int) -> None:
-        """The gap grows by the batch and ends no later: what comes behind the batch waits, too."""
+        """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         self._gaps[batch.producer_id] = gap._replace(first=first, end=end)
         raise EarlierBatchRefusedError(
@@ -109,8 +110,10 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """End the gap that an appended batch fills; one of an older epoch ends, too. A batch from
-        before the gap, which a follower may still copy, fills nothing."""
+        """End the gap that an appended batch fills, or a gap of an older epoch.
+
+        A batch from before the gap, which a follower may still copy, fills nothing.
+        """
         gap = self._gaps.get(producer_id)
         if gap is None or gap.producer_epoch > producer_epoch:
             return
@@ -119,13 +122,13 @@ class RefusedBatches:
             del self._gaps[producer_id]
 
     def expire(self, now_ms: int) -> None:
-        """End gaps whose batches did not come again in time."""
+        """End gaps whose batches were not resent in time."""
         for producer_id in list(self._gaps):
             if self._live(producer_id, now_ms) is None:
                 del self._gaps[producer_id]
 
     def clear(self) -> None:
-        """End all gaps: the log begins again without its producers."""
+        """End all gaps: the log restarts without its producers."""
         self._gaps.clear()
 
     def _live(self, producer_id: int, now_ms: int) -> Gap | None:
@@ -136,7 +139,7 @@ class RefusedBatches:
 
 
 def _after(sequence: int) -> int:
-    """Return the sequence number after one."""
+    """Return the sequence number after another."""
     return (sequence + 1) & MAX_SEQUENCE
 
 
@@ -146,6 +149,6 @@ def _ahead(start: int, sequence: int) -> int:
 
 
 def _union(gap: Gap, first: int, end: int) -> tuple[int, int]:
-    """Return the first sequence number of both, and the one after the last."""
+    """Return the first sequence number of a gap and a range, and the one after the last."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

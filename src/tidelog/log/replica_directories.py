@@ -1,9 +1,9 @@
-"""The replicas' directories in a log directory: made, renamed, removed, set aside.
+"""The replicas' directories in a log directory: created, renamed, removed, set aside.
 
-A replica is made with all others of its command and one sync; before, whatever the checkpoints
-say of an earlier replica of its name is taken back. One that goes is renamed at once, when no
-operation of its log is under way, and removed later; a stray is kept until it is old (V34, V35,
-V45). What was interrupted is finished at the next start.
+A replica is created with all others of its command and one sync. Before, entries that checkpoints
+have of an earlier replica of its name are removed. A removed replica is renamed at once, when no
+operation of its log is under way, and deleted later. A stray is kept until it is old (V34, V35,
+V45). The next start finishes what a crash interrupted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import Segment
 from tidelog.log.stray_replicas import STRAY_STATE, StrayReplicas, StrayState, format_state
 
-#: A replica to be made.
+#: A replica to create.
 NewReplica = tuple[TopicPartition, TopicId, LogConfig]
 
 
 class ReplicaDirectories:
-    """Makes and removes the replicas of one log directory. Loop only."""
+    """Creates and removes the replicas of one log directory. Loop only."""
 
     __slots__ = (
         "_directory",
@@ -56,14 +56,14 @@ class ReplicaDirectories:
         self._high_watermarks = high_watermarks
         self._strays = strays
         self._making: dict[TopicPartition, None] = {}
-        #: Renames under way: a replica of the same partition is made after them.
+        #: Renames under way: a replica of the same partition is created after them.
         self._leaving: dict[TopicPartition, Completion[None]] = {}
         self._names_given = 0
         #: Names of renamed directories since the start, and before it.
         self._names_taken: dict[str, None] = {}
 
     def take_aside(self, name: str, now_ms: int) -> None:
-        """List a stray; finish a deletion that was interrupted; leave anything else alone."""
+        """List a stray; finish an interrupted deletion; leave any other directory alone."""
         directory = self._directory
         aside = names.parse_aside_name(name)
         if aside is None:
@@ -72,7 +72,7 @@ class ReplicaDirectories:
         if aside.suffix == names.DELETE_SUFFIX:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
-            # A name of ours tells the time; of another's we know only that it is here now.
+            # A name of this broker has its time. Of another name only the present time is known.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 
@@ -96,7 +96,7 @@ class ReplicaDirectories:
             leaving = self._leaving.get(topic_partition)
             if leaving is not None:
                 waiting.append(leaving)
-            # Nothing on disk may speak of an earlier replica of that name.
+            # No checkpoint on disk may have an earlier replica of that name.
             waiting += [
                 checkpoint.lower(topic_partition, -1)
                 for checkpoint in directory.checkpoints.values()
@@ -164,10 +164,10 @@ class ReplicaDirectories:
         delay_ms: int | None,
         high_watermark: int = 0,
     ) -> Completion[None]:
-        """Rename a replica's directory; removed after `delay_ms`, kept as stray where that is None,
-        with what is known of it and `high_watermark`.
+        """Rename a replica's directory; done when the new name is durable.
 
-        Done when the new name is durable.
+        It is removed after `delay_ms`. Where that is None it is kept as stray, with the replica's
+        state and `high_watermark`.
         """
         directory = self._directory
         log = self._logs.pop(topic_partition)
@@ -214,7 +214,7 @@ class ReplicaDirectories:
         return completion
 
     def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
-        """A name that no directory here has had since the start, nor has now."""
+        """Return a name that no directory here has, or has had since the start."""
         while True:
             self._names_given += 1
             name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
@@ -224,13 +224,13 @@ class ReplicaDirectories:
 
 
 def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
-    """What whoever restores it must know of a log; the checkpoints will forget it."""
+    """Return the state from which a stray is restored; the checkpoints will forget it."""
     compacted = log.directory.cleaner_offset(log.topic_partition) or 0
     return format_state(
         StrayState(
             log.topic_partition,
             log.topic_id,
-            # What was compacted was flushed before.
+            # Compacted records were flushed before.
             max(log.recovery_point, min(compacted, log.log_end_offset)),
             log.log_start_offset,
             max(0, high_watermark),

@@ -1,9 +1,9 @@
-"""Which old segments go, and how: renamed at once, removed later.
+"""Retention: the old segments that go, renamed at once and removed later.
 
-A segment goes when all of it is below the high watermark and it is too old, the log is too large
-without it, or the log starts after it. Oldest first, and none is left out, so that whatever a crash
-undoes is a longer log without a hole. The last segment goes too when everything in it is too old:
-a new, empty one is begun first. Source: UnifiedLog.deleteOldSegments.
+A segment goes when all of it is below the high watermark and one of three holds: it is too old, the
+log is too large without it, or the log starts after it. Oldest first, and none is left out: a crash
+may then undo a removal only as a longer log without a hole. The last segment goes too when all its
+records are too old: a new, empty one is begun first. Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def segments_to_delete(
     size_bytes: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments go."""
+    """Return how many of the oldest segments go."""
     excess = size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
     for segment in segments:
@@ -49,7 +49,7 @@ def segments_to_delete(
 
 
 def _newest_ms(segment: Segment) -> int:
-    """Time of the newest record, or of the segment where its records carry no time."""
+    """Return the time of the newest record, or of the segment where its records carry no time."""
     if segment.max_timestamp_ms >= 0:
         return segment.max_timestamp_ms
     return segment.created_ms
@@ -106,7 +106,7 @@ def _roll_empty(
     roll: Callable[[Segment], None],
     then: Callable[[BaseException | None], None],
 ) -> None:
-    """Begin a new segment at the log's end; `then(error or None)`."""
+    """Begin a new segment at the log's end; call `then` with the error or None."""
     segment = Segment(log.path, log.log_end_offset, now_ms)
     file = segment.file
     log.directory.open_files.pin(file)

@@ -1,8 +1,8 @@
-"""Goes through the batches of a log file, reading no more of it than it must.
+"""Iteration over the batches of a log file, with as few reads as it needs.
 
-Headers only, jumping over large batches, or whole batches with their CRC. Runs inside operations,
-on a lane. Ends at the first bytes that are no batch of this segment and says where and why; it
-never raises for what the file holds, only OSError for what the disk does.
+Headers only, skipping large batches, or whole batches with their CRC. Runs inside operations, on a
+lane. A scan ends at the first bytes that are no batch of this segment and says where and why. It
+never raises for the file's content, only OSError for a failure of the disk.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ _WHOLE_CHUNK_BYTES = MIB
 
 
 class Scan:
-    """Iterates (position, batch) of a segment's file from `position` up to `end_position`.
+    """Iterator over (position, batch) of a segment's file from `position` up to `end_position`.
 
-    No batch ends below the segment's `base_offset`, nor beyond what its index can hold. With
-    `check_from_offset` given, batches that end beyond it are read whole and checked; of others
-    only the header is looked at, and of `batch.buffer` no more than the header is there.
-    After the iteration `position` is the end of the last good batch, `problem` what stopped it
-    before the end, or None.
+    No batch ends below the segment's `base_offset`, nor beyond the range of its index. With
+    `check_from_offset` given, batches that end beyond it are read whole and checked. Of others only
+    the header is read: `batch.buffer` has no more than the header. After the iteration `position`
+    is the end of the last good batch. `problem` is the reason why the scan ended early, or None.
     """
 
     __slots__ = (
@@ -101,14 +100,14 @@ class Scan:
             )
         wanted = self._check_from_offset
         if wanted is not None and last_offset >= wanted:
-            # First what is read, then the view: reading may put another chunk in place.
+            # Read first, then make the view: reading may put another chunk in place.
             at = self._have(position, size, _WHOLE_CHUNK_BYTES)
             batch = BatchView(self._chunk, at)
             check(batch)
         return batch
 
     def _have(self, position: int, size: int, chunk_bytes: int) -> int:
-        """Make the bytes part of the chunk; returns where in it they are."""
+        """Read the bytes into the chunk, unless they are there; return their position in it."""
         at = position - self._chunk_position
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, chunk_bytes), self._end - position)
@@ -121,7 +120,7 @@ class Scan:
 
 
 def whole_batch(read: Read, position: int, end_position: int) -> BatchView:
-    """The batch at `position` with all its bytes. Raises CorruptBatch."""
+    """Return the batch at `position` with all its bytes. Raises CorruptBatch."""
     header = read(LOG_OVERHEAD_BYTES, position)
     if len(header) < LOG_OVERHEAD_BYTES:
         raise CorruptBatch(position, "the file ends in the batch's header")

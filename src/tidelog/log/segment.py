@@ -1,8 +1,8 @@
-"""One segment: a log file, its indexes in memory, and what decides when the next one begins.
+"""One segment: a log file, its indexes in memory, and the rules for rolling it.
 
-Only the last segment of a log is written. Its indexes are kept up to date in memory; those of older
-segments are read from their files when somebody needs them and dropped again when memory is short
-(`IndexCache`). Source: LogSegment, RollParams.
+Only the last segment of a log is written, and its indexes are kept up to date in memory. The
+indexes of older segments are read from their files when a read needs them, and dropped again when
+memory is short (`IndexCache`). Source: LogSegment, RollParams.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ class Segment:
         self.offset_of_max_timestamp = base_offset
         #: Largest timestamp of the first append; -1 before it, or when it carried none.
         self.first_timestamp_ms = NO_TIMESTAMP
-        #: Wall clock when this segment was made, or loaded: its age where records tell none.
+        #: Wall clock when this segment was created or loaded: its age where records have no time.
         self.created_ms = created_ms
         self.bytes_since_index = 0
         #: Rolled, and its log and index files are durable.
         self.sealed = False
 
     def path(self, suffix: str) -> str:
-        """Path of the file of this segment with that suffix."""
+        """Return the path of this segment's file with that suffix."""
         return f"{self.directory}/{names.offset_name(self.base_offset, suffix)}"
 
     def note_batch(
         self, last_offset: int, size_bytes: int, max_timestamp_ms: int, interval_bytes: int
     ) -> None:
-        """A batch was written behind the others."""
+        """Note a batch that was written behind the others."""
         position = self.size_bytes
         if position == 0:
             self.first_timestamp_ms = max_timestamp_ms
@@ -89,9 +89,9 @@ class Segment:
         max_timestamp_ms: int,
         now_ms: int,
     ) -> bool:
-        """Whether an append of `size_bytes` must go to a new segment.
+        """Return whether an append of `size_bytes` must go to a new segment.
 
-        `planned_bytes` is this segment's size with what will be written before it.
+        `planned_bytes` is this segment's size with the appends planned before it.
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
@@ -110,28 +110,31 @@ class Segment:
         return self.waited_ms(max_timestamp_ms, now_ms) > age_ms
 
     def _jitter_ms(self, below_ms: int) -> int:
-        """How much earlier than at its age this segment is rolled.
+        """Return how much before its age limit this segment is rolled.
 
-        Taken from the path of the file, so that segments which began together do not end together,
+        It is taken from the path of the file. Segments that began together so do not end together,
         and a restart changes nothing.
         """
         return zlib.crc32(self.file.path.encode()) % below_ms
 
     def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
-        """Age of the segment as rolling by time takes it: between its first append and this one."""
+        """Return the age of the segment for rolling by time: from its first append to this one."""
         if self.first_timestamp_ms >= 0 and max_timestamp_ms >= 0:
             return max_timestamp_ms - self.first_timestamp_ms
         return now_ms - self.created_ms
 
     def finish_time_index(self) -> None:
-        """Before the index files are written: the last entry tells the segment's largest time."""
+        """Add the segment's largest time as last entry, before the index files are written."""
         if self.time_index is not None and self.max_timestamp_ms >= 0:
             self.time_index.append(self.max_timestamp_ms, self.offset_of_max_timestamp)
 
 
 class BatchStarts:
-    """Where the newest batches of the written segment start: reads at the log's end begin and end
-    there, so that most need no search. Bounded; older ones are found through the index."""
+    """Positions of the newest batches of the active segment.
+
+    Reads at the log's end begin and end there, so that most need no search. Bounded; the index
+    finds older batches.
+    """
 
     __slots__ = ("_offsets", "_positions")
 
@@ -142,17 +145,17 @@ class BatchStarts:
         self._positions: list[int] = []
 
     def add(self, offset: int, position: int) -> None:
-        """A batch with this base offset starts at `position`, behind all others."""
+        """Note that the batch with this base offset starts at `position`, behind all others."""
         self._offsets.append(offset)
         self._positions.append(position)
         if len(self._offsets) > self._LIMIT:
             del self._offsets[: self._LIMIT // 2], self._positions[: self._LIMIT // 2]
 
     def position_of(self, offset: int) -> int:
-        """Where the batch with this base offset starts, -1 when it is not remembered."""
+        """Return where the batch with this base offset starts, -1 when it is not remembered."""
         offsets = self._offsets
         low, high = 0, len(offsets)
-        # The newest are asked for most.
+        # Most reads ask for the newest batches.
         if high and offsets[-1] <= offset:
             return self._positions[-1] if offsets[-1] == offset else -1
         while low < high:
@@ -166,13 +169,13 @@ class BatchStarts:
         return -1
 
     def clear(self) -> None:
-        """Forget all: another segment is written, or the log was truncated."""
+        """Forget all: another segment is active now, or the log was truncated."""
         self._offsets.clear()
         self._positions.clear()
 
 
 class IndexCache:
-    """Drops indexes of sealed segments from memory, longest unused first."""
+    """Indexes of sealed segments in memory; the longest unused is dropped first."""
 
     __slots__ = ("_entries", "_limit", "_segments")
 
@@ -182,7 +185,7 @@ class IndexCache:
         self._segments: dict[Segment, int] = {}
 
     def used(self, segment: Segment) -> None:
-        """A sealed segment's index is in memory and of use."""
+        """Note that a sealed segment's index is in memory and in use."""
         if segment.index is None or segment.time_index is None:
             return
         self._entries -= self._segments.pop(segment, 0)
@@ -195,5 +198,5 @@ class IndexCache:
             oldest.index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """The segment is written again, or gone."""
+        """Forget a segment that is active again, or gone."""
         self._entries -= self._segments.pop(segment, 0)

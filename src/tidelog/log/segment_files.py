@@ -1,14 +1,14 @@
-"""The files of segments: indexes read and rebuilt, producer state read back, segments swapped.
+"""The files of segments: indexes read and rebuilt, producer state read, segments swapped.
 
-Runs inside operations; raises OSError for what the disk does, DamagedIndex where index files must
-not be believed, DamagedSegment where batches must not. Indexes are only hints for readers, who
-compare what they find with its checksums themselves; nobody would notice damaged producers (V68).
+Runs inside operations. Raises OSError for a failure of the disk, DamagedIndex where index files
+must not be believed, DamagedSegment where batches must not. Indexes are only hints: readers check
+the batches that they find with their checksums. Damaged producer state would go unnoticed (V68).
 
-A compacted segment takes the place of those it was made from as in LocalLog.replaceSegments. Its
-files end in `.cleaned` while they are written and synced. All are renamed to `.swap` and the
-directory is synced: from then on the new segment counts, before nothing does. Then the old files
-are renamed to `.deleted`, and with another sync between, for names may reach the disk in any order,
-the suffix `.swap` goes. `finish_swaps` does what is left to do after a crash, as LogLoader.
+A compacted segment replaces its sources as in LocalLog.replaceSegments. Its files end in `.cleaned`
+while they are written and synced. All are renamed to `.swap` and the directory is synced: before
+this sync the old segments count, after it the new one. Then the old files are renamed to
+`.deleted`. After another sync, because names may reach the disk in any order, the suffix `.swap` is
+removed. `finish_swaps` completes this after a crash, like LogLoader.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_
 
 
 class DamagedSegment(CorruptBatch):
-    """Batches of a segment that cannot be believed: its file, and the offset from which on."""
+    """Damaged batches of a segment: its file, and the first offset that cannot be believed."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -38,7 +38,7 @@ class DamagedSegment(CorruptBatch):
 
 
 class SegmentFile(NamedTuple):
-    """A segment as the directory shows it."""
+    """A segment as the directory lists it."""
 
     base_offset: int
     size_bytes: int
@@ -67,8 +67,11 @@ class IndexEntry(NamedTuple):
 
 
 def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
-    """What the index file of a segment ends with; None where there is none, or none that could be
-    one. Raises OSError."""
+    """Return the last entry of a segment's index file.
+
+    None where the file is missing; an entry before the segment where it has no entry. Raises
+    OSError.
+    """
     path = segment.path(names.INDEX)
     if not files.exists(path):
         return None
@@ -86,9 +89,11 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
 
 
 def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool, int]:
-    """(Whether a log file goes on, in whole batches, from its last index entry to its end, and has
-    the offsets that its indexes tell of; the largest timestamp there, -1 for none). Raises
-    OSError."""
+    """Return whether a log file agrees with its last index entry, and its largest later timestamp.
+
+    It agrees where whole batches go on from that entry to its end and reach the entry's offset.
+    The timestamp is -1 where there is none. Raises OSError.
+    """
     if told.position >= segment.size_bytes:
         return not segment.size_bytes and told.offset < segment.base_offset, -1
     handle = files.open(segment.file.path)
@@ -109,10 +114,10 @@ def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool
 
 
 def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:
-    """Make both indexes of a whole segment from its batches. Raises OSError.
+    """Rebuild both indexes of a whole segment from its batches. Raises OSError.
 
-    The time index takes timestamps from batches with right checksums only: lookups by time trust
-    it, and a flipped bit in a header would move them for good (V68).
+    The time index takes timestamps from batches with right checksums only. Lookups by time trust
+    it, and a flipped bit in a header would misdirect them for good (V68).
     """
     size_bytes = segment.size_bytes
     segment.index = OffsetIndex(segment.base_offset)
@@ -128,7 +133,7 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
             segment.note_batch(batch.last_offset, batch.size_bytes, timestamp_ms, interval_bytes)
     finally:
         files.close(handle)
-    # What is no batch is found by whoever reads it; the file stays as it is.
+    # A later read finds bytes that are no batch; the file stays as it is.
     segment.size_bytes = size_bytes
 
 
@@ -149,11 +154,11 @@ def producers_at(
     end_offset: int,
     now_ms: int,
 ) -> ProducerState:
-    """Producer state at `end_offset`: the newest good snapshot and the batches after it.
+    """Return the producer state at `end_offset`: the newest good snapshot and the batches after it.
 
-    A snapshot from before the log's first segment does not count: of what stood in between, which
-    retention has taken, nothing can be known, and a producer that wrote there would be refused for
-    ever. One that is not known may go on. Raises OSError, DamagedSegment.
+    A snapshot from before the log's first segment does not count. Retention has taken the records
+    in between, so a producer that wrote there would be rejected for ever. An unknown producer may
+    go on. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -181,7 +186,7 @@ def _replay(
     offsets: range,
     now_ms: int,
 ) -> None:
-    """Note the batches of a segment that begin within `offsets`, each as its checksum has it."""
+    """Note the batches of a segment that begin within `offsets`, with their checksums verified."""
     log_path = f"{path}/{names.offset_name(segment.base_offset, names.LOG)}"
     handle = files.open(log_path)
     try:
@@ -199,7 +204,7 @@ def _replay(
             try:
                 state.append(batch, now_ms)
             except CorruptBatch:
-                # A marker that is not legible ends nobody's transaction.
+                # An illegible marker ends no transaction.
                 continue
     finally:
         files.close(handle)
@@ -209,20 +214,20 @@ def _replay(
 
 @dataclass(slots=True)
 class SwapOperation:
-    """Replace the segments `old` (base offsets, rising) by the cleaned one at the first of them."""
+    """Replacement of the segments `old` (base offsets, rising) by the cleaned one at the first."""
 
     directory: str
     old: list[int]
     #: Producer snapshots that lie within the new segment.
     snapshots: list[int]
 
-    #: The old segments are not part of the log any more, whatever else fails.
+    #: The old segments are not part of the log any more, whatever fails later.
     committed: bool = False
     #: Paths of files that may be removed.
     deleted: list[str] = field(default_factory=list)
 
     def __call__(self, files: Files) -> None:
-        """Do it. Raises OSError."""
+        """Swap the files. Raises OSError."""
         directory = self.directory
         new = [f"{directory}/{names.offset_name(self.old[0], s)}" for s in SEGMENT_SUFFIXES]
         new = [path for path in new if files.exists(path + names.CLEANED)]
@@ -246,7 +251,7 @@ class SwapOperation:
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
-    """Remove what a run over the same segment left that did not come to its swap.
+    """Remove the files that an earlier run over the same segment left before its swap.
 
     Raises OSError.
     """
@@ -259,9 +264,9 @@ def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
 
 
 def finish_swaps(files: Files, directory: str) -> list[str]:
-    """Bring a partition's directory from whatever a crash left to the old or the new segments.
+    """Repair a partition's directory after a crash in a swap: to the old or the new segments.
 
-    Returns what was done, for people. Raises OSError.
+    Returns notes of the repairs, for the broker's log. Raises OSError.
     """
     present = files.listdir(directory)
     cleaned = _with_suffix(present, names.CLEANED)
@@ -276,7 +281,7 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
         notes.append(_take_place(files, directory, present, swaps))
     if cleaned:
         notes.append("a compaction that was not finished is undone")
-        # The swaps that it makes void must not come back without it.
+        # The swaps that it voids must not return without it.
         files.fsync_directory(directory)
         for name in cleaned:
             files.unlink(f"{directory}/{name}")
@@ -284,7 +289,7 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
 
 
 def _take_place(files: Files, directory: str, present: list[str], swaps: dict[str, int]) -> str:
-    """Remove the segments that the swapped ones replace, then take off their suffix."""
+    """Remove the segments that the swapped ones replace, then remove the suffix of the new ones."""
     logs = {name: at for name, at in swaps.items() if name.endswith(names.LOG + names.SWAP)}
     if logs:
         first = min(logs.values())
@@ -303,7 +308,7 @@ def _take_place(files: Files, directory: str, present: list[str], swaps: dict[st
 
 
 def _next_offset(files: Files, directory: str, name: str, base_offset: int) -> int:
-    """The offset after a log file's last batch."""
+    """Return the offset after a log file's last batch."""
     end = base_offset
     handle = files.open(f"{directory}/{name}")
     try:
@@ -317,7 +322,7 @@ def _next_offset(files: Files, directory: str, name: str, base_offset: int) -> i
 
 
 def _with_suffix(present: list[str], suffix: str) -> dict[str, int]:
-    """Names of segment files that carry `suffix`, with their offsets."""
+    """Return the names of segment files that carry `suffix`, with their offsets."""
     found: dict[str, int] = {}
     for name in present:
         parsed = names.parse_offset_name(name.removesuffix(suffix))
@@ -327,7 +332,7 @@ def _with_suffix(present: list[str], suffix: str) -> dict[str, int]:
 
 
 def index_files(segment: Segment) -> list[tuple[str, bytes]]:
-    """Path and content of both index files of a segment whose indexes are in memory."""
+    """Return path and content of both index files of a segment whose indexes are in memory."""
     segment.finish_time_index()
     if segment.index is None or segment.time_index is None:
         raise AssertionError(f"the index of {segment.file.path} is not in memory")
@@ -338,7 +343,10 @@ def index_files(segment: Segment) -> list[tuple[str, bytes]]:
 
 
 def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
-    """Remove a segment: the log first, without which the others mean nothing. Raises OSError."""
+    """Remove a segment's files: the log first, without which the others mean nothing.
+
+    Raises OSError.
+    """
     for suffix in SEGMENT_SUFFIXES:
         unlink_if_present(files, f"{directory}/{names.offset_name(base_offset, suffix)}")
 

@@ -1,14 +1,14 @@
-"""What is read from the files of one segment: batches for a fetch, a time, a check of all of it.
+"""Operations that read one segment's files: batches for a fetch, a time, a check of all of it.
 
-Where the start and the end of a read are known positions, it is one read; otherwise it looks for
-the start from the nearest index entry on and ends at the last whole batch, looking at headers only
+Where the start and the end of a read are known positions, it is one read. Otherwise it looks for
+the start from the nearest index entry on and ends at the last whole batch. It reads headers only,
 from the nearest known batch start on. Runs inside operations; `log_reads` submits them.
 
-What is read is compared with its checksums before anybody is given it (V68). A read that finds
-something wrong has met one of two things: an index that points beside the batches, or damaged
-batches. `Recheck` goes through the segment, whole, and says which. What was appended a moment ago
-and is answered from memory (`Recent`) was checked when it came.
-Sources: LogSegment.read, LogSegment.findOffsetByTimestamp.
+Bytes are compared with their checksums before a client gets them (V68). A read that finds something
+wrong has met one of two things: an index that points beside the batches, or damaged batches.
+`Recheck` goes through the whole segment and says which. A recent append that is answered from
+memory (`Recent`) was checked on arrival. Sources: LogSegment.read,
+LogSegment.findOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.records.batch import (
 )
 from tidelog.records.reader import read_columns
 
-#: An append of this size or less is kept as `Recent` for those who wait for it.
+#: An append of this size or less is kept as `Recent` for followers that wait for it.
 RECENT_BYTES = 16 * KIB
 _SEARCH_BYTES = 8 * KIB
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -56,8 +56,8 @@ class NotCached(Exception):
 class LogSlice:
     """Whole batches as they are in the file.
 
-    `first_offset` is the base offset of the first batch (it may be below the offset asked for),
-    `next_offset` where to read on; both are -1 when the slice is empty.
+    `first_offset` is the base offset of the first batch; it may be below the requested offset.
+    `next_offset` is where to read on. Both are -1 when the slice is empty.
     """
 
     data: Buffer
@@ -73,16 +73,18 @@ class LogSlice:
 
 
 class Recent(NamedTuple):
-    """The append written last in a directory, while small: followers wait for exactly this, and
-    are answered without a read of the file. A truncated log can only end here again by another
-    append, which takes its place."""
+    """The append written last in a directory, while small.
 
-    #: Whose append it is; only compared.
+    Followers wait for exactly this append, and get it without a read of the file. A truncated log
+    can only end here again after another append, which replaces this one.
+    """
+
+    #: The log of the append; only compared.
     log: object
     slice: LogSlice
 
     def serves(self, log: object, offset: int, max_bytes: int, end: int) -> bool:
-        """Whether a read from `offset` to `end` of an open log would find exactly this."""
+        """Return whether a read from `offset` to `end` of an open log would find exactly this."""
         part = self.slice
         return (
             self.log is log
@@ -94,7 +96,7 @@ class Recent(NamedTuple):
 
 @dataclass(slots=True)
 class ReadOperation:
-    """Reads batches from the one that contains `offset` on, all below `end_offset`."""
+    """Operation that reads batches from the one that contains `offset` on, below `end_offset`."""
 
     file: OpenFile
     offset: int
@@ -102,7 +104,7 @@ class ReadOperation:
     position: int
     #: Whether `position` is that batch itself.
     exact: bool
-    #: End of what may be read; a batch end.
+    #: End of the readable bytes; a batch end.
     limit_position: int
     #: Whether everything before `limit_position` is below `end_offset`.
     limit_is_end: bool
@@ -116,7 +118,7 @@ class ReadOperation:
     cached: bool
 
     def __call__(self, files: Files) -> LogSlice | None:
-        """The slice; None when no batch of this segment reaches `offset`.
+        """Return the slice; None when no batch of this segment reaches `offset`.
 
         Raises NotCached, CorruptBatch, OSError.
         """
@@ -168,7 +170,7 @@ class ReadOperation:
         return self._cut(read, data, position)
 
     def _find(self, read: Callable[[int, int], Buffer]) -> int:
-        """Position of the first batch that reaches `offset`, -1 when there is none."""
+        """Return the position of the first batch that reaches `offset`, -1 when there is none."""
         position, limit, offset = self.position, self.limit_position, self.offset
         data: Buffer = b""
         start = position
@@ -192,7 +194,7 @@ class ReadOperation:
     def _cut(
         self, read: Callable[[int, int], Buffer], data: Buffer, position: int
     ) -> LogSlice | None:
-        """What of `data` is whole batches below the end and not too much."""
+        """Return the whole batches of `data` below the end, of at most the wanted size."""
         first, length, delta = STEP.unpack_from(data)
         if first >= self.end_offset:
             return LogSlice(b"")
@@ -229,11 +231,11 @@ class ReadOperation:
 
 
 def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
-    """Raise CorruptBatch unless `data`, from `position` of a file, is whole batches with right
-    checksums, the first of which reaches `offset`, and whose offsets rise and end by `end_offset`.
+    """Raise CorruptBatch unless `data`, from `position` of a file, is the batches wanted.
 
-    Returns whether offsets are missing from `offset` on: then a base offset, which no checksum
-    covers, is right only if what follows lies behind (`verify_next`).
+    They are whole batches with right checksums. The first reaches `offset`; their offsets rise and
+    end by `end_offset`. Returns whether offsets are missing from `offset` on. Then a base offset,
+    which no checksum covers, is right only if the next batch lies behind (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
@@ -271,7 +273,7 @@ def verify_next(header: Buffer, position: int, next_offset: int) -> None:
 
 @dataclass(slots=True)
 class Recheck:
-    """Reads a segment from its start to `size_bytes`, every batch whole; makes its indexes."""
+    """Operation that reads every batch of a segment, up to `size_bytes`, and makes its indexes."""
 
     segment: Segment
     size_bytes: int
@@ -282,9 +284,10 @@ class Recheck:
     latest_epoch: int
 
     def __call__(self, files: Files) -> tuple[Segment, int, CorruptBatch | None]:
-        """(A segment with indexes of what is right, the offset behind that, what is wrong).
+        """Return a segment with indexes of all good batches, the offset behind them, and the
+        damage.
 
-        Raises OSError.
+        The damage is None where the segment is right. Raises OSError.
         """
         right = Segment(self.segment.directory, self.segment.base_offset, self.segment.created_ms)
         handle = self.segment.file.handle(files)
@@ -293,7 +296,7 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
-        #: Up to where everything is surely right, where offsets are missing before the last batch.
+        #: Offset up to which all is surely right, where offsets are missing before the last batch.
         before_gap = -1
         for position, batch in scan:
             if (
@@ -319,7 +322,7 @@ class Recheck:
 
 @dataclass(slots=True)
 class TimestampSearch:
-    """The first record of one segment, from `start_offset` on, with at least this timestamp."""
+    """Search for the first record of one segment, from `start_offset` on, of at least this time."""
 
     file: OpenFile
     base_offset: int
@@ -357,7 +360,7 @@ class TimestampSearch:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Whether a file, or bytes of it, were not there: right where they had just been removed."""
+    """Return whether a file, or bytes of it, were missing: right after their removal."""
     if isinstance(error, StorageError):
         return error.errno == ENOENT
     return isinstance(error, CorruptBatch)

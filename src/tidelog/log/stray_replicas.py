@@ -1,12 +1,13 @@
-"""Replicas that were set aside in a log directory: what they hold, how they go, how they return.
+"""Replicas that were set aside in a log directory: their content, removal and return.
 
-A stray keeps beside its files what the checkpoints said of it (`StrayState`), so that whoever gives
-it back recovers it as a start after a crash would: nothing that was flushed is cut. It returns by
-one rename, when the disk tells already from where on to recover it (V35); it goes by another, so
-that what is half removed is never taken for a stray. Strays that wait for an operator's word are
-named in a file of the log directory.
+A stray keeps beside its files its last checkpointed offsets (`StrayState`). An operator's restore
+therefore recovers it as a start after a crash would: nothing flushed is truncated. It returns by
+one rename, when the disk already has its recovery point (V35). It is removed after another rename,
+so that a half-removed one is never taken for a stray. A file of the log directory names the strays
+that wait for an operator's decision.
 
-Does not know whether a stray may return: which topic, which epochs, who leads (`broker/strays`).
+Does not know whether a stray may return; that depends on topic, epochs and leader
+(`broker/strays`).
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog, LoadedLog, LoadRequest, load
 
-#: In a stray's directory.
+#: A file in a stray's directory.
 STRAY_STATE = "stray.state"
-#: In a log directory: names of the strays that wait for an operator's word, one a line.
+#: A file in a log directory: names of the strays that wait for an operator's decision, one a line.
 HELD_STRAYS = names.HELD_STRAYS
 _VERSION = 0
 _Operation = Callable[[Files], None]
-#: Strays looked at by one operation.
+#: Strays inspected by one operation.
 _STRAYS_PER_OPERATION = 32
 
 
@@ -48,12 +49,12 @@ class Stray(NamedTuple):
     name: str
     partition_name: str
     since_ms: int
-    #: Its deletion waits for an operator's word (V35).
+    #: Its deletion waits for an operator's decision (V35).
     is_held: bool = False
 
 
 class StrayState(NamedTuple):
-    """What was known of a replica when it was set aside."""
+    """The known state of a replica when it was set aside."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -63,7 +64,7 @@ class StrayState(NamedTuple):
 
 
 class StrayFound(NamedTuple):
-    """A stray as it is on the disk; `state` is None where its directory does not tell."""
+    """A stray as it is on the disk; `state` is None where its directory has no legible state."""
 
     stray: Stray
     state: StrayState | None
@@ -74,14 +75,14 @@ class StrayFound(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition | None:
-        """Whose replica it was, None where that is not known."""
+        """The partition of the replica, None where it is not known."""
         if self.state is not None:
             return self.state.topic_partition
         return names.parse_directory_name(self.stray.partition_name)
 
 
 class Recovered(NamedTuple):
-    """A stray whose log was made whole; it may return."""
+    """A stray whose log was recovered; it may return."""
 
     stray: Stray
     state: StrayState
@@ -89,7 +90,7 @@ class Recovered(NamedTuple):
 
 
 def format_state(state: StrayState) -> bytes:
-    """The content of STRAY_STATE."""
+    """Return the content of STRAY_STATE."""
     return json.dumps(
         {
             "version": _VERSION,
@@ -104,7 +105,7 @@ def format_state(state: StrayState) -> bytes:
 
 
 def parse_state(data: bytes) -> StrayState:
-    """Read STRAY_STATE. Raises ValueError, which says what is wrong."""
+    """Parse STRAY_STATE. Raises ValueError with the reason."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
@@ -143,28 +144,27 @@ class StrayReplicas:
         logs: Mapping[TopicPartition, PartitionLog],
         add_loaded: Callable[[TopicPartition, LoadedLog, LogConfig], PartitionLog],
     ) -> None:
-        """`logs` are the directory's own; `add_loaded` adds to them the log of a stray that
-        returned."""
+        """`logs` are the directory's own; `add_loaded` adds the log of a restored stray to them."""
         self._directory = directory
         self._logs = logs
         self._add_loaded = add_loaded
         #: By directory name.
         self.found: dict[str, Stray] = {}
-        #: What HELD_STRAYS says.
+        #: The content of HELD_STRAYS.
         self._held: dict[str, None] = {}
 
     def opened(self, held: Iterable[str]) -> None:
-        """What the log directory's file said at the start."""
+        """Take over the held strays that the log directory's file named at the start."""
         self._held = dict.fromkeys(held)
 
     def add(self, name: str, partition_name: str, since_ms: int) -> None:
-        """A stray is here."""
+        """List a stray."""
         self.found[name] = Stray(name, partition_name, since_ms, name in self._held)
 
-    # those that wait
+    # held strays
 
     def hold(self, held: Iterable[str]) -> Completion[None]:
-        """Keep these until an operator removes or restores them, also after the next start."""
+        """Keep strays until an operator removes or restores them, also after the next start."""
         new = [name for name in held if not self.found[name].is_held]
         if not new:
             return Completion.of(None)
@@ -175,7 +175,7 @@ class StrayReplicas:
         path = f"{self._directory.path}/{HELD_STRAYS}"
         return self._submit(lambda files: files.replace_file(path, data, sync=True), "hold strays")
 
-    # the end
+    # removal
 
     def purge(self, now_ms: int, delay_ms: int) -> Completion[int]:
         """See LogDirectory.purge_strays."""
@@ -186,7 +186,7 @@ class StrayReplicas:
         )
 
     def remove(self, wanted: Iterable[str]) -> Completion[int]:
-        """Remove strays for good; returns how many. Raises KeyError for one that is not here."""
+        """Remove strays for good; return how many. Raises KeyError for a stray that is not here."""
         gone = [self.found.pop(name).name for name in list(wanted)]
         completion: Completion[int] = Completion()
         root = self._directory.path
@@ -227,10 +227,10 @@ class StrayReplicas:
         directory.lane.submit(operation, Work.SLOW, what).then(done)
         return completion
 
-    # what they are
+    # inspection
 
     async def look(self) -> list[StrayFound]:
-        """All strays, as they are on the disk. Raises StorageError."""
+        """Return all strays, as they are on the disk. Raises StorageError."""
         wanted = list(self.found.values())
         found: list[StrayFound] = []
         root = self._directory.path
@@ -243,13 +243,13 @@ class StrayReplicas:
             found += await self._directory.lane.submit(look, Work.SLOW, "look at strays")
         return [one for one in found if one.stray.name in self.found]
 
-    # the return
+    # restore
 
     async def recover(self, found: StrayFound, config: LogConfig) -> Recovered:
-        """Make the log of a stray whole where it lies, as a start after a crash does.
+        """Recover the log of a stray in its directory, as a start after a crash does.
 
-        Raises KafkaError where it does not tell how far it was flushed, and StorageError, which may
-        be a DamagedLog: then the stray stays as it is.
+        Raises KafkaError where its recovery point is not known, and StorageError, which may be a
+        DamagedLog: then the stray stays as it is.
         """
         directory, state = self._directory, found.state
         path = f"{directory.path}/{found.stray.name}"
@@ -296,8 +296,10 @@ class StrayReplicas:
         )
 
     async def put_back(self, recovered: Recovered, config: LogConfig) -> PartitionLog:
-        """Make a stray the replica of its partition, of which there is none here. Raises
-        StorageError; the stray is where it was, then."""
+        """Make a stray the replica of its partition, which has none here.
+
+        Raises StorageError; the stray is then where it was.
+        """
         directory, stray = self._directory, recovered.stray
         state = recovered.state._replace(
             recovery_point=recovered.loaded.log_end_offset,
@@ -317,17 +319,17 @@ class StrayReplicas:
                 loaded = load(files, request)
                 files.unlink(f"{new}/{STRAY_STATE}")
             except (OSError, StorageError):
-                # After a crash it may be found under either name.
+                # A crash may leave it under either name.
                 files.rename(new, old)
                 raise
             return loaded
 
         directory.returning[key] = (state.recovery_point, state.log_start_offset)
         try:
-            # Nothing on disk may speak of an earlier replica of that name.
+            # No checkpoint on disk may have an earlier replica of that name.
             await directory.lower(key, -1)
-            # After a crash behind the rename the log is recovered from here on: below lie gaps
-            # that compaction left, and would be taken for lost records.
+            # A crash behind the rename recovers the log from here on. Below lie gaps that
+            # compaction left: recovery would take them for lost records.
             await directory.checkpoint()
             loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")
             del self.found[stray.name]
@@ -360,6 +362,6 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
             elif name == PARTITION_METADATA:
                 topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
         except ValueError:
-            # It tells nothing: the list shows no id, and a restore says so.
+            # The file is illegible: the list shows no id, and a restore says so.
             continue
     return StrayFound(stray, state, topic_id, size_bytes, has_records)

@@ -1,12 +1,11 @@
-"""Truncates a log at a batch boundary (V38): the operation, and the steps on the loop around it.
+"""Truncation of a log at a batch boundary (V38): the operation, and the steps around it.
 
-First the batch boundary is found and the directory lowers what its checkpoints claim beyond it
-(`lower`), so that what is appended at the same offsets afterwards is checked by recovery. Then
-segments beyond it are removed, last one first, and their names are made durable before the kept
-segment is truncated: whatever a crash leaves is then a prefix of the old log or the log as
-truncated, never one with a hole. Offsets, indexes, leader epochs and producer state follow. Where
-the remembered batches of a producer do not reach back that far, its state is read again from a
-snapshot and the batches behind it (`segment_files.producers_at`).
+First the batch boundary is found, and the directory lowers its checkpoints to it (`lower`), so that
+recovery checks later appends at the same offsets. Then segments beyond it are removed, last one
+first. Their names are made durable before the kept segment is truncated. A crash so leaves a prefix
+of the old log or the truncated log, never a log with a hole. Offsets, indexes, leader epochs and
+producer state follow. Where the remembered batches of a producer do not reach back that far, its
+state is read from a snapshot and the batches behind it (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -33,14 +32,15 @@ from tidelog.records.batch import NO_TIMESTAMP
 
 @dataclass(slots=True)
 class TruncationPoint:
-    """Where a segment is truncated: behind its last batch that is wholly below an offset."""
+    """The position where a segment is truncated: behind its last batch wholly below an offset."""
 
     position: int
     #: Offset after that batch, None when nothing is kept.
     end_offset: int | None = None
-    #: Base offset of the first batch that goes; where none does, what was asked for.
+    #: Base offset of the first removed batch; where none is removed, the requested offset.
     first_gone: int = -1
-    #: Largest timestamp from where the search began to there, and the last offset of its batch.
+    #: Largest timestamp between the start of the search and this point, and the last offset of its
+    #: batch.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
 
@@ -54,9 +54,9 @@ def find_truncation_point(
     offset: int,
     cached: bool,
 ) -> TruncationPoint | None:
-    """Look for the truncation point of a segment from a known batch start on. Raises OSError.
+    """Find the truncation point of a segment from a known batch start on. Raises OSError.
 
-    With `cached`, None where the disk would have to be waited for.
+    With `cached`, return None where the read would wait for the disk.
     """
     handle = file.handle(files)
     missed = False
@@ -88,7 +88,7 @@ def find_truncation_point(
 
 @dataclass(slots=True)
 class TruncateOperation:
-    """Remove whole segments, then truncate the last one that stays."""
+    """Operation that removes whole segments, then truncates the last one that stays."""
 
     directory: str
     #: Base offsets of segments to remove, last one first.
@@ -104,7 +104,7 @@ class TruncateOperation:
     removed: list[int] = field(default_factory=list)
 
     def __call__(self, files: Files) -> None:
-        """Do it. Raises OSError; `removed` tells how far it came."""
+        """Remove and truncate. Raises OSError; `removed` then has the segments already removed."""
         for offset in self.snapshots:
             unlink_if_present(
                 files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}"
@@ -123,7 +123,7 @@ class TruncateOperation:
 
 
 def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
-    """Truncate `log` at or before `offset`; resolves `done` when files and state follow."""
+    """Truncate `log` at or before `offset`; resolve `done` when files and state are truncated."""
     if offset >= log.log_end_offset:
         # An epoch that was led without a record of it may contradict the leader's history.
         log.epochs.truncate_from_end(offset)
@@ -143,11 +143,11 @@ def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
 
 
 def _find(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> None:
-    """Find the batch boundary: it may lie below `offset`, and so must what the disk claims."""
+    """Find the batch boundary: it may lie below `offset`, and so must the checkpoints."""
     if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
     file, size_bytes = kept.file, kept.size_bytes
-    # The batch that this entry points at ends below `offset`: it stays.
+    # The batch of this entry ends below `offset`: it stays.
     scan_from = kept.index.floor(offset - 1)
     log.directory.open_files.pin(file)
 
@@ -177,9 +177,9 @@ def _find(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> 
 def _lower(
     log: LogState, kept: Segment, point: TruncationPoint, offset: int, done: Completion[None]
 ) -> None:
-    """Let no checkpoint claim anything beyond the log's new end before the files change."""
+    """Lower all checkpoints to the log's new end before the files change."""
     end = kept.base_offset if point.end_offset is None else point.end_offset
-    # The offsets before it may have been compaction's: only what goes counts.
+    # The offsets before it may have been compaction's: only removed records count.
     end = max(end, min(offset, point.first_gone))
     assert kept.base_offset <= end <= offset, f"{log.path}: {kept.base_offset}, {end}, {offset}"
     log.truncating_to = end
@@ -226,13 +226,13 @@ def _truncate_files(
 
 
 def _end_of_last(log: LogState) -> int:
-    """End of a log that lost its last segments and no more."""
+    """Return the end of a log that lost its last segments and no more."""
     following = [base for base in log.base_offsets if base > log.segments[-1].base_offset]
     return min([*following, log.log_end_offset])
 
 
 def _apply(log: LogState, kept: Segment, point: TruncationPoint, end: int) -> None:
-    """Make the kept segment's state that of its file."""
+    """Set the kept segment's state to that of its file."""
     kept.size_bytes = point.position
     kept.sealed = False
     index, time_index = kept.index, kept.time_index
@@ -268,7 +268,7 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
 
     def read(completion: Completion[ProducerState]) -> None:
         if completion.error is not None:
-            # Nothing true is known: what a producer sends next would be believed.
+            # The producer state is unknown: the log would believe whatever a producer sends next.
             log.break_off("its producer state could not be read")
             done.fail(_begun_again(log, completion.error))
             return
@@ -283,7 +283,10 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
 
 
 def _begun_again(log: LogState, error: BaseException) -> BaseException:
-    """What keeps a log from being used; who follows may begin again where it is damaged (V68)."""
+    """Return the error that blocks this log.
+
+    A follower truncates to the damaged offset at the next start and refetches (V68).
+    """
     if not isinstance(error, DamagedSegment):
         return error
     directory, why = log.directory, f"{error.path}: {error}"
