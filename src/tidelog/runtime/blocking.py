@@ -1,7 +1,7 @@
 """BlockingClient: the Kafka client of `tidelog.client` over plain sockets, without a loop.
 
-For the command line, the Spark source and tests. One connection per broker, opened when needed,
-one request at a time. Not for several threads at once; give each its own.
+For the command line, the Spark source and tests. One connection per broker, opened when needed, one
+request at a time. Not for several threads at once: each thread needs its own client.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
 from tidelog.wire.registry import API_VERSIONS
 
-#: A connection that is not there by then: the next address is tried.
+#: Timeout of a connection attempt, after which the client tries the next address.
 CONNECT_TIMEOUT_MS: Final = 5_000
-#: `fetch.max.bytes` of Kafka's consumer is 50 MiB; ours decodes one answer at a time.
+#: `fetch.max.bytes` of Kafka's consumer is 50 MiB; this client decodes one response at a time.
 DEFAULT_FETCH_BYTES: Final = 8 * MIB
 
 
@@ -106,7 +106,7 @@ class _Connection:
         raise ProtocolError(f"{self.socket.address} serves no version of ApiVersions known here")
 
     def exchange(self, call: Call, client_id: str) -> Answer:
-        """Send one request and wait for its answer."""
+        """Send one request and wait for its response."""
         deadline = time.monotonic() + call.timeout_ms / 1000
         version = self.served.choose(call.api_key, call.max_version)
         message = call.build(version)
@@ -126,15 +126,16 @@ class _Connection:
 class BlockingClient:
     """A Kafka client for one thread. Retriable errors are retried until `timeout_ms`.
 
-    All methods raise KafkaError (the cluster says no), ConnectionLost or RequestTimeout (nobody
-    answers; NotSent where the request had no effect), ProtocolError (not a Kafka broker).
+    All methods raise KafkaError where the cluster rejects a request, and ProtocolError where the
+    peer is not a Kafka broker. They raise ConnectionLost or RequestTimeout where no broker
+    responds, as NotSent where the request had no effect.
     """
 
     def __init__(
         self, bootstrap: str, client_id: str = "tidelog", timeout_ms: int = 30_000
     ) -> None:
-        """`bootstrap`: `host:port,...`; raises ConfigError for anything else. Connects lazily."""
-        #: Whether any broker has answered yet.
+        """Connect lazily to `bootstrap`, `host:port,...`; raise ConfigError for any other text."""
+        #: Whether any broker has responded yet.
         self.is_reached = False
         self._bootstrap = bootstrap
         self._client_id = client_id
@@ -158,8 +159,10 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; the client may be used again. Members of groups that were not
-        closed send no heartbeats any more until they poll."""
+        """Close all connections; the client may be used again.
+
+        Group members that were not closed send no heartbeats until they poll.
+        """
         for background in self._backgrounds:
             background.end()
         for connection in self._connections.values():
@@ -169,7 +172,7 @@ class BlockingClient:
     # -- cluster and topics ---------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
-        """Brokers, controller, and the topics named (None: all). Never creates a topic.
+        """Return brokers, controller, and the topics named (None: all). Never creates a topic.
 
         Errors of single topics and partitions are in the result.
         """
@@ -183,7 +186,7 @@ class BlockingClient:
         configs: Mapping[str, str] | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
     ) -> TopicId:
-        """Create a topic at the controller; -1 takes the cluster's default. Returns its id.
+        """Create a topic at the controller; -1 takes the cluster's default. Return its id.
 
         `assignment`: partition number to replicas, the preferred leader first.
         """
@@ -211,11 +214,14 @@ class BlockingClient:
         )
 
     def partition_counts(self, name: str) -> dict[int, int]:
-        """How many partitions of a topic each live broker knows of."""
+        """Return how many partitions of a topic each live broker knows."""
         return self.run(self._admin.partition_counts(name))
 
     def brokers_knowing(self, name: str) -> list[int]:
-        """The live brokers that know a topic; none once its deletion has come to all of them."""
+        """Return the live brokers that know a topic.
+
+        The list is empty once the topic's deletion has reached all of them.
+        """
         return self.run(self._admin.live_on(name))
 
     def await_topic(self, name: str, min_isr: int = 1) -> TopicMetadata:
@@ -231,7 +237,7 @@ class BlockingClient:
         *,
         with_synonyms: bool = False,
     ) -> list[ConfigValue]:
-        """The configuration of a topic, a broker or all brokers; some keys of it, or all."""
+        """Return the configuration of a topic, a broker or all brokers; some keys of it, or all."""
         return self.run(self._configs.describe(resource, keys, with_synonyms))
 
     def alter_configs(
@@ -253,25 +259,27 @@ class BlockingClient:
     def reassign(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> dict[TopicPartition, MoveAsked]:
-        """Move partitions to brokers, or with None back; errors of each are in the result."""
+        """Reassign partitions to brokers, or cancel with None; errors of each are in the result."""
         return self.run(self._moves.reassign(targets))
 
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, MoveUnderWay]:
-        """The moves under way, of some partitions or of all."""
+        """Return the reassignments under way, of some partitions or of all."""
         return self.run(self._moves.list_reassignments(partitions))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what lies below each offset (HIGH_WATERMARK: all); the new low watermarks."""
+        """Delete the records below each offset (HIGH_WATERMARK: all); return the new low
+        watermarks.
+        """
         return self.run(self._upkeep.delete_records(before))
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
-        """The log directories of a broker."""
+        """Return the log directories of a broker."""
         return self.run(self._upkeep.describe_log_dirs(broker_id))
 
     def list_strays(self, broker_id: int) -> list[StrayReplica]:
-        """The replicas that a broker has set aside."""
+        """Return the replicas that a broker has set aside."""
         return self.run(self._strays.list_strays(broker_id))
 
     def alter_strays(
@@ -283,11 +291,11 @@ class BlockingClient:
     # -- groups ---------------------------------------------------------------------------------
 
     def list_groups(self) -> list[GroupListing]:
-        """All groups by name."""
+        """Return all groups by name."""
         return self.run(self._groups.list_groups())
 
     def describe_group(self, group: str) -> GroupDescription:
-        """State and members of a group; the state of one that is not there is Dead."""
+        """Return state and members of a group; the state of a missing group is Dead."""
         return self.run(self._groups.describe(group))
 
     def delete_group(self, group: str) -> None:
@@ -297,7 +305,7 @@ class BlockingClient:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed of some partitions, or of all."""
+        """Return the committed offsets of a group for some partitions, or for all."""
         return self.run(self._groups.committed(group, partitions))
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -305,7 +313,7 @@ class BlockingClient:
         self.run(self._groups.commit(group, offsets))
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed of these partitions."""
+        """Delete a group's committed offsets of these partitions."""
         self.run(self._groups.delete_offsets(group, partitions))
 
     # -- reading --------------------------------------------------------------------------------
@@ -315,7 +323,7 @@ class BlockingClient:
         timestamps: Mapping[TopicPartition, int],
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, ListedOffset]:
-        """The first offset not older than each timestamp; -1 latest, -2 earliest."""
+        """Return the first offset not older than each timestamp; -1 latest, -2 earliest."""
         return self.run(self._reader.list_offsets(timestamps, isolation_level))
 
     def fetch(
@@ -328,9 +336,9 @@ class BlockingClient:
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> FetchedPartition:
-        """Record batches from `offset` on; none when there is nothing new after `max_wait_ms`.
+        """Return record batches from `offset` on; none without new records in `max_wait_ms`.
 
-        The first batch may begin below `offset`, the last may be cut. Raises KafkaError, with
+        The first batch may begin below `offset`, the last may be partial. Raises KafkaError, with
         OFFSET_OUT_OF_RANGE when the log begins later or ends earlier.
         """
         options = FetchOptions(max_bytes, max_bytes, min_bytes, max_wait_ms, isolation_level)
@@ -349,14 +357,14 @@ class BlockingClient:
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedPartition]:
-        """Like `fetch` for several partitions, one request per leader; results hold errors."""
+        """Fetch several partitions like `fetch`, one request per leader; results hold errors."""
         options = FetchOptions(
             max_bytes, partition_max_bytes, min_bytes, max_wait_ms, isolation_level
         )
         return self.run(self._reader.fetch(offsets, options))
 
     def consumer(self, isolation_level: int = READ_UNCOMMITTED) -> BlockingConsumer:
-        """Reads partitions record by record, from where `seek` says."""
+        """Return a consumer that reads partitions record by record, from the offsets of `seek`."""
         return BlockingConsumer(self, PartitionConsumer(self._reader, isolation_level))
 
     def group_consumer(
@@ -365,8 +373,11 @@ class BlockingClient:
         start: int = EARLIEST,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> BlockingGroupConsumer:
-        """Reads as a member of a group, from what the group committed on, else from `start`
-        (EARLIEST, LATEST, or the first record not older than a timestamp in milliseconds)."""
+        """Return a consumer that reads as a member of a group.
+
+        It starts at the group's committed offsets, else at `start`: EARLIEST, LATEST, or the first
+        record not older than a timestamp in milliseconds.
+        """
         partitions = PartitionConsumer(self._reader, isolation_level)
         member = GroupMember(self._router, self._coordinators, self._groups, options)
 
@@ -394,9 +405,10 @@ class BlockingClient:
     def produce(
         self, tp: TopicPartition, batch: Buffer, acks: int = -1, timeout_ms: int = 10_000
     ) -> int:
-        """Append a record batch v2 that the caller built; returns its base offset.
+        """Append a record batch v2 that the caller built; return its base offset.
 
-        Raises OutcomeUnknownError where a batch without producer id may be stored or not.
+        Raises OutcomeUnknownError where the broker may or may not have stored a batch without
+        producer id.
         """
         return self.run(self._writer.produce(tp, batch, acks, timeout_ms))
 
@@ -407,17 +419,20 @@ class BlockingClient:
         options: SendOptions,
         first_partition: int = 0,
     ) -> RecordSender:
-        """Collects records into batches; `run` its operations. `partitions`: those of the topic."""
+        """Return a sender that collects records into batches; `run` its operations.
+
+        `partitions`: the partitions of the topic.
+        """
         return RecordSender(self._writer, topic, partitions, options, first_partition)
 
     def init_producer_id(self) -> tuple[int, int]:
-        """A new producer id and epoch for idempotent batches."""
+        """Return a new producer id and epoch for idempotent batches."""
         return self.run(self._writer.init_producer_id())
 
     # -- driving --------------------------------------------------------------------------------
 
     def run(self, operation: Operation[T]) -> T:
-        """Make the calls that an operation asks for until it returns."""
+        """Make the calls that an operation yields until it returns."""
         try:
             step = next(operation)
             while True:

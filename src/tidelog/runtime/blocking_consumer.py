@@ -1,8 +1,9 @@
 """Consumers of `tidelog.client.consuming` for one thread that may wait: poll, commit, close.
 
-They make their calls through a BlockingClient, which the caller closes after them. A member of a
-group has a thread beside, with connections of its own, that sends heartbeats between polls: only
-who does not poll for `max_poll_interval_ms` loses its membership, and what it had not committed.
+They make their calls through a BlockingClient, which the caller closes after them. A group member
+has an extra thread, with connections of its own, that sends heartbeats between polls. A member
+loses its membership, and its uncommitted progress, only when it does not poll for
+`max_poll_interval_ms`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NO_LIMIT = sys.maxsize
 
 
 class _Driver(Protocol):
-    """What runs operations: BlockingClient."""
+    """The runner of operations: BlockingClient."""
 
     def run(self, operation: Operation[T]) -> T:
         """Make the calls of an operation until it returns."""
@@ -30,7 +31,7 @@ class _Driver(Protocol):
 
 
 class BlockingConsumer:
-    """Reads partitions from the offsets that `seek` was given."""
+    """A consumer of partitions from the offsets that `seek` was given."""
 
     def __init__(self, client: _Driver, partitions: PartitionConsumer) -> None:
         self._client = client
@@ -38,12 +39,12 @@ class BlockingConsumer:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition to be handed out."""
+        """The next offset of each partition to be returned."""
         return self._partitions.positions
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything that could be read at the last look was handed out."""
+        """Whether all records readable at the last fetch were returned."""
         return self._partitions.is_at_end
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -51,18 +52,18 @@ class BlockingConsumer:
         self._partitions.seek(tp, offset)
 
     def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
-        """The next records; none where none came in time. Raises what BlockingClient raises."""
+        """Return the next records; none where none came in time. Raises BlockingClient's errors."""
         return self._client.run(self._partitions.poll(max_records, max_wait_ms))
 
     def take_skips(self) -> list[Skip]:
-        """What could not be read since the last call."""
+        """Return the offsets skipped as unreadable since the last call."""
         skips = list(self._partitions.skips)
         self._partitions.skips.clear()
         return skips
 
 
 class Background:
-    """Calls `beat` in a thread of its own, each time so many milliseconds later as it returns."""
+    """A thread that calls `beat` again and again, each time after the milliseconds it returned."""
 
     def __init__(self, beat: Callable[[], int], close: Callable[[], None]) -> None:
         self._beat = beat
@@ -71,13 +72,13 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start it; harmless when it runs."""
+        """Start the thread; harmless when it runs."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """End it, and return when it has: what it has under way takes no longer than it may."""
+        """End the thread, and return when it has ended: its last call has a bounded time."""
         if self._thread is not None:
             self._ending.set()
             self._thread.join()
@@ -94,8 +95,11 @@ class Background:
 
 
 class BlockingGroupConsumer(BlockingConsumer):
-    """Reads what its group assigns to it. As a context manager it commits and leaves in the end,
-    and leaves without a commit where the block raised."""
+    """A consumer of the partitions that its group assigns to it.
+
+    As a context manager it commits and leaves at the end. It leaves without a commit where the
+    block raised.
+    """
 
     def __init__(self, client: _Driver, consumer: GroupConsumer, background: Background) -> None:
         super().__init__(client, consumer.partitions)
@@ -115,7 +119,7 @@ class BlockingGroupConsumer(BlockingConsumer):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What the group has assigned to this member."""
+        """The partitions that the group has assigned to this member."""
         return self._consumer.member.assignment
 
     @property
@@ -130,14 +134,14 @@ class BlockingGroupConsumer(BlockingConsumer):
         super().seek(tp, offset)
 
     def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
-        """Join where that is due, show to be alive, and read."""
+        """Rejoin the group where that is due, prove to be alive, and return records."""
         records = self._client.run(self._consumer.poll(max_records, max_wait_ms))
         if self._consumer.member.options.heartbeat_interval_ms:
             self._background.begin()
         return records
 
     def commit(self) -> bool:
-        """Commit what polls have returned; False where the membership was lost meanwhile."""
+        """Commit the offsets of returned records; return False where the membership was lost."""
         return self._client.run(self._consumer.commit())
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The real clock and the real source of randomness.
 
-Monotonic time is the kernel's and compares within one machine only; wall time may jump. It counts
-on while the machine is suspended, as sessions with a store on another machine do (V47); timers of
-the loop do not. Under simulation `tidelog.sim` brings its own.
+Monotonic time is the kernel's and compares within one machine only; wall time may jump. Monotonic
+time runs on while the machine is suspended, as sessions with a store on another machine do (V47).
+Timers of the loop do not. Under simulation `tidelog.sim` provides both.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: Elsewhere than on Linux the monotonic clock of the system is all there is.
+#: Systems other than Linux have only their monotonic clock.
 _MONOTONIC: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """Clock on the loop of this process."""
+    """The clock on the loop of this process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds of CLOCK_BOOTTIME."""
+        """Return nanoseconds of CLOCK_BOOTTIME."""
         return time.clock_gettime_ns(_MONOTONIC)
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of CLOCK_BOOTTIME."""
+        """Return milliseconds of CLOCK_BOOTTIME."""
         return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
@@ -41,5 +41,5 @@ class SystemClock:
 
 
 def system_random() -> random.Random:
-    """Randomness seeded by the operating system."""
+    """Return randomness seeded by the operating system."""
     return random.Random()  # seeded from os.urandom

@@ -1,8 +1,8 @@
 """The command that installs an extra, for messages that name a missing one.
 
 tidelog may have been installed from a checkout, where the package index has no such version. The
-installer wrote down the directory (`direct_url.json`, PEP 610); a source tree that only stands on
-the path is found beside this package.
+installer recorded the directory (`direct_url.json`, PEP 610). A source tree that is only on the
+path is found beside this package.
 """
 
 from __future__ import annotations

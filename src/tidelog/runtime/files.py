@@ -1,10 +1,9 @@
 """The real `Files`: plain system calls, each failure marked with the call that failed.
 
 Holds a pool of buffers and no other state, so the loop and a lane's thread may use one at the same
-time. `pread_cached` asks
-for what the page cache holds only (RWF_NOWAIT, Linux) and says None where the disk would have to
-be waited for; elsewhere it reads. EINTR is retried by Python. Also the lock that keeps a second
-broker out of a log directory.
+time. `pread_cached` reads only from the page cache (RWF_NOWAIT, Linux) and returns None where the
+read would wait for the disk; on other systems it reads. Python retries EINTR. Also the lock that
+keeps a second broker out of a log directory.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from tidelog.core.limits import KIB, READ_POOL_BYTES
 from tidelog.core.ports import Buffer, Handle, VolumeSize
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-#: preadv2 without the flag's support, or a file system that has none of it.
+#: Errors of preadv2 where the kernel or the file system does not support the flag.
 _NO_SUCH_FLAG = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _ROUNDING = 64 * KIB - 1
 _LOCK_NAME = ".lock"
 
 
 class CallError(OSError):
-    """An OSError that knows its call: `call` and `filename` name what failed."""
+    """An OSError that knows its call: `call` and `filename` name the failed operation."""
 
     call: str
 
     @classmethod
     def of(cls, error: OSError, call: str, path: str) -> CallError:
-        """The same error, marked."""
+        """Return the same error, marked."""
         made = cls(error.errno, error.strerror, path)
         made.call = call
         return made
@@ -59,11 +58,11 @@ class OsFiles:
         self._pool = BufferPool(READ_POOL_BYTES)
 
     def release_buffers(self) -> None:
-        """Let go of buffers that are kept for further reads."""
+        """Release the buffers that are kept for further reads."""
         self._pool.release()
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
-        """Open for reading, or reading and writing; made when asked."""
+        """Open for reading, or reading and writing; create the file when asked."""
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
             return OpenFile(os.open(path, flags, 0o644), path)
@@ -78,14 +77,14 @@ class OsFiles:
             raise CallError.of(error, "close", handle.path) from error
 
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; returns the bytes written."""
+        """Write at a position; return the bytes written."""
         try:
             return os.pwritev(handle.descriptor, buffers, position)  # type: ignore[attr-defined]
         except OSError as error:
             raise CallError.of(error, "pwrite", handle.path) from error
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes`; fewer only at the end of the file."""
+        """Return up to `size_bytes`; fewer only at the end of the file."""
         try:
             data = os.pread(_descriptor(handle), size_bytes, position)
             while data and len(data) < size_bytes:
@@ -98,7 +97,7 @@ class OsFiles:
         return data
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
-        """Like `pread`, but None where it would wait for the disk."""
+        """Read like `pread`, but return None where that would wait for the disk."""
         if not self._nowait:
             return self.pread(handle, size_bytes, position)
         # Rounded up, so that reads of nearly one size share a buffer.
@@ -120,14 +119,14 @@ class OsFiles:
         return wanted[:size]
 
     def size(self, handle: Handle) -> int:
-        """Size of the file in bytes."""
+        """Return the size of the file in bytes."""
         try:
             return os.fstat(_descriptor(handle)).st_size
         except OSError as error:
             raise CallError.of(error, "fstat", handle.path) from error
 
     def truncate(self, handle: Handle, size_bytes: int) -> None:
-        """Cut or extend the file."""
+        """Truncate or extend the file."""
         try:
             os.ftruncate(_descriptor(handle), size_bytes)
         except OSError as error:
@@ -163,7 +162,7 @@ class OsFiles:
             raise CallError.of(error, "fsync", path) from error
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, replacing what is there."""
+        """Rename, replacing an existing file."""
         try:
             os.rename(old, new)
         except OSError as error:
@@ -177,7 +176,7 @@ class OsFiles:
             raise CallError.of(error, "unlink", path) from error
 
     def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it is there."""
+        """Make a directory and its parents; no error when it exists."""
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
@@ -191,7 +190,7 @@ class OsFiles:
             raise CallError.of(error, "rmdir", path) from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all that is in it; no error when it is not there."""
+        """Remove a directory with its content; no error when it is missing."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -201,14 +200,14 @@ class OsFiles:
             raise CallError.of(error, "unlink", path) from error
 
     def listdir(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
         try:
             return sorted(os.listdir(path))
         except OSError as error:
             raise CallError.of(error, "listdir", path) from error
 
     def exists(self, path: str) -> bool:
-        """Whether there is something under the path."""
+        """Return whether the path exists."""
         try:
             os.stat(path)
         except FileNotFoundError:
@@ -218,7 +217,7 @@ class OsFiles:
         return True
 
     def read_file(self, path: str) -> bytes:
-        """The whole file."""
+        """Return the content of the whole file."""
         try:
             with open(path, "rb") as file:
                 return file.read()
@@ -226,7 +225,7 @@ class OsFiles:
             raise CallError.of(error, "read", path) from error
 
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Write beside, sync if asked, rename over: old or new, never half."""
+        """Write a temporary file, sync if asked, rename it: old or new content, never half."""
         beside = path + ".tmp"
         call = "write"
         try:
@@ -244,7 +243,7 @@ class OsFiles:
             self.fsync_directory(os.path.dirname(path))
 
     def volume_size(self, path: str) -> VolumeSize:
-        """The size of the volume that holds a path, and what is free there."""
+        """Return the size of the volume that holds a path, and its free bytes."""
         try:
             found = os.statvfs(path)
         except OSError as error:
@@ -253,7 +252,7 @@ class OsFiles:
 
 
 def _syncfs(descriptor: int) -> None:
-    """syncfs(2), which Python does not offer; it tells of failed writes since Linux 5.8."""
+    """Call syncfs(2), which Python lacks; it reports failed writes since Linux 5.8."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "syncfs"):
         os.sync()

@@ -1,13 +1,13 @@
 """Rules of interception in a directory: a test writes them, the brokers of its cluster read them.
 
     rules.jsonl   one line per change: a rule, or the number of one that ends
-    N.matched     a byte for every request that fitted rule N, at whichever broker
+    N.matched     a byte for every request that matched rule N, at any broker
     N.struck      a line for every request that it struck
 
-Only appended to, in single writes: a broker that is paused, killed or restarted misses nothing,
-and a request that is begun after `add` has returned meets the rule. The place where an appended
-byte landed is the number of its request; nothing is locked. No port, no listener: who may write
-the directory may intercept.
+Files are only appended to, in single writes. A broker that is paused, killed or restarted misses
+nothing, and a request that begins after `add` has returned meets the rule. The position of an
+appended byte is the number of its request; nothing is locked. There is no port and no listener:
+a process that may write the directory may intercept.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ class InterceptionDirectory:
         self._in_force: tuple[Rule, ...] = ()
 
     def rules(self) -> Sequence[Rule]:
-        """Those in force; costs one system call where nothing has changed."""
+        """Return the rules in force; costs one system call where nothing has changed."""
         size = os.fstat(self._file).st_size
         if size != self._read_bytes:
             self._read(size)
         return self._in_force
 
     def matched(self, rule: Rule) -> int:
-        """Count a request that fits."""
+        """Count a request that matches; return its number."""
         descriptor = os.open(f"{self._directory}/{rule.number}.matched", _APPEND, 0o600)
         try:
             os.write(descriptor, b".")
-            # After an append the position is the end of what was appended, whoever follows.
+            # After an append the position is the end of its own bytes, whatever others append
+            # later.
             return os.lseek(descriptor, 0, os.SEEK_CUR)
         finally:
             os.close(descriptor)
 
     def struck(self, rule: Rule, told: str) -> None:
-        """Tell of a request that was struck."""
+        """Log a request that was struck."""
         _append(f"{self._directory}/{rule.number}.struck", told)
 
     def _read(self, size: int) -> None:
@@ -70,29 +71,29 @@ class InterceptionDirectory:
 
 
 class InterceptionControl:
-    """A test's side."""
+    """The test's side: rules added and ended, and counts of requests."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._directory = directory
 
     def add(self, rule: Rule) -> None:
-        """From now on requests meet the rule."""
+        """Add a rule: from now on requests meet it."""
         _append(f"{self._directory}/{_RULES}", json.dumps({"rule": rule.to_json()}))
 
     def end(self, number: int) -> None:
-        """From now on no request meets it."""
+        """End a rule: from now on no request meets it."""
         _append(f"{self._directory}/{_RULES}", json.dumps({"ended": number}))
 
     def matched(self, number: int) -> int:
-        """How many requests fitted."""
+        """Return how many requests matched."""
         try:
             return os.stat(f"{self._directory}/{number}.matched").st_size
         except FileNotFoundError:
             return 0
 
     def struck(self, number: int) -> list[str]:
-        """The requests that were struck, a line for each."""
+        """Return the requests that were struck, a line for each."""
         try:
             with open(f"{self._directory}/{number}.struck", encoding="utf-8") as file:
                 return file.read().splitlines()

@@ -1,12 +1,12 @@
 """The real lane of a log directory: on the loop while the disk is quick, else on a thread.
 
-A hand-over to a thread costs 57 µs and more when the loop is busy, the operation itself 0.8 µs
-(DESIGN.md, rule 3). So FAST operations run at once until one has waited SLOW_CALL_NS for the disk;
-from then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
-in which a busy machine ran somebody else is not the disk's: only a call that gave the processor up
-by itself has waited. SLOW operations have a thread of their own, so that an fsync under way does
-not hold up appends. COMPUTE ones have another, which starts with the first of them. Every failure
-is attributed to directory, call, path, errno and time.
+A hand-over to a thread costs 57 µs, more when the loop is busy; the operation itself costs 0.8 µs
+(DESIGN.md, rule 3). So FAST operations run at once until one has waited SLOW_CALL_NS for the disk.
+From then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
+in which a busy machine ran another process is not the disk's: only a call that gave up the
+processor voluntarily has waited. SLOW operations have a thread of their own, so that an fsync under
+way does not hold up appends. COMPUTE operations have another, which starts with the first of them.
+Every failure is attributed to directory, call, path, errno and time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _Result = tuple[Completion[Any], Any, BaseException | None]
 
 
 def voluntary_switches() -> int:
-    """How often this thread has given up the processor by itself: to wait, not by preemption."""
+    """Return how often this thread gave up the processor to wait, not by preemption."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 class _Worker:
-    """A thread that runs operations in order and hands results to the loop with one wake-up."""
+    """A thread that runs operations in order and returns results to the loop with one wake-up."""
 
     def __init__(self, name: str, lane: ThreadLane, work: Work) -> None:
         self._lane = lane
@@ -61,7 +61,7 @@ class _Worker:
         self._jobs.put((operation, completion))
 
     def end(self) -> None:
-        """End after what is queued."""
+        """End the thread after all queued operations."""
         self._jobs.put(None)
 
     def _run(self) -> None:
@@ -71,7 +71,7 @@ class _Worker:
             result, failure = self._lane.execute(operation, self._work)
             self.under_way_since_ns = 0
             self._lane.finished(self, (completion, result, failure))
-            # Until the next job this thread would hold what it has read last.
+            # Otherwise this thread would hold the data that it read last until the next job.
             del job, operation, completion, result, failure
 
 
@@ -93,10 +93,10 @@ class ThreadLane:
         self._lock_descriptor = lock_descriptor
         self._fast = _Worker(f"lane-fast {directory}", self, Work.FAST)
         self._slow = _Worker(f"lane-slow {directory}", self, Work.SLOW)
-        #: Few brokers are sent batches that need it.
+        #: Few brokers get batches that need it.
         self._compute: _Worker | None = None
         self._wake_lock = threading.Lock()
-        #: Results that the loop has not taken yet, and whether it has been told to.
+        #: Results that the loop has not taken yet, and whether a wake-up for them is scheduled.
         self._results: list[tuple[_Worker, _Result]] = []
         self._waking = False
         self._slow_until_ns = 0
@@ -109,7 +109,7 @@ class ThreadLane:
         return self._directory
 
     def release_buffers(self) -> None:
-        """Let go of buffers that are kept for further reads."""
+        """Release the buffers that are kept for further reads."""
         if isinstance(self._files, OsFiles):
             self._files.release_buffers()
 
@@ -122,7 +122,7 @@ class ThreadLane:
 
     @property
     def fast_under_way_since_ns(self) -> int:
-        """When the FAST operation began (monotonic) that the thread is at, 0 when it is at none."""
+        """When the thread's present FAST operation began (monotonic), 0 while it has none."""
         return self._fast.under_way_since_ns
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
@@ -146,7 +146,7 @@ class ThreadLane:
         return self._compute
 
     async def close(self) -> None:
-        """Finish what was submitted, end the threads, give the directory free; see the port."""
+        """Finish submitted operations, end the threads, unlock the directory; see the port."""
         while any(worker.waiting for worker in self._workers()):
             if self._drained is None:
                 self._drained = self._loop.create_future()
@@ -167,8 +167,10 @@ class ThreadLane:
     def execute(
         self, operation: Callable[[Files], Any], work: Work
     ) -> tuple[Any, BaseException | None]:
-        """Run an operation here; its result or its failure, attributed. A FAST one that takes long
-        keeps the loop from running any for a while."""
+        """Run an operation on this thread; return its result, or its failure with attribution.
+
+        A slow FAST operation keeps the loop from running any for a while.
+        """
         timed = work is Work.FAST
         waits = voluntary_switches() if timed else 0
         begin_ns = time.monotonic_ns() if timed else 0
@@ -185,7 +187,7 @@ class ThreadLane:
                     self._slow_until_ns = end_ns + CLEAN_NS
 
     def finished(self, worker: _Worker, result: _Result) -> None:
-        """A thread has run an operation; wakes the loop unless it is awake for this already."""
+        """Record the result of a thread's operation; wake the loop, unless that is scheduled."""
         with self._wake_lock:
             self._results.append((worker, result))
             wake, self._waking = not self._waking, True
@@ -196,7 +198,7 @@ class ThreadLane:
                 return
 
     def _deliver(self) -> None:
-        """On the loop: hand out what the threads have finished."""
+        """Complete the operations that the threads have finished; on the loop."""
         with self._wake_lock:
             results, self._results = self._results, []
             self._waking = False
@@ -208,7 +210,8 @@ class ThreadLane:
                 else:
                     completion.fail(failure)
             except BaseException:
-                # Loud, but the others must not wait for ever: they are delivered in a later turn.
+                # The error is loud, but the other results must not wait for ever: a later turn
+                # delivers them.
                 with self._wake_lock:
                     self._results[:0] = results[number + 1 :]
                 self._loop.call_soon(self._deliver)
@@ -229,5 +232,5 @@ class ThreadLane:
 
 
 def open_lane(directory: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> ThreadLane:
-    """The lane of a log directory that is locked against other brokers; raises ConfigError."""
+    """Return the lane of a log directory, locked against other brokers; raise ConfigError."""
     return ThreadLane(directory, loop, clock, lock_descriptor=lock_directory(directory))

@@ -1,8 +1,9 @@
 """A log that a flood of equal warnings cannot fill.
 
-A client that has lost its mind connects and is refused hundreds of times a second. Warnings that
-differ in their numbers only (addresses, ports, counts) are of one kind; of each kind so many a
-window are written, the others are counted, and the count is told when the window ends.
+A defective client connects and is rejected hundreds of times a second. Warnings that differ in
+their numbers only (addresses, ports, counts) are of one kind. Of each kind a limited number is
+written in each window. The others are counted, and a summary with the count follows when the window
+ends.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-#: How many warnings of one kind are written in one window, and how long that is.
+#: How many warnings of one kind are written in one window, and the window's length.
 LINES, WINDOW_S = 20, 10.0
 _NUMBERS = re.compile(r"\d+")
 
@@ -28,14 +29,17 @@ class _Kind:
 
 
 class Floods:
-    """Decides which lines are written. `clock` tells monotonic seconds; one thread at a time."""
+    """The decision which lines are written; one thread at a time.
+
+    `clock` returns monotonic seconds.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._kinds: dict[tuple[str, int, str], _Kind] = {}
 
     def admits(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written; below WARNING all are."""
+        """Return whether the line is written; all lines below WARNING are."""
         if record.levelno < logging.WARNING:
             return True
         text = _NUMBERS.sub("#", record.getMessage())
@@ -50,7 +54,10 @@ class Floods:
         return False
 
     def ended(self, everything: bool = False) -> Iterator[logging.LogRecord]:
-        """What the windows that have ended held back, a line each; `everything`: all windows."""
+        """Return a summary line for each ended window that held lines back.
+
+        `everything`: for all windows, ended or not.
+        """
         now = self._clock()
         while self._kinds:
             key, kind = next(iter(self._kinds.items()))  # the one that began first ends first

@@ -1,9 +1,9 @@
 """Logs of a real broker: Kafka's streams, through a queue and a thread.
 
 A blocked log disk must not stop the loop, so lines are queued and written by a thread. Loggers are
-named as Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`);
-control characters are escaped, since names in lines may come from peers, and a flood of equal
-warnings is counted instead of written (log_floods.py).
+named as Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`).
+Control characters are escaped, since names in lines may come from peers. A flood of equal warnings
+is counted instead of written (log_floods.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tidelog.runtime.log_floods import Floods
 _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 #: Lines that may wait for a blocked disk; later ones are dropped and counted.
 _QUEUE_LINES = 100_000
-#: How often the thread looks for floods that have ended, when nothing else is to be written.
+#: How often the thread looks for ended floods while no other line is written.
 _TELL_EVERY_S = 1.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
-    """Never blocks: what does not fit is counted instead."""
+    """A handler that never blocks: it counts the lines that do not fit."""
 
     dropped = 0
 
@@ -39,7 +39,7 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
 
 
 class _Listener(logging.handlers.QueueListener):
-    """The thread that writes; it wakes now and then to tell what a flood held back."""
+    """The thread that writes; it wakes periodically to log the summaries of floods."""
 
     def __init__(self, lines: queue.Queue[Any], output: logging.Handler) -> None:
         super().__init__(lines, output)
@@ -100,7 +100,7 @@ class LogTracer:
         self.marks: dict[str, int] = {}
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """One line per state change."""
+        """Log one line per state change."""
         if self._state_change.isEnabledFor(logging.DEBUG):
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self._state_change.debug("%s%s %s", self._prefix, name, escape(text))
@@ -110,7 +110,7 @@ class LogTracer:
         self.marks[name] = self.marks.get(name, 0) + 1
 
     def log(self, logger: str, level: int, message: str, /) -> None:
-        """A line for people."""
+        """Log a line for operators."""
         target = self._loggers.get(logger)
         if target is None:
             target = self._loggers[logger] = logging.getLogger(f"tidelog.{logger}")
@@ -119,7 +119,7 @@ class LogTracer:
 
 
 def escape(text: str) -> str:
-    """The text with control characters other than newline made visible."""
+    """Return the text with control characters other than newline made visible."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,9 +1,9 @@
 """A broker as a process: configuration in, exit code out.
 
-Builds the real ports, starts the composition, stops it on SIGTERM or SIGINT: a second one keeps it
-from waiting until others lead in its place. Every refusal to start is one clear line on standard
-error and exit code 1; a usage error is 2. Nothing of the command line's libraries is imported here
-(DESIGN.md, Layout).
+Builds the real ports, starts the composition, and stops it on SIGTERM or SIGINT. A second signal
+ends the wait until other brokers lead in its place. Every refusal to start is one clear line on
+standard error and exit code 1; a usage error is 2. Nothing of the command line's libraries is
+imported here (DESIGN.md, Layout).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXIT_USAGE = 2
 #: A broken invariant, failed directory or hanging loop ended the process at once.
 EXIT_HALTED = 70
 
-#: The threads of lanes and store do little but system calls: they get their turn soon.
+#: The threads of lanes and store mostly make system calls: they get their turn soon.
 _SWITCH_INTERVAL_S = 0.0005
 
 _USAGE = (
@@ -59,7 +59,7 @@ _GC_THRESHOLDS = (100_000, 50, 50)
 
 
 def run_broker(config: BrokerConfig) -> int:
-    """Run a broker until it is told to stop; returns the exit code."""
+    """Run a broker until a signal stops it; return the exit code."""
     if sys.flags.optimize:
         _complain("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
@@ -144,7 +144,7 @@ async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
 
 
 def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
-    """Log what an operator should know before anything else of this process."""
+    """Log facts that an operator should know before anything else of this process."""
     for warning in config.warnings:
         log.warning("%s", warning)
     log.info("descriptor limit %d", _raise_descriptor_limit())
@@ -156,7 +156,7 @@ def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
 
 
 def _addresses(broker: Broker) -> str:
-    """What the broker advertises, for people."""
+    """Return the broker's advertised addresses as text for the log."""
     endpoints = broker.advertised_endpoints()
     return ", ".join(
         (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
@@ -165,7 +165,10 @@ def _addresses(broker: Broker) -> str:
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Event:
-    """Set when the process is told to stop; told again, it does not wait until others lead."""
+    """Return an event that the first SIGTERM or SIGINT sets.
+
+    A second signal ends the wait until other brokers lead.
+    """
     stopping = asyncio.Event()
 
     def told() -> None:
@@ -179,8 +182,8 @@ def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Even
 
 
 def intercept(broker: Broker, directory: str) -> None:
-    """Let a test treat requests otherwise, by rules in a directory."""
-    # Loaded here alone: no other broker has any of it.
+    """Let a test intercept requests, by rules in a directory."""
+    # Loaded only here: no other broker needs it.
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
 
@@ -188,7 +191,7 @@ def intercept(broker: Broker, directory: str) -> None:
 
 
 def _raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one; returns it."""
+    """Raise the soft limit of open files to the hard one; return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -221,7 +224,7 @@ def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
 
 
 def end_with_parent(parent_pid: int) -> None:
-    """From now on the kernel kills this process when its parent ends, even a paused one.
+    """Make the kernel kill this process when its parent ends, even a paused parent.
 
     Raises OSError where the kernel does not, ConfigError where the parent has ended already.
     """

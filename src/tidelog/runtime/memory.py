@@ -1,14 +1,14 @@
-"""Gives memory back to the system while a broker has little to do.
+"""Return of memory to the system while a broker has little to do.
 
-Load makes the process grow: buffers are kept for use again, and what the C library's allocator got
-from the system stays with it, also where most of it is free. Each thread that allocates gets an
-arena of its own, of 64 MiB of addresses, which grows to the largest reads that it made. So a broker
-has one arena for all of its threads, and at rest it lets go of unused buffers and of free pages.
+Load makes the process grow. Buffers are kept for reuse, and the C library's allocator keeps memory
+from the system, even where most of it is free. Each thread that allocates gets an arena of its own,
+of 64 MiB of addresses, which grows to the largest reads that it made. So a broker has one arena for
+all of its threads, and at rest it releases unused buffers and free pages.
 
-Rest is a `LOOK_MS` in which the process used little of a processor. Without glibc the buffers alone
-are let go. The loop stands still meanwhile, for 0.2 s where there are 10,000 replicas to look
-through. Light traffic takes the same memory again and again: so giving back takes at most one in
-`MIN_PAUSE` of the loop's time.
+Rest is a `LOOK_MS` in which the process used little of a processor. Without glibc only the buffers
+are released. The loop stands still meanwhile, for 0.2 s with 10,000 replicas to look through. Light
+traffic takes the same memory again and again, so releases take at most one in `MIN_PAUSE` of the
+loop's time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Final
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Clock
 
-#: Between two looks at what the process does.
+#: Time between two looks at the load of the process.
 LOOK_MS: Final = 10_000
 #: Share of a processor below which the process is at rest.
 REST_LOAD: Final = 0.1
-#: Growth since memory was given back last, below which there is nothing to do.
+#: Growth since the last release, below which there is nothing to release.
 GROWTH_BYTES: Final = 4 * MIB
-#: Time between two times of giving memory back, as a multiple of what the first of them took.
+#: Pause between two releases, as a multiple of the time that the first of them took.
 MIN_PAUSE: Final = 500
 _PAGE_BYTES: Final = resource.getpagesize()
 #: mallopt: the number of arenas that threads share (malloc.h of glibc).
@@ -40,8 +40,10 @@ _KEPT_BYTES: Final = MIB
 
 
 def use_one_arena() -> bool:
-    """Have all threads allocate from one arena; to be called before the first thread starts.
-    Returns whether the C library can do it."""
+    """Make all threads allocate from one arena; call it before the first thread starts.
+
+    Returns whether the C library can do it.
+    """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
     except AttributeError:
@@ -49,7 +51,7 @@ def use_one_arena() -> bool:
 
 
 def trim_heap() -> None:
-    """Give free pages of the C library's allocator back to the system."""
+    """Return free pages of the C library's allocator to the system."""
     try:
         ctypes.CDLL(None).malloc_trim(_KEPT_BYTES)
     except AttributeError:
@@ -57,7 +59,7 @@ def trim_heap() -> None:
 
 
 def resident_bytes() -> int:
-    """Bytes of this process that are in memory (RSS); 0 where the system does not say."""
+    """Return the bytes of this process in memory (RSS); 0 where the system does not say."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:
@@ -65,7 +67,7 @@ def resident_bytes() -> int:
 
 
 class MemoryAtRest:
-    """Looks from time to time whether the process rests, and gives memory back if it has grown."""
+    """Periodic check whether the process is at rest; it releases memory that has grown since."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class MemoryAtRest:
         resident: Callable[[], int] = resident_bytes,
         processor_s: Callable[[], float] = time.process_time,
     ) -> None:
-        """`log` takes a line for people; the others are replaced in tests."""
+        """`log` takes a line for operators; tests replace the others."""
         self._clock = clock
         self._log = log
         self._trim = trim
@@ -88,11 +90,11 @@ class MemoryAtRest:
         self._not_before_ns = 0
 
     def add(self, release: Callable[[], None]) -> None:
-        """Call `release` at rest: it lets go of what is kept for use again."""
+        """Call `release` at rest: it releases buffers kept for reuse."""
         self._releases.append(release)
 
     def start(self) -> None:
-        """Look from now on, as long as the loop runs."""
+        """Check from now on, as long as the loop runs."""
         self._used_s = self._processor_s()
         self._clock.call_later(LOOK_MS, self._look)
 
@@ -103,8 +105,8 @@ class MemoryAtRest:
         begin_ns = self._clock.monotonic_ns()
         has_grown = before_bytes >= self._floor_bytes + GROWTH_BYTES
         if load < REST_LOAD and has_grown and begin_ns >= self._not_before_ns:
-            # An idle broker allocates too little to start a collection: reads of consumers that
-            # went away would stay in cycles. What was there at the start is frozen.
+            # An idle broker allocates too little to start a collection: reads of departed consumers
+            # would stay in cycles. Objects from before the start are frozen.
             gc.collect()
             for release in self._releases:
                 release()

@@ -1,8 +1,8 @@
-"""The real network: asyncio's BufferedProtocol in, non-blocking sends of our own out.
+"""The real network: asyncio's BufferedProtocol in, tidelog's own non-blocking sends out.
 
-Reading through BufferedProtocol costs what raw epoll costs; `transport.write` of big answers costs
-1.9 times a `sendmsg` on a duplicate of the descriptor, so nothing is ever written through asyncio
-(docs/adr/0054). Sends during a read event are corked and leave together.
+Reading through BufferedProtocol costs as much as raw epoll. For big responses `transport.write`
+costs 1.9 times a `sendmsg` on a duplicate of the descriptor. So nothing is ever written through
+asyncio (docs/adr/0054). Sends during a read event are corked and leave together.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tidelog.core.ports import Buffer, FrameHandler, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
 from tidelog.wire.frames import FrameError, FrameReader
 
-#: After `close`, how long the peer may take what is queued.
+#: After `close`, how long the peer may take queued bytes.
 _LINGER_MS = 1_000
-#: Sending tells the handler of room once the queue is down to this.
+#: Queue size at or below which the handler learns of room again.
 _DRAINED_BYTES = limits.MAX_SEND_QUEUE_BYTES // 4
 _LISTEN_BACKLOG = 1024
 
@@ -47,7 +47,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._opened = opened
         self._budget = budget
         self._share: BudgetShare | None = None
-        #: The owner of the connection does not read; the budget may not let it be read either.
+        #: The owner of the connection pauses reading; the budget may also forbid it.
         self._paused = False
         self._open_handler = open_handler
         self._on_fatal = on_fatal
@@ -67,7 +67,7 @@ class SocketTransport(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is there."""
+        """asyncio: the connection is established."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
@@ -81,18 +81,18 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._handler = self._open_handler(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where the next bytes go."""
+        """asyncio: return the buffer for the next bytes."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: bytes have come."""
+        """asyncio: bytes have arrived."""
         error = ""
         try:
             frames = self._reader.received(nbytes)
         except FrameError as failure:
             frames, error = failure.frames, str(failure)
         share = self._share
-        # Of a frame whose first five bytes came before, at least so many end a large one.
+        # For a frame whose first five bytes came before, at least this many end a large one.
         if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
             self._count(share, nbytes, frames)
         if frames and self._handler is not None and not self._closing:
@@ -118,7 +118,7 @@ class SocketTransport(asyncio.BufferedProtocol):
                 share.completed(len(frame), int.from_bytes(frame[:2], "big"))
 
     def _reserve(self, share: BudgetShare) -> None:
-        """Ask for room for the rest of a frame; without it nothing is read."""
+        """Reserve budget for the rest of a frame; without budget nothing is read."""
         pending = self._reader.pending_frame()
         if pending is None or share.wanted_bytes or self._closing:
             return
@@ -127,11 +127,11 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._apply_reading()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer has closed its side; so do we."""
+        """asyncio: the peer has closed its side; this side closes, too."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is gone (from our `close` too)."""
+        """asyncio: the connection is gone, also after our `close`."""
         if not (self._closing and self._queue):
             self._close_socket()
         handler, self._handler = self._handler, None
@@ -160,15 +160,15 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._enqueue(parts)
 
     def keep_frames(self) -> None:
-        """The frames of this read event outlive it."""
+        """Keep the frames of this read event valid after it."""
         self._reader.keep()
 
     def shrink(self) -> None:
-        """Go on with the smallest receive buffer, unless part of a frame has come."""
+        """Continue with the smallest receive buffer, unless part of a frame has arrived."""
         self._reader.shrink()
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """A frame that counts against the budget is held no more."""
+        """Release the budget of a frame that is held no more."""
         if self._share is not None:
             self._share.handled(frame_bytes, api_key)
 
@@ -178,7 +178,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._apply_reading()
 
     def resume_reading(self) -> None:
-        """Read again, where the budget has room."""
+        """Resume reading, where the budget has room."""
         self._paused = False
         self._apply_reading()
 
@@ -192,7 +192,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self, reason: str) -> None:
-        """Close; what is queued gets a moment to leave."""
+        """Close the connection; queued bytes have a moment to leave."""
         if self._closing:
             return
         self._closing = True
@@ -216,7 +216,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._was_full = True
 
     def _send_now(self, parts: Sequence[Buffer]) -> None:
-        """The common case: a short answer that the kernel takes whole."""
+        """Send at once in the common case: a short response that the kernel takes whole."""
         assert self._out is not None
         if len(parts) == 1:
             part = parts[0]
@@ -305,7 +305,7 @@ class SocketListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept no more."""
+        """Accept no more connections."""
         self._server.close()
 
 
@@ -319,7 +319,7 @@ class SocketNetwork:
         self._opened: dict[SocketTransport, None] = {}
 
     def release_buffers(self) -> None:
-        """Let go of receive buffers that are kept for further frames."""
+        """Release receive buffers that are kept for further frames."""
         for transport in self._opened:
             transport.shrink()
         self._pool.release()
@@ -332,7 +332,7 @@ class SocketNetwork:
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> SocketListener:
-        """Listen; OSError when the port is taken."""
+        """Listen; raise OSError when the port is taken."""
         server = await self._loop.create_server(
             lambda: SocketTransport(
                 self._loop,
@@ -358,7 +358,7 @@ class SocketNetwork:
         timeout_ms: int,
         max_frame_bytes: int,
     ) -> Transport:
-        """Connect; ConnectionLost when refused or not there in time."""
+        """Connect; raise ConnectionLost when the peer rejects or does not accept in time."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, protocol = await self._loop.create_connection(

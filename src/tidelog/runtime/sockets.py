@@ -1,7 +1,7 @@
 """One blocking connection to a broker: whole frames out and in, with a deadline on each exchange.
 
-Knows sizes and correlation ids, not messages. After any failure the connection is closed: an answer
-that comes late must never be taken for that of a later request.
+Knows sizes and correlation ids, not messages. After any failure the connection is closed: a late
+response must never be taken for that of a later request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class FrameSocket:
             raise ConnectionLost(f"connection to {self.address} lost: {error}") from error
 
     def receive(self, deadline: float) -> memoryview:
-        """The next frame without its size. Raises ConnectionLost, RequestTimeout, ProtocolError."""
+        """Return the next frame without its size.
+
+        Raises ConnectionLost, RequestTimeout, ProtocolError.
+        """
         try:
             size = int.from_bytes(self._exactly(4, deadline), "big", signed=True)
             if not _MIN_FRAME_BYTES <= size <= MAX_RESPONSE_BYTES:
@@ -58,7 +61,7 @@ class FrameSocket:
                     f"{self.address} sent a frame of {size} bytes; expected"
                     f" {_MIN_FRAME_BYTES} to {MAX_RESPONSE_BYTES}: is it a Kafka broker?"
                 )
-            # Zeroed lazily by the kernel: a size that is only claimed costs no memory.
+            # The kernel zeroes it lazily: a false size costs no memory.
             return self._exactly(size, deadline)
         except TimeoutError as error:
             self.close()
@@ -89,7 +92,7 @@ class FrameSocket:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the connection stands and nothing has arrived that nobody asked for."""
+        """Whether the connection is open and no unrequested byte has arrived."""
         try:
             self._socket.settimeout(0)
             self._socket.recv(1, socket.MSG_PEEK)
@@ -100,6 +103,6 @@ class FrameSocket:
         return False
 
     def close(self) -> None:
-        """Close; safe to repeat."""
+        """Close the connection; safe to repeat."""
         with contextlib.suppress(OSError):
             self._socket.close()

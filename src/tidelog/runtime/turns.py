@@ -1,4 +1,4 @@
-"""Turns of the real loop: what has to come first in each of them.
+"""Turns of the real loop: callbacks that come first in each of them.
 
 asyncio offers no hook at the start of a turn. Its selector is the one place that runs between the
 wait and the callbacks, so the loop of a broker gets a selector that calls back after each wait.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class TurnSelector(selectors.DefaultSelector):
-    """The selector of one loop; calls back first in every turn of it."""
+    """The selector of one loop; it calls back first in every turn."""
 
     def __init__(self) -> None:
         super().__init__()

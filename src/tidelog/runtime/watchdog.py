@@ -1,12 +1,12 @@
-"""Ends a process whose loop does not turn, or whose disk does not answer (DESIGN.md, rule 4).
+"""A watchdog that ends a process whose loop or disk hangs (DESIGN.md, rule 4).
 
-The loop leaves the time at every tick; a thread looks at it. A loop that has not turned for the
-session timeout has lost its session and must not go on as if nothing had happened when it turns
-again: the process ends at once. So it does when a write that was handed to a thread, because the
-disk is slow, has not ended for as long: the loop goes on, but what the broker leads does not, and
-no other broker would take over. A process that was stopped as a whole (SIGSTOP, a suspended
-machine) differs in that the thread's own sleep is late: all get their time again, and the broker
-serves nothing until the store has confirmed its session (`broker.membership.self_fencing`, V47).
+The loop records the time at every tick; a thread compares it. A loop that has not turned for the
+session timeout has lost its session. It must not go on as if nothing had happened, so the process
+ends at once. The process also ends when a write on a slow disk's thread has not ended for as long.
+The loop then still turns, but the broker's partitions make no progress, and no other broker would
+take over. When the whole process was stopped (SIGSTOP, a suspended machine), the thread's own sleep
+is late, too. All then get their time again, and the broker serves nothing until the store has
+confirmed its session (`broker.membership.self_fencing`, V47).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHECKS_PER_TIMEOUT = 10
 
 
 class Watchdog:
-    """Watches one loop from a thread of its own."""
+    """A thread that watches one loop."""
 
     def __init__(
         self,
@@ -28,19 +28,19 @@ class Watchdog:
         timeout_ms: int,
         on_hang: Callable[[str], None],
     ) -> None:
-        """`on_hang` is called on the watchdog's thread, with what hangs since when."""
+        """`on_hang` is called on the watchdog's thread, with the hanging call and its duration."""
         self._loop = loop
         self._timeout_ms = timeout_ms
         self._on_hang = on_hang
         self._last_tick_ns = time.monotonic_ns()
-        #: Time before this does not count: the whole process did not run.
+        #: Earlier time does not count: the whole process did not run.
         self._counts_from_ns = 0
         self._calls: dict[str, Callable[[], int]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin; to be called on the loop."""
+        """Start watching; call it on the loop."""
         self._tick()
         self._thread.start()
 
@@ -49,8 +49,11 @@ class Watchdog:
         self._stop.set()
 
     def watch_calls(self, name: str, under_way_since_ns: Callable[[], int]) -> None:
-        """Watch the calls of a thread too: the monotonic time at which the present one began, 0
-        while there is none. To be called before `start`."""
+        """Watch the calls of a thread, too; call it before `start`.
+
+        `under_way_since_ns` returns the monotonic time at which the present call began, 0 without
+        one.
+        """
         self._calls[name] = under_way_since_ns
 
     def _tick(self) -> None:
@@ -66,7 +69,7 @@ class Watchdog:
             stopped_ns = now_ns - previous_ns - interval_ns
             previous_ns = now_ns
             if stopped_ns > interval_ns * 2:
-                # We did not run either: the process was stopped, not the loop.
+                # This thread did not run either: the process was stopped, not the loop.
                 self._counts_from_ns = now_ns - interval_ns
                 continue
             silent_ms = self._ms_since(self._last_tick_ns, now_ns)

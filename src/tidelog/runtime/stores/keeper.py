@@ -1,9 +1,9 @@
-"""The thread that keeps a process's session alive and watches over its peers (S1, S4, rule 4).
+"""The thread that keeps a process's session alive and observes its peers (S1, S4, rule 4).
 
-It never touches the database. At each tick it renews the own lease, if the loop has proved lately
-that it turns; looks whether peers hold and renew theirs; and, while the store's thread waits for
-the lock, looks for a holder that is stuck. What it finds it reports to the store's thread.
-A peer's death needs no tick: the kernel tells.
+It never touches the database. At each tick it renews its own lease, if the loop has proved lately
+that it turns. It checks whether peers hold and renew their leases. While the store's thread waits
+for the lock, it looks for a stuck holder. It reports its findings to the store's thread. A peer's
+death needs no tick: the kernel reports it.
 """
 
 from __future__ import annotations
@@ -22,32 +22,35 @@ _MAX_TICK_MS = 100
 _MIN_TICK_MS = 5
 _TICKS_PER_TIMEOUT = 20
 _RENEWALS_PER_TIMEOUT = 12
-#: Requests that wait for the lock are given up after this many session timeouts: after one, the
-#: holder is killed, and the next one gets its chance.
+#: Requests that wait for the lock are given up after this many session timeouts. After one, the
+#: holder is killed, and the next process in the queue gets its chance.
 _DENIED_AFTER_TIMEOUTS = 1.5
-#: A report that led to nothing is repeated after this time.
+#: A report without effect is repeated after this time.
 _REPORT_AGAIN_MS = 500
 
 
 class Reports(Protocol):
-    """Who the keeper reports to; called on its thread."""
+    """The receiver of the keeper's reports; called on its thread."""
 
     def peer_lost(self, session_id: int, silent_count: int | None) -> None:
-        """A peer's process has ended (None), or its counter has stayed at `silent_count` for
-        longer than its session timeout."""
+        """Report a lost peer: its process has ended, or its counter is silent.
+
+        `silent_count` is None for an ended process. Otherwise it is the counter that has not
+        changed for longer than the peer's session timeout.
+        """
 
     def lock_delayed(self) -> None:
-        """The lock has been waited for longer than a third of the session timeout."""
+        """Report a wait for the lock longer than a third of the session timeout."""
 
     def lock_denied(self) -> None:
-        """The lock has been waited for so long that killing its holder cannot have helped."""
+        """Report a wait for the lock so long that killing its holder cannot have helped."""
 
     def keeper_failed(self, error: BaseException) -> None:
-        """The keeper has ended by a fault of its own."""
+        """Report that the keeper has ended by a fault of its own."""
 
 
 class Keeper:
-    """One keeper per open store."""
+    """The keeper of one open store."""
 
     def __init__(
         self,
@@ -86,14 +89,14 @@ class Keeper:
     # called by the store's thread
 
     def keep(self, lease: Lease | None) -> None:
-        """Renew this lease from now on, or none; the last one is closed."""
+        """Renew this lease from now on, or none; close the last one."""
         with self._mutex:
             old, self._lease = self._lease, lease
         if old is not None:
             old.close()
 
     def watch_peers(self, rows: list[SessionRow]) -> None:
-        """Watch over these sessions, no others."""
+        """Observe these sessions, no others."""
         with self._mutex:
             self._wanted = rows
         os.eventfd_write(self._wake, 1)
@@ -123,14 +126,14 @@ class Keeper:
         if self._wake in ended:
             os.eventfd_read(self._wake)
         now_ns = self._clock()
-        # Time that this process did not run in is not time in which peers were silent.
+        # Time in which this process did not run is not time in which peers were silent.
         elapsed_ms = min((now_ns - self._last_tick_ns) / _NS_PER_MS, 3.0 * self._tick_ms)
         self._last_tick_ns = now_ns
         self._renew(now_ns)
         self._adopt_peers()
         for session_id, peer in self._peers.items():
             if peer.process_descriptor in ended:
-                # Readable for ever now; whether the lease is free is asked at each tick anyway.
+                # Readable for ever now; each tick checks anyway whether the lease is free.
                 self._poll.unregister(peer.process_descriptor)
             self._look_at(session_id, peer, elapsed_ms, now_ns)
         self._look_at_lock(elapsed_ms)

@@ -1,8 +1,8 @@
 """Session leases: a file with a flock and a counter for each session (rules S1, S4).
 
-The flock goes with the process, so a killed one is known at once. A process that stops stops
-counting: observers add up the time that *they* saw pass without a change, on their own clock, and
-only while they ran themselves, so that a machine that slept expires nobody.
+The flock ends with the process, so a killed process is known at once. A stopped process stops
+counting. Each observer adds up the time without a change that it saw itself, on its own clock, and
+only while it ran. A machine that slept therefore expires no session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def hold(descriptor: int) -> int:
-    """A descriptor of a locked file: forked children close theirs."""
+    """Register the descriptor of a locked file: forked children close it. Return it."""
     _held[descriptor] = None
     return descriptor
 
@@ -53,17 +53,17 @@ class SessionRow(NamedTuple):
 
 
 def lease_path(directory: str, session_id: int) -> str:
-    """The lease of a session."""
+    """Return the path of a session's lease."""
     return os.path.join(directory, SESSIONS_DIRECTORY, f"{session_id}.lease")
 
 
 def wake_name(session_id: int) -> str:
-    """The name of a session's wake-up socket in the directory of sessions."""
+    """Return the name of a session's wake-up socket in the directory of sessions."""
     return f"{session_id}.wake"
 
 
 def remove_session_files(directory: str, session_id: int) -> None:
-    """Remove lease and socket of a session that is over; nothing depends on it."""
+    """Remove lease and socket of an ended session; nothing depends on it."""
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
     for name in (f"{session_id}.lease", wake_name(session_id)):
         with contextlib.suppress(FileNotFoundError):  # a peer was quicker
@@ -71,8 +71,10 @@ def remove_session_files(directory: str, session_id: int) -> None:
 
 
 def remove_stray_files(directory: str, live: list[int]) -> None:
-    """Remove what processes left that died before or after their session was one. Only while the
-    store's lock is held: sessions are made under it."""
+    """Remove the files of processes that died before or after their session was one.
+
+    Only while the store's lock is held: sessions are started under it.
+    """
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
     keep = [name for one in live for name in (f"{one}.lease", wake_name(one))]
     for name in os.listdir(sessions):
@@ -98,23 +100,23 @@ class Lease:
             raise
 
     def renew(self) -> None:
-        """Count on: a sign of life."""
+        """Increment the counter: a sign of life."""
         self._count += 1
         os.pwrite(self._descriptor, self._count.to_bytes(_COUNTER_BYTES, "little"), 0)
 
     def close(self) -> None:
-        """Let go of the lease."""
+        """Release the lease."""
         let_go(self._descriptor)
 
 
 class ObservedLease:
-    """A peer's lease."""
+    """A peer's lease, as this process observes it."""
 
     def __init__(self, directory: str, row: SessionRow) -> None:
         self.row = row
         self.silent_ms = 0.0
         self._count = -1
-        #: None: there is no lease file, so nobody can hold it.
+        #: None: there is no lease file, so no process can hold it.
         self._descriptor: int | None = None
         with contextlib.suppress(FileNotFoundError):
             self._descriptor = os.open(
@@ -124,7 +126,7 @@ class ObservedLease:
         self.process_descriptor = watch_descriptor(row.process)
 
     def is_abandoned(self) -> bool:
-        """Whether nobody holds the lease any more: its process has ended."""
+        """Return whether no process holds the lease any more: its process has ended."""
         if self._descriptor is None:
             return True
         try:
@@ -137,8 +139,10 @@ class ObservedLease:
         return True
 
     def observe(self, elapsed_ms: float) -> bool:
-        """Look at the counter; whether it has been silent for longer than the session timeout.
-        `elapsed_ms` is the time since the last look, as far as this process was running."""
+        """Read the counter; return whether it was silent for longer than the session timeout.
+
+        `elapsed_ms` is the time since the last look, as far as this process was running.
+        """
         count = self.read_count()
         if count != self._count:
             self._count = count
@@ -153,7 +157,7 @@ class ObservedLease:
         return self._count
 
     def read_count(self) -> int:
-        """The counter now."""
+        """Return the present counter."""
         if self._descriptor is None:
             return -1
         return int.from_bytes(os.pread(self._descriptor, _COUNTER_BYTES, 0), "little")

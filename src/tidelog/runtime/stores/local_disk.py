@@ -1,4 +1,4 @@
-"""Refuses directories on network file systems: SQLite's shared memory and flock need one machine.
+"""The refusal of network file systems: SQLite's shared memory and flock need one machine.
 
 Brokers of several machines need a store that is made for it (DESIGN.md, Metadata store).
 """
@@ -61,7 +61,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def refuse_network_file_system(directory: str) -> None:
-    """ConfigError, naming directory and file system, when `directory` is on one."""
+    """Raise ConfigError, naming directory and file system, when `directory` is on one."""
     real = os.path.realpath(directory)
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
@@ -77,7 +77,7 @@ def refuse_network_file_system(directory: str) -> None:
 
 
 def file_system_of(real_path: str, mountinfo: str) -> str:
-    """The type of the file system that holds an absolute path without links; "" if unknown."""
+    """Return the file system type of an absolute path without links; "" if unknown."""
     best = -1
     kind = ""
     for line in mountinfo.splitlines():

@@ -1,6 +1,7 @@
-"""Which metadata store a configuration means, made but not opened.
+"""The metadata store that a configuration names, made but not opened.
 
-Knows the keys of both; where `metadata.store` lies is said there alone.
+The value of `metadata.store` alone chooses between the two stores; this module knows the keys of
+both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def make_store(
     *,
     connect_timeout_name: str = "zookeeper.connection.timeout.ms",
 ) -> MetadataStore:
-    """The store of a broker; ConfigError, naming the key, where it cannot be.
+    """Return the store of a broker; raise ConfigError, naming the key, where it cannot be.
 
     `connect_timeout_name`: the setting that an error names where no server is reached in time.
     """
@@ -32,7 +33,7 @@ def make_store(
     if directory is not None:
         return SqliteStore(directory, loop, session_timeout_ms=timeout_ms, log=log)
     servers = zookeeper_servers(config)
-    # Here alone: a broker on the embedded store needs no memory for a client of ZooKeeper.
+    # Imported only here: a broker on the embedded store needs no memory for a client of ZooKeeper.
     from tidelog.runtime.stores.zookeeper import ZookeeperStore
 
     return ZookeeperStore(
@@ -46,9 +47,9 @@ def make_store(
 
 
 def zookeeper_servers(config: BrokerConfig) -> Servers:
-    """The servers of `metadata.store` and how the keys `zookeeper.*` want them reached.
+    """Return the servers of `metadata.store`, with their connection settings from `zookeeper.*`.
 
-    Raises ConfigError for keys that cannot be used, and where ZooKeeper's client is not installed.
+    Raises ConfigError for unusable keys, and where ZooKeeper's client is not installed.
     """
     servers = parse_servers(config.metadata_store)
     require_client(f"metadata.store={config.metadata_store}")
@@ -70,7 +71,7 @@ def zookeeper_servers(config: BrokerConfig) -> Servers:
 
 
 def _credentials(path: str) -> tuple[str, str] | None:
-    """User and password from a file of one line; ConfigError."""
+    """Return user and password from a file of one line; raise ConfigError."""
     if not path:
         return None
     key = f"zookeeper.sasl.credentials.file={path}"

@@ -1,7 +1,7 @@
 """Processes by pid *and* start time: a pid alone may name another process by now (rule S4).
 
-To watch over one, and to kill one, is done through a descriptor of it, so that nobody else is hit.
-Knows nothing of stores.
+A process is watched and killed through a descriptor of it, so that no other process is hit. Knows
+nothing of stores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class ProcessId(NamedTuple):
-    """One process of this machine, ever."""
+    """One process of this machine, unique for ever."""
 
     pid: int
     #: Clock ticks after boot, field 22 of /proc/<pid>/stat.
@@ -20,7 +20,7 @@ class ProcessId(NamedTuple):
 
 
 def start_time_of(pid: int) -> int | None:
-    """When a process started, None when there is none (or it cannot be seen)."""
+    """Return when a process started, None when there is none (or it cannot be seen)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
@@ -31,7 +31,7 @@ def start_time_of(pid: int) -> int | None:
 
 
 def this_process() -> ProcessId:
-    """The process that asks."""
+    """Return the id of the calling process."""
     pid = os.getpid()
     start_time = start_time_of(pid)
     if start_time is None:
@@ -40,8 +40,11 @@ def this_process() -> ProcessId:
 
 
 def watch_descriptor(process: ProcessId) -> int | None:
-    """A descriptor that becomes readable when the process ends; None when it has ended, is another
-    one by now, or cannot be watched here (other pid namespace, old kernel)."""
+    """Return a descriptor that becomes readable when the process ends.
+
+    None when it has ended, when another process has its pid, or when it cannot be watched here
+    (other pid namespace, old kernel).
+    """
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError:
@@ -53,7 +56,10 @@ def watch_descriptor(process: ProcessId) -> int | None:
 
 
 def kill(process: ProcessId) -> bool:
-    """SIGKILL to that very process; False when it is gone. PermissionError where not allowed."""
+    """Send SIGKILL to exactly this process; return False when it is gone.
+
+    Raises PermissionError where that is not allowed.
+    """
     descriptor = watch_descriptor(process)
     if descriptor is None:
         return False

@@ -1,9 +1,9 @@
 """The embedded metadata store: `metadata.store.MetadataStore` on one SQLite file (rules S1-S5).
 
 For the brokers of one machine. This is the loop's side: it hands requests to the store's thread
-(`sqlite_worker`) and runs what comes back on the loop, in order. docs/adr/0049 describes
-how the parts work together; `sqlite_nodes` holds the tree, `sqlite_database` connection and
-sessions, `store_lock` and `leases` what crashes and stops cannot break, `keeper` watches over both.
+(`sqlite_worker`) and runs the results on the loop, in order. docs/adr/0049 describes how the parts
+work together. `sqlite_nodes` holds the tree; `sqlite_database` holds connection and sessions.
+Crashes and stops cannot break `store_lock` and `leases`; `keeper` watches over both.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class SqliteStore:
     """One broker's handle of the embedded store.
 
     `directory` holds the database, its lock and the sessions, on a local disk. `clock` gives
-    monotonic nanoseconds; `log` takes lines worth a warning, on any thread. No process may fork
-    and go on with an open store.
+    monotonic nanoseconds; `log` takes lines worth a warning, on any thread. No process may fork and
+    go on with an open store.
     """
 
     def __init__(
@@ -83,13 +83,16 @@ class SqliteStore:
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Record that the loop turns."""
         if self._thread is not None:
             self._thread.keeper.last_beat_ns = self._clock()
 
     async def open(self) -> None:
-        """Start a session; ConfigError on a network file system, StoreError for a database that is
-        not ours, OSError where the directory cannot be used."""
+        """Start a session.
+
+        Raises ConfigError on a network file system, StoreError for a database that is not
+        tidelog's, OSError where the directory cannot be used.
+        """
         if self._session_id is not None:
             return
         if self._thread is None:
@@ -106,7 +109,7 @@ class SqliteStore:
         await self._submit(self._thread, Open(self._loop.create_future()))
 
     async def close(self) -> None:
-        """End session and threads. Where the store is stuck the session ends with the process."""
+        """End session and threads; while the store is stuck, the session ends with the process."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -145,8 +148,11 @@ class SqliteStore:
         return cast("list[OpResult]", await self._submit(self._live(), request))
 
     async def checkpoint_if_large(self, above_bytes: int = CHECKPOINT_WAL_BYTES) -> bool:
-        """Empty the write-ahead log if it is large; whether it was emptied. The process of the
-        oldest session does so by itself. StoreUnavailable when the disk fails."""
+        """Empty the write-ahead log if it is large; return whether it was emptied.
+
+        The process of the oldest session does so by itself. Raises StoreUnavailable when the disk
+        fails.
+        """
         request = Checkpoint(self._loop.create_future(), above_bytes=above_bytes)
         return cast("bool", await self._submit(self._live(), request))
 
@@ -166,7 +172,7 @@ class SqliteStore:
             del self._pending[request]
 
     def _deliver(self, calls: Sequence[Callable[[], None]]) -> None:
-        """Run these on the loop, in order. Called on any thread."""
+        """Run calls on the loop, in order; called on any thread."""
         if not calls:
             return
         self._inbox.extend(calls)
@@ -196,7 +202,9 @@ class SqliteStore:
         return tell
 
     def _thread_failed(self, error: BaseException) -> Callable[[], None]:
-        """A fault of the store's own code: nothing of it can be trusted any more."""
+        """Fail all requests after a fault of the store's own code, which cannot be trusted any
+        more.
+        """
 
         def fail() -> None:
             self._thread = None

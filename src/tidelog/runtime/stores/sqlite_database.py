@@ -1,9 +1,9 @@
 """One process's connection to the store's database: opening, sessions, expiry, checkpoints.
 
-All writing happens inside `locked()`: the store's lock around one SQL transaction, or around a
-checkpoint, or around opening and closing the connection (the last close checkpoints); so these
-never overlap between processes. Nothing else in a process may open the database file: closing any
-descriptor of it drops SQLite's own locks. Used on the store's thread only.
+All writing happens inside `locked()`: the store's lock around one SQL transaction, a checkpoint, or
+the opening and closing of the connection (the last close checkpoints). These so never overlap
+between processes. Nothing else in a process may open the database file: closing any descriptor of
+it drops SQLite's own locks. Used on the store's thread only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.runtime.stores.sqlite_nodes import SqlNodes, ephemeral_paths, prepa
 from tidelog.runtime.stores.store_lock import StoreLock
 
 DATABASE_FILE = "metadata.db"
-#: How long SQLite itself may wait, for a peer that recovers the log after a crash.
+#: How long SQLite itself may wait for a peer that recovers the log after a crash.
 _BUSY_TIMEOUT_S = 2.0
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",
@@ -51,23 +51,23 @@ class Database:
         self._process = this_process()
         self._connection: sqlite3.Connection | None = None
         self._data_version = -1
-        #: A transaction could not be rolled back: to be closed under the lock.
+        #: A transaction could not be rolled back: the connection must be closed under the lock.
         self._is_broken = False
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The open connection; sqlite3.OperationalError while there is none."""
+        """The open connection; raises sqlite3.OperationalError while there is none."""
         if self._connection is None:
             raise sqlite3.OperationalError("the database is not open")
         return self._connection
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection that works."""
+        """Whether there is a working connection."""
         return self._connection is not None and not self._is_broken
 
     def open(self) -> None:
-        """Connect, make the tables of a new database. The lock is held."""
+        """Connect, and make the tables of a new database. The lock is held."""
         if self.is_open:
             return
         self.disconnect()
@@ -105,7 +105,7 @@ class Database:
             self.lock.release()
 
     def roll_back(self) -> None:
-        """End a failed SQL transaction; a connection that cannot is not used again."""
+        """End a failed SQL transaction; a connection whose rollback fails is not used again."""
         connection = self._connection
         if connection is None or not connection.in_transaction:
             return
@@ -116,7 +116,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One SQL transaction that writes. The lock is held."""
+        """Run one SQL transaction that writes. The lock is held."""
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -127,14 +127,14 @@ class Database:
             raise
 
     def has_changed(self) -> bool:
-        """Whether another process has committed since the last call."""
+        """Return whether another process has committed since the last call."""
         version = int(self.connection.execute("PRAGMA data_version").fetchone()[0])
         changed = version != self._data_version
         self._data_version = version
         return changed
 
     def sessions(self) -> list[SessionRow]:
-        """All sessions, oldest first."""
+        """Return all sessions, oldest first."""
         rows = self.connection.execute(
             "SELECT id, pid, start_time, timeout_ms FROM sessions ORDER BY id"
         ).fetchall()
@@ -144,13 +144,15 @@ class Database:
         ]
 
     def session_lives(self, session_id: int) -> bool:
-        """Whether a session is not over."""
+        """Return whether a session is not over."""
         row = self.connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,))
         return row.fetchone() is not None
 
     def start_session(self, timeout_ms: int) -> tuple[Lease, int]:
-        """Start a session of this process, and end those whose processes are gone. Returns its
-        lease and the transaction it begins at. The lock is held."""
+        """Start a session of this process, and end the sessions of processes that are gone.
+
+        Returns its lease and the transaction it begins at. The lock is held.
+        """
         lease: Lease | None = None
         try:
             with self._transaction() as connection:
@@ -179,10 +181,10 @@ class Database:
         remove_session_files(self.directory, session_id)
 
     def expire(self, session_id: int, silent_count: int | None) -> str | None:
-        """End a peer's session if what was observed still holds; why, or None if it does not.
+        """End a peer's session if the observation still holds; return the reason, None otherwise.
 
-        `silent_count` is the counter that has not changed for too long, None for a process that
-        has ended. The lock is held.
+        `silent_count` is the counter that has not changed for too long, None for an ended process.
+        The lock is held.
         """
         with self._transaction():
             row = next((row for row in self.sessions() if row.session_id == session_id), None)
@@ -194,8 +196,11 @@ class Database:
         return why
 
     def checkpoint(self) -> bool:
-        """Move the write-ahead log into the database and empty it; False when readers were in the
-        way: they are not waited for, what could be moved is. The lock is held."""
+        """Move the write-ahead log into the database and empty it.
+
+        Returns False when readers were in the way: the checkpoint moves what it can and does not
+        wait for them. The lock is held.
+        """
         connection = self.connection
         connection.execute("PRAGMA busy_timeout = 0")
         try:
@@ -205,14 +210,14 @@ class Database:
         return not busy
 
     def wal_bytes(self) -> int:
-        """The size of the write-ahead log."""
+        """Return the size of the write-ahead log."""
         try:
             return os.stat(self.path + "-wal").st_size
         except FileNotFoundError:
             return 0
 
     def close(self) -> None:
-        """Close what is open; the lock is not held."""
+        """Close the lock's descriptor; the lock is not held."""
         self.lock.close()
 
     def _remove_abandoned(self) -> None:
@@ -247,8 +252,10 @@ class Database:
 
 
 def raise_ids(directory: str, above: int, clock: Callable[[], int]) -> None:
-    """Transaction ids of a store go on above this one (S6). Nobody else in this process may have
-    the store open; makes the database where there is none."""
+    """Raise the transaction ids of a store above `above` (S6); make a missing database.
+
+    Nothing else in this process may have the store open.
+    """
     database = Database(directory, clock)
     try:
         with database.locked(0):

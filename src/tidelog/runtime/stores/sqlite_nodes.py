@@ -1,10 +1,9 @@
-"""The tree in SQLite: schema, reads, transactions, the record of what changed.
+"""The tree in SQLite: schema, reads, transactions, the record of changes.
 
-Operations are applied by `metadata.tree`, to the nodes that a group of transactions touches: these
-are loaded with one query, changed in memory, and written back with one statement per kind of
-change. `changes` keeps what each of the last KEPT_TRANSACTIONS changed, for watchers.
-Knows neither locks, threads nor sockets: the caller holds the store's lock and an open SQL
-transaction.
+`metadata.tree` applies operations to the nodes that a group of transactions touches. These are
+loaded with one query, changed in memory, and written with one statement per kind of change.
+`changes` keeps the changes of each of the last KEPT_TRANSACTIONS, for watchers. Knows neither
+locks, threads nor sockets: the caller holds the store's lock and an open SQL transaction.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.tree import SET, Change, NodeSpace, TreeNode
 
-#: Transactions whose changes are kept; a watcher that is further behind compares its watches.
+#: Transactions whose changes are kept; a watcher further behind compares its watches.
 KEPT_TRANSACTIONS = 2000
 #: `PRAGMA application_id`: "tide".
 APPLICATION_ID = 0x74696465
 SCHEMA_VERSION = 1
-#: From this many paths on one query looks them up (7 µs to begin, then 1.2 a path, not 4.5).
+#: Number of paths from which one query looks them all up. It costs 7 µs, then 1.2 a path; single
+#: queries cost 4.5 a path.
 _MANY = 4
 _PATHS_PER_QUERY = 2000
 
@@ -63,7 +63,7 @@ _Row = tuple[str, bytes, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells whether a node, or its children, changed since; None where there is no node."""
+    """The state of a node and of its children, as watches compare it; None without a node."""
 
     data: tuple[int, int] | None
     children: tuple[int, int, int] | None
@@ -79,7 +79,7 @@ class Recorded:
 
 
 def prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Make the tables of a new database; StoreError for a database that is not ours."""
+    """Make the tables of a new database; raise StoreError for a database that is not tidelog's."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and version == 0:
@@ -97,7 +97,7 @@ def prepare(connection: sqlite3.Connection, path: str) -> None:
 
 
 def read_nodes(connection: sqlite3.Connection, paths: Sequence[str]) -> list[Node | None]:
-    """Nodes in the order of `paths`."""
+    """Return nodes in the order of `paths`."""
     found = {
         row[0]: Node(row[1], Stat(row[2], row[3], row[4], row[5]))
         for row in _select(connection, paths)
@@ -106,7 +106,7 @@ def read_nodes(connection: sqlite3.Connection, paths: Sequence[str]) -> list[Nod
 
 
 def read_children(connection: sqlite3.Connection, path: str) -> list[str] | None:
-    """Names of the children, sorted; None without the node."""
+    """Return names of the children, sorted; None without the node."""
     row = connection.execute("SELECT id FROM nodes WHERE path = ?", (path,)).fetchone()
     if row is None:
         return None
@@ -118,7 +118,7 @@ def read_children(connection: sqlite3.Connection, path: str) -> list[str] | None
 def read_fingerprints(
     connection: sqlite3.Connection, paths: Sequence[str]
 ) -> dict[str, Fingerprint]:
-    """The state of nodes as watches compare it; all of `paths` are in the answer."""
+    """Return the state of nodes as watches compare it; the result has all of `paths`."""
     missing = Fingerprint(None, None)
     prints = dict.fromkeys(paths, missing)
     for path, _, _, czxid, mzxid, _, made, child_count, _ in _select(connection, paths):
@@ -127,12 +127,12 @@ def read_fingerprints(
 
 
 def read_zxid(connection: sqlite3.Connection) -> int:
-    """The id of the last transaction."""
+    """Return the id of the last transaction."""
     return int(connection.execute("SELECT zxid FROM counters").fetchone()[0])
 
 
 def read_changes(connection: sqlite3.Connection, after_zxid: int) -> Recorded:
-    """What changed after a transaction."""
+    """Return the changes after a transaction."""
     rows = connection.execute(
         "SELECT zxid, list FROM changes WHERE zxid > ? ORDER BY zxid", (after_zxid,)
     ).fetchall()
@@ -143,7 +143,7 @@ def read_changes(connection: sqlite3.Connection, after_zxid: int) -> Recorded:
 
 
 def ephemeral_paths(connection: sqlite3.Connection, session_id: int) -> list[str]:
-    """A session's ephemeral nodes, sorted."""
+    """Return a session's ephemeral nodes, sorted."""
     rows = connection.execute(
         "SELECT path FROM nodes WHERE owner <> 0 AND owner = ? ORDER BY path", (session_id,)
     )
@@ -164,7 +164,7 @@ class SqlNodes(NodeSpace):
         self._last_key: int = row[1]
 
     def load(self, ops: Iterable[Op]) -> None:
-        """Read at once what operations touch; what is left out is read when it is needed."""
+        """Read at once the nodes that operations touch; a missing one is read when it is needed."""
         wanted: dict[str, None] = {}
         for op in ops:
             path = op.path
@@ -177,17 +177,17 @@ class SqlNodes(NodeSpace):
             self._put(row)
 
     def add(self, changes: list[Change]) -> None:
-        """A transaction was applied under `zxid + 1`."""
+        """Record a transaction that was applied under `zxid + 1`."""
         if changes:
             self.zxid += 1
             self._committed.append(changes)
 
     def changes(self) -> list[Change]:
-        """What the group changed, in order."""
+        """Return the changes of the group, in order."""
         return [change for changes in self._committed for change in changes]
 
     def write_back(self) -> None:
-        """Write what changed, and record it for watchers."""
+        """Write the changed nodes, and record the changes for watchers."""
         if not self._committed:
             return
         loaded, nodes = self._loaded, self.nodes

@@ -1,7 +1,7 @@
-"""What the loop asks of the store's thread, and how it is answered.
+"""The loop's requests to the store's thread, and their results.
 
-A request is made on the loop, served on the store's thread, and settled on the loop again: its
-future is never touched elsewhere. Knows nothing of how it is served.
+A request is made on the loop, served on the store's thread, and settled on the loop again: no other
+thread touches its future. Knows nothing of how it is served.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelog.metadata.store import Op, StoreError, WatchCallback
 
-#: Something to run on the loop.
+#: A call to run on the loop.
 Call = Callable[[], None]
 #: The write-ahead log is checkpointed above this size.
 CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024
@@ -21,7 +21,7 @@ CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Something that the store's thread does; `future` belongs to the loop."""
+    """An operation for the store's thread; `future` belongs to the loop."""
 
     future: asyncio.Future[Any]
     #: Set by whichever comes first: the store's thread, or the keeper that gives it up.
@@ -58,7 +58,7 @@ class Open(Request):
 
 @dataclass(slots=True, eq=False)
 class Checkpoint(Request):
-    """Checkpoint if the write-ahead log is larger than this."""
+    """Checkpoint if the write-ahead log is larger than `above_bytes`."""
 
     above_bytes: int = CHECKPOINT_WAL_BYTES
 
@@ -69,7 +69,7 @@ class Close(Request):
 
 
 def success(request: Request, value: object) -> Call:
-    """The call that gives a request its value."""
+    """Return the call that gives a request its value."""
 
     def settle() -> None:
         if not request.future.done():
@@ -79,7 +79,7 @@ def success(request: Request, value: object) -> Call:
 
 
 def failure(request: Request, error: StoreError) -> Call:
-    """The call that gives a request its error."""
+    """Return the call that gives a request its error."""
 
     def settle() -> None:
         if not request.future.done():
@@ -89,5 +89,5 @@ def failure(request: Request, error: StoreError) -> Call:
 
 
 def failures(requests: Sequence[Request], error: StoreError) -> list[Call]:
-    """The calls that give all of them one error."""
+    """Return the calls that give all of them one error."""
     return [failure(request, error) for request in requests]

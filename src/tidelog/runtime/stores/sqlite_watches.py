@@ -1,8 +1,8 @@
 """The watches of one session of the embedded store, and how far it has seen (rule S1).
 
-Every request first brings the session up to date with what others committed. A session that is so
-far behind that the record of changes does not reach back compares each watched node with what it
-was when the watch was left: so no watch is ever missed, whatever was forgotten.
+Every request first brings the session up to date with the commits of other processes. A session may
+lag so far behind that the record of changes does not reach back. It then compares each watched node
+with its state when the watch was left, so it never misses a watch, whatever was forgotten.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tidelog.runtime.stores.sqlite_nodes import (
 
 
 class SessionWatches:
-    """Watches by path, and the last transaction whose changes they were held against."""
+    """Watches by path, and the last transaction whose changes they were compared with."""
 
     def __init__(self, seen_zxid: int) -> None:
         self.seen_zxid = seen_zxid
         self._watches: Watches[WatchCallback] = Watches()
-        #: What the watched nodes were: unchanged as long as their watches have not fired.
+        #: States of the watched nodes: unchanged as long as their watches have not fired.
         self._prints: dict[str, Fingerprint] = {}
 
     def watch_data(
@@ -46,7 +46,7 @@ class SessionWatches:
         self._prints.update(read_fingerprints(connection, (path,)))
 
     def changes_since_seen(self, connection: sqlite3.Connection) -> tuple[list[Change], int]:
-        """What the session has not seen, and the transaction it is up to date with after it."""
+        """Return the unseen changes, and the transaction that the session has then seen."""
         if not len(self._watches):
             return [], read_zxid(connection)
         recorded = read_changes(connection, self.seen_zxid)
@@ -55,7 +55,7 @@ class SessionWatches:
         return self._compare(connection), recorded.zxid
 
     def fire(self, changes: Sequence[Change], zxid: int) -> list[tuple[WatchCallback, WatchEvent]]:
-        """The session has seen up to `zxid`: take off the watches concerned; what to call."""
+        """Advance the session to `zxid` and remove the watches concerned; return the calls."""
         self.seen_zxid = zxid
         fired = self._watches.fire(changes)
         for _, event in fired:
@@ -79,7 +79,7 @@ class SessionWatches:
 
 
 def _mark(was: tuple[int, int] | None, is_now: tuple[int, int] | None) -> str:
-    """What happened first to a node between two states, each (czxid, mzxid); "" for nothing."""
+    """Return a node's first change between two states, each (czxid, mzxid); "" for none."""
     if was == is_now:
         return ""
     if was is None:

@@ -1,9 +1,9 @@
-"""The store's thread of one process: requests in, answers and fired watches out (S1-S4).
+"""The store's thread of one process: requests in, results and fired watches out (S1-S4).
 
-Requests are served in order; writes that wait together share one SQL transaction and one sync,
-each still applied whole or not at all under its own id. Every transaction, read or write, first
-checks that the session lives and collects what others committed: what a watcher has to hear goes
-out before the answer (S1). Without requests the thread looks for commits when it is woken, and
+Requests are served in order. Writes that wait together share one SQL transaction and one sync. Each
+is still applied whole or not at all under its own id. Every transaction, read or write, first
+checks that the session lives and collects the commits of other processes. Events for watchers go
+out before the result (S1). Without requests the thread looks for commits when it is woken, and
 every 100 ms.
 """
 
@@ -50,11 +50,11 @@ from tidelog.runtime.stores.wakeups import Wakeups
 
 _POLL_MS = 100
 _NS_PER_MS = 1_000_000
-#: A checkpoint that a reader was in the way of is tried again after this time.
+#: A checkpoint that a reader prevented is retried after this time.
 _CHECKPOINT_EVERY_MS = 1000
-#: Operations of one SQL transaction: about 50 ms of holding the lock.
+#: Operations of one SQL transaction: they hold the lock for about 50 ms.
 _MAX_GROUP_OPS = 10_000
-#: Groups served before lost peers and sessions are looked at again.
+#: Groups served before lost peers and sessions are checked again.
 _MAX_RUNS_PER_TURN = 16
 
 Deliver = Callable[[Sequence[Call]], None]
@@ -115,16 +115,16 @@ class StoreThread:
     # called by the keeper
 
     def peer_lost(self, session_id: int, silent_count: int | None) -> None:
-        """A peer's lease is free or silent."""
+        """Note that a peer's lease is free or silent."""
         self._lost_peers.append((session_id, silent_count))
         os.eventfd_write(self._wake, 1)
 
     def lock_delayed(self) -> None:
-        """The store cannot be written to for now."""
+        """Suspend the session: the store cannot be written to for now."""
         self._suspended()
 
     def lock_denied(self) -> None:
-        """What waits has waited long enough: certainly not applied."""
+        """Fail the requests that have waited long enough: they were certainly not applied."""
         with self._claims:
             given_up = [one for one in [*self._current, *self._queue] if not one.is_claimed]
             for request in given_up:
@@ -135,7 +135,7 @@ class StoreThread:
         self._deliver(failures(given_up, error))
 
     def keeper_failed(self, error: BaseException) -> None:
-        """Without a keeper no session: the process must hear of it."""
+        """Fail the store: no session without a keeper, and the process must learn of it."""
         self._deliver([self._failed(error)])
 
     # the thread
@@ -156,7 +156,7 @@ class StoreThread:
             self._database.close()
 
     def _turn(self) -> None:
-        """Serve what is queued now; then look for commits, if that is due."""
+        """Serve the queued requests; then look for commits, if that is due."""
         for _ in range(len(self._lost_peers)):
             self._expire(*self._lost_peers.popleft())
         served = 0
@@ -183,7 +183,7 @@ class StoreThread:
             self._checkpoint_if_due()
 
     def _take_run(self, kind: type[Request]) -> list[Request]:
-        """Requests at the head of the queue that are served together."""
+        """Return the requests at the head of the queue that are served together."""
         run: list[Request] = []
         operations = 0
         reads = issubclass(kind, Get | Children)
@@ -201,7 +201,7 @@ class StoreThread:
         return run
 
     def _claim(self) -> list[Request]:
-        """The current requests that nobody has given up."""
+        """Return the current requests that were not given up."""
         with self._claims:
             claimed = [request for request in self._current if not request.is_claimed]
             for request in claimed:
@@ -234,7 +234,7 @@ class StoreThread:
         self._wake_peers()
 
     def _session_is_over(self) -> None:
-        """Somebody ended it: this process was taken for dead."""
+        """Report the end of the session: a peer took this process for dead."""
         session_id, self._session_id = self._session_id, None
         if session_id is None:
             return
@@ -289,7 +289,7 @@ class StoreThread:
     # reads
 
     def _refresh(self, even_unchanged: bool = False) -> None:
-        """Without a request: hear of what others committed."""
+        """Read the commits of other processes, without a request."""
         database = self._database
         self._refreshed_ns = self._clock()
         if not database.is_open:
@@ -338,7 +338,7 @@ class StoreThread:
         except (sqlite3.Error, OSError) as error:
             self._unreachable(error)
             unavailable = StoreUnavailable(str(error))
-            # Watches that have fired are off: they are told; answers that were made are not given.
+            # Fired watches are off, so their events are delivered; finished results are not.
             del answers[fired:]
             answers.extend(failures(requests, unavailable))
         else:
@@ -346,7 +346,7 @@ class StoreThread:
         self._deliver(answers)
 
     def _ensure_open(self, session_id: int) -> None:
-        """Connect again after a failure."""
+        """Reconnect after a failure."""
         if not self._database.is_open:
             with self._database.locked(session_id):
                 self._database.open()
@@ -383,7 +383,7 @@ class StoreThread:
         self._wake_peers()
 
     def _write_locked(self, session_id: int, requests: list[Request]) -> list[Call]:
-        """Apply and commit a group; what to run on the loop then."""
+        """Apply and commit a group; return the calls to run on the loop then."""
         database = self._database
         try:
             database.open()
@@ -414,7 +414,7 @@ class StoreThread:
         return [*self._fired(fired), *answers]
 
     def _checkpoint_if_due(self) -> None:
-        """The process of the oldest session alone checkpoints by itself, by size."""
+        """Checkpoint by size, in the process of the oldest session only."""
         session_id = self._session_id
         if session_id is None or any(peer < session_id for peer in self._peers):
             return
@@ -472,7 +472,7 @@ class StoreThread:
 
 
 def _apply(nodes: SqlNodes, requests: list[Request], session_id: int) -> list[Call]:
-    """Apply each request's operations in turn; one that fails leaves the others untouched."""
+    """Apply each request's operations in turn; a failed request leaves the others untouched."""
     writes = [request for request in requests if isinstance(request, Write)]
     nodes.load(op for request in writes for op in request.ops)
     answers: list[Call] = []

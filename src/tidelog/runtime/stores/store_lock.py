@@ -1,8 +1,8 @@
 """The lock around each write transaction and each checkpoint of the embedded store (rule S4).
 
 A `flock` on `store.lock`, waited for in the kernel's queue. While it is held, the file names the
-holder: pid, start time, session, and the number of the holding. So a peer that waits longer than a
-session timeout can tell a holder that is stuck from a queue that moves, and kill that very
+holder: pid, start time, session, and the number of the holding. A peer that waits longer than a
+session timeout can so distinguish a stuck holder from a queue that moves. It kills exactly that
 process: a stopped process inside a transaction must not block the cluster.
 """
 
@@ -23,8 +23,11 @@ _EMPTY = b" " * (_RECORD_BYTES - 1) + b"\n"
 
 
 class Holding(NamedTuple):
-    """One holding of the lock; `session_id` 0 before the holder has a session, `number` 0 where
-    the file does not name it (the instants before it is written and after it is cleared)."""
+    """One holding of the lock.
+
+    `session_id` is 0 before the holder has a session. `number` is 0 where the file does not name
+    the holder: before it is written and after it is cleared.
+    """
 
     process: ProcessId
     session_id: int
@@ -44,7 +47,7 @@ class StoreLock:
         self.waiting_since_ns: int | None = None
 
     def acquire(self, session_id: int) -> None:
-        """Wait for the lock, take it, and name the holder in it."""
+        """Wait for the lock, take it, and write the holder to its file."""
         self.waiting_since_ns = self._clock()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -55,18 +58,18 @@ class StoreLock:
         os.pwrite(self._descriptor, record.encode().ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
     def release(self) -> None:
-        """Give the lock to the next one; the name goes first."""
+        """Clear the holder's name, then release the lock to the next process."""
         try:
             os.pwrite(self._descriptor, _EMPTY, 0)
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give up the handle."""
+        """Close the handle."""
         let_go(self._descriptor)
 
     def holding(self) -> Holding | None:
-        """Who holds the lock: as the file names it, else as the kernel lists it."""
+        """Return the holder of the lock: as the file names it, else as the kernel lists it."""
         fields = os.pread(self._descriptor, _RECORD_BYTES, 0).split()
         if len(fields) == 4 and all(field.isdigit() for field in fields):
             pid, start_time, session_id, number = (int(field) for field in fields)
@@ -92,7 +95,7 @@ class StoreLock:
 
 
 class HolderWatch:
-    """Kills a holder that keeps the lock for longer than a session timeout while we wait."""
+    """A watch that kills a holder of the lock after a session timeout, while this process waits."""
 
     def __init__(self, lock: StoreLock, timeout_ms: int, log: Callable[[str], None]) -> None:
         self._lock = lock
@@ -102,8 +105,10 @@ class HolderWatch:
         self._blocked_ms = 0.0
 
     def check(self, elapsed_ms: float) -> None:
-        """Called regularly while the store's thread waits; `elapsed_ms` since the last call, as far
-        as this process was running."""
+        """Check the holder; called regularly while the store's thread waits.
+
+        `elapsed_ms` is the time since the last call, as far as this process was running.
+        """
         holding = self._lock.holding()
         if holding is None or holding != self._suspect:
             self._suspect = holding
@@ -116,7 +121,7 @@ class HolderWatch:
         self._end(holding)
 
     def reset(self) -> None:
-        """The lock is not waited for (any more)."""
+        """Forget the suspect: the store's thread does not wait for the lock (any more)."""
         self._suspect = None
 
     def _end(self, holding: Holding) -> None:

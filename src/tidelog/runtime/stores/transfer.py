@@ -1,11 +1,10 @@
-"""Moves a cluster's metadata between stores: export, import, comparison (rule S6).
+"""Moves of a cluster's metadata between stores: export, import, comparison (rule S6).
 
-What moves are the persistent nodes but for notifications: registrations, the controller, sessions
-and who has been told of what belong to brokers that are not there meanwhile. An export is text: a
-line that says what it is, then one JSON object for each node, parents first. On import recorded
-lives of brokers (`isr_epochs`) are left out and transaction ids go on above all imported ones, so
-that no life of a broker in the new store is taken for one in the old (V10). Knows stores by their
-contract alone.
+An export has the persistent nodes without notifications. Registrations, the controller, sessions
+and notified brokers belong to brokers that are down meanwhile. It is text: a header line, then one
+JSON object for each node, parents first. An import leaves recorded incarnations of brokers
+(`isr_epochs`) out. Transaction ids go on above all imported ones, so that no incarnation in the new
+store is taken for one in the old (V10). Knows stores by their contract alone.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from tidelog.metadata.store import (
     StoreError,
 )
 
-#: Their children are notifications: numbered by their parent, which begins anew elsewhere.
+#: Their children are notifications: numbered by their parent, whose counter restarts elsewhere.
 _NOTIFICATIONS = (layout.CONFIG_CHANGES, layout.ISR_CHANGES, layout.LOG_DIR_EVENTS)
 _FORMAT = "tidelog metadata"
 _VERSION = 1
 _OPS_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
-#: A store whose ids can only be raised by using them up: some 10,000 a second.
+#: Limit for a store whose ids rise only when transactions use them up: some 10,000 a second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
 
 
 class TransferError(StoreError):
-    """What was asked for cannot be done; nothing was written unless the message says so."""
+    """An impossible transfer; nothing was written unless the message says so."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(path, message)
@@ -52,7 +51,7 @@ class TransferError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class SavedNode:
-    """A persistent node; `mzxid` is the transaction that changed it last, where it came from."""
+    """A persistent node; `mzxid` is the transaction that changed it last in its store."""
 
     path: str
     data: bytes
@@ -70,7 +69,7 @@ class SavedTree:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A node that two trees do not share; None where one has none."""
+    """A node that two trees do not share; None where a tree lacks it."""
 
     path: str
     first: bytes | None
@@ -78,7 +77,10 @@ class Difference:
 
 
 async def read_tree(store: MetadataStore, where: str) -> SavedTree:
-    """All persistent nodes; TransferError while brokers are registered, or where no cluster is."""
+    """Return all persistent nodes.
+
+    Raises TransferError while brokers are registered, or where there is no cluster.
+    """
     await refuse_brokers(store, where)
     nodes: list[SavedNode] = []
     zxid = 0
@@ -107,7 +109,7 @@ async def read_tree(store: MetadataStore, where: str) -> SavedTree:
 
 
 async def refuse_brokers(store: MetadataStore, where: str) -> None:
-    """TransferError while brokers are registered: what they write would be lost or mixed in."""
+    """Raise TransferError while brokers are registered: their writes would be lost or mixed in."""
     brokers = await store.children(layout.BROKER_IDS)
     if brokers:
         raise TransferError(
@@ -117,7 +119,7 @@ async def refuse_brokers(store: MetadataStore, where: str) -> None:
 
 
 async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
-    """Write all nodes into a store that has none of a cluster; how many. TransferError."""
+    """Write all nodes into a store without a cluster; return how many. Raises TransferError."""
     await refuse_brokers(store, where)
     present = await store.get_many([layout.CLUSTER_ID, layout.TOPICS, layout.CONTROLLER_EPOCH])
     if any(node is not None for node in present):
@@ -139,7 +141,7 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
         ):
             await store.transact(batch)
             batch, size_bytes = [], 0
-        # The cluster's id comes last: a half import is no cluster, and can be told from one.
+        # The cluster's id comes last: a half import is recognizable, for it is no cluster.
         if node.path != layout.CLUSTER_ID:
             batch.append(Create(node.path, data))
             size_bytes += node_bytes
@@ -149,7 +151,7 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
 
 
 async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
-    """Transaction ids of the store go on above this one."""
+    """Raise the transaction ids of the store above `above`."""
     probe = "/tidelog-import"
     [made] = await store.transact([Create(probe, b"")])
     assert made.stat is not None
@@ -170,7 +172,7 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 
 
 def without_lives(node: SavedNode) -> bytes:
-    """A node's data; of a partition's state without `isr_epochs`."""
+    """Return a node's data; a partition's state without `isr_epochs`."""
     if not is_state(node.path):
         return node.data
     try:
@@ -183,13 +185,13 @@ def without_lives(node: SavedNode) -> bytes:
 
 
 def is_state(path: str) -> bool:
-    """Whether a path is that of a partition's state."""
+    """Return whether a path is that of a partition's state."""
     parts = path.split("/")
     return len(parts) == 7 and path.startswith(f"{layout.TOPICS}/") and name_of(path) == "state"
 
 
 def to_lines(tree: SavedTree) -> Iterator[str]:
-    """An export as lines of text."""
+    """Yield an export as lines of text."""
     head = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -208,7 +210,7 @@ def to_lines(tree: SavedTree) -> Iterator[str]:
 
 
 def from_lines(lines: Iterable[str], where: str) -> SavedTree:
-    """Read an export; TransferError naming file and line."""
+    """Read an export; raise TransferError naming file and line."""
     head: dict[str, Any] | None = None
     nodes: list[SavedNode] = []
     for number, line in enumerate(lines, 1):
@@ -242,7 +244,7 @@ def from_lines(lines: Iterable[str], where: str) -> SavedTree:
 
 
 def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
-    """Nodes that differ, by path; the recorded lives of brokers are no difference."""
+    """Return the nodes that differ, by path; recorded incarnations of brokers are no difference."""
     ones = {node.path: node for node in first.nodes}
     others = {node.path: node for node in second.nodes}
     differences: list[Difference] = []
@@ -258,7 +260,7 @@ def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
 
 
 def _meaning(node: SavedNode) -> object:
-    """What the data says: JSON says the same in any order of keys."""
+    """Return the meaning of the data: JSON is the same in any order of keys."""
     data = without_lives(node)
     try:
         return json.loads(data)

@@ -1,8 +1,8 @@
 """Wake-ups between the processes of a store: a Unix datagram socket for each session.
 
-A byte says "something was committed", no more: what it was is read from the store. Lost bytes cost
-time only, because everybody also looks by itself every 100 ms. Socket paths are limited to 108
-bytes: they are used through /proc/self/fd/<descriptor of the directory>, whatever its depth.
+A byte says that a process committed, no more: the store has the change. Lost bytes cost time only,
+because every process also looks by itself every 100 ms. Socket paths are limited to 108 bytes: they
+are used through /proc/self/fd/<descriptor of the directory>, whatever its depth.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DRAIN_BYTES = 16
 
 
 class Wakeups:
-    """Sends to all sessions, and receives for one at a time."""
+    """The sockets of one process: it sends to all sessions, and receives for one at a time."""
 
     def __init__(self, directory: str) -> None:
         self._directory = os.open(
@@ -30,7 +30,7 @@ class Wakeups:
         self.receiver: socket.socket | None = None
 
     def receive_for(self, session_id: int) -> socket.socket:
-        """The socket that becomes readable when somebody has committed."""
+        """Return the socket that becomes readable when a peer has committed."""
         self.stop_receiving()
         receiver = self._socket()
         with contextlib.suppress(FileNotFoundError):  # left by a process that died opening
@@ -46,7 +46,7 @@ class Wakeups:
             self.receiver = None
 
     def drain(self) -> None:
-        """Take all bytes that came."""
+        """Receive and drop all bytes that came."""
         receiver = self.receiver
         while receiver is not None:
             try:
@@ -55,7 +55,7 @@ class Wakeups:
                 return
 
     def send(self, session_ids: Iterable[int]) -> None:
-        """Wake sessions; one that is gone, or has not taken earlier bytes, needs none."""
+        """Wake sessions; a session that is gone, or has not read earlier bytes, needs none."""
         for session_id in session_ids:
             with contextlib.suppress(
                 FileNotFoundError, ConnectionRefusedError, BlockingIOError, PermissionError

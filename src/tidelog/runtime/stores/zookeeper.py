@@ -1,11 +1,11 @@
 """The metadata store on ZooKeeper: `metadata.store.MetadataStore` over real servers (S1-S3).
 
-For the brokers of several machines. This is the loop's side: it makes requests, keeps those without
-an answer in their order, and runs what the thread (`zookeeper_thread`) tells, in the order of the
-wire. When a connection is lost, a write that was sent has an unknown outcome (S2); reads, and what
-was not sent, wait for the next connection, for a session timeout at most. There, watches are left
-again, and a `sync` goes first: what is read then is no older than what was written before.
-docs/adr/0050 describes how the parts work together.
+For the brokers of several machines. This is the loop's side: it makes requests and keeps the
+unanswered ones in order. It runs the results of the thread (`zookeeper_thread`) in the order of the
+wire. When a connection is lost, a sent write has an unknown outcome (S2). Reads and unsent requests
+wait for the next connection, for a session timeout at most. There, watches are left again, and a
+`sync` goes first: later reads are no older than earlier writes. docs/adr/0050 describes how the
+parts work together.
 """
 
 from __future__ import annotations
@@ -37,18 +37,17 @@ from tidelog.runtime.stores.zookeeper_thread import ServerThread
 from tidelog.runtime.stores.zookeeper_watches import SessionWatches
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-#: Nodes of one read: with one KiB each an answer of half a megabyte, a few milliseconds to read.
+#: Nodes of one read: with one KiB each a response of half a megabyte, a few milliseconds to read.
 _NODES_PER_READ = 500
-#: While the servers cannot be reached at start, people hear of it as often.
+#: Interval of log lines while no server can be reached at start.
 _WAITING_LINE_EVERY_S = 5.0
 
 
 class ZookeeperStore:
     """One broker's handle of the metadata in ZooKeeper.
 
-    `connect_timeout_ms`: how long `open` tries to reach a server; the session timeout where none is
-    given; an error names it as `connect_timeout_name`. `log` takes lines worth a warning, on any
-    thread.
+    `connect_timeout_ms`: how long `open` tries to reach a server; None for the session timeout. An
+    error names it as `connect_timeout_name`. `log` takes lines worth a warning, on any thread.
     """
 
     def __init__(
@@ -87,13 +86,16 @@ class ZookeeperStore:
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Record that the loop turns."""
         if self._life is not None:
             self._life.thread.beat()
 
     async def open(self) -> None:
-        """Start a session. StoreUnavailable where no server is reached in time, StoreError where
-        the chroot does not exist or may not be read."""
+        """Start a session.
+
+        Raises StoreUnavailable where no server is reached in time, StoreError where the chroot does
+        not exist or may not be read.
+        """
         if self.session_id is not None:
             return
         if self._life is None:
@@ -101,7 +103,7 @@ class ZookeeperStore:
         await self._life.opened()
 
     async def close(self) -> None:
-        """End the session at once; one whose servers cannot be reached ends at its timeout."""
+        """End the session at once; without a reachable server it ends at its timeout."""
         life, self._life = self._life, None
         self._expired = False
         if life is not None:
@@ -116,7 +118,7 @@ class ZookeeperStore:
         return await life.get(path)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes, a few hundred at a time, all on their way at once."""
+        """Read many nodes, a few hundred a request, all requests at once."""
         for path in paths:
             validate_path(path)
         life = self._live()
@@ -148,7 +150,7 @@ class ZookeeperStore:
         return life
 
     def _deliver(self, calls: Sequence[Call]) -> None:
-        """Run these on the loop, in order. Called on the thread."""
+        """Run calls on the loop, in order; called on the thread."""
         self._inbox.extend(calls)
         if self._is_called:
             return
@@ -171,7 +173,7 @@ class ZookeeperStore:
                 )
 
     def _over(self, life: _Life, expired: bool) -> None:
-        """The session has ended by itself."""
+        """Forget a session that has ended by itself."""
         if life is self._life:
             self._life = None
             self._expired = expired
@@ -191,13 +193,13 @@ class _Life:
         self.session_id: int | None = None
         self._generation: int | None = None
         self._watches = SessionWatches()
-        #: Requests that have gone to the thread, those that wait for a connection.
+        #: Requests that have gone to the thread, and those that wait for a connection.
         self._unanswered: deque[Request] = deque()
         self._waiting: deque[Request] = deque()
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        # Whoever opened may have gone: then nobody asks for the error.
+        # The caller that opened the session may be gone: then no caller retrieves the error.
         self._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
         self._patience: asyncio.TimerHandle | None = None
         connect_s = store._connect_timeout_ms / 1000
@@ -214,7 +216,7 @@ class _Life:
         await asyncio.shield(self._opened)
 
     async def close(self) -> None:
-        """End the session, and the thread if it can hear of it."""
+        """End the session, and the thread if it can receive the request."""
         is_connected = self._generation is not None
         if is_connected:
             self.thread.beat()
@@ -228,7 +230,7 @@ class _Life:
     # requests
 
     def watch_data(self, path: str, callback: WatchCallback) -> None:
-        """Leave a data watch: over the wire before what is asked next."""
+        """Leave a data watch: it precedes the next request on the wire."""
 
         def settle(exists: object) -> None:
             if isinstance(exists, bool):  # else the read behind it has the error too
@@ -269,7 +271,7 @@ class _Life:
                 return None
             _check(error, path)
             names = sorted(wire.read_names(frame, offset))
-            # The server's own node: in its root alone, and no child of ours.
+            # The server's own node: in its root alone, and no child of this store.
             return [name for name in names if path != "/" or self._chroot or name != "zookeeper"]
 
         def answered(answer: object) -> None:
@@ -280,7 +282,7 @@ class _Life:
         return cast("list[str] | None", await self._asked(message, read, answered=answered))
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """One multi."""
+        """Apply operations as one multi."""
         assert self.session_id is not None
         session_id = self.session_id
 
@@ -342,7 +344,7 @@ class _Life:
             self._patience = self._loop.call_at(request.deadline_s, self._give_up)
 
     def _give_up(self) -> None:
-        """What has waited for a session timeout was certainly not applied."""
+        """Fail requests that have waited for a session timeout: they were certainly not applied."""
         self._patience = None
         now = self._loop.time()
         waiting = self._waiting
@@ -355,10 +357,10 @@ class _Life:
         if waiting:
             self._patience = self._loop.call_at(waiting[0].deadline_s, self._give_up)
 
-    # what the thread tells
+    # calls from the thread
 
     def connected(self, generation: int, session_id: int, seen_zxid: int) -> None:
-        """There is a connection."""
+        """Start using a new connection."""
         if self._is_over:
             self.thread.stop()
             return
@@ -376,7 +378,7 @@ class _Life:
         self._store._emit(SessionEvent.CONNECTED)
 
     def answered(self, request: Request, answer: object) -> None:
-        """The oldest request has its answer."""
+        """Settle the oldest request with its response."""
         if self._is_over and request.message is not wire.CLOSE:
             return
         oldest = self._unanswered.popleft()
@@ -384,7 +386,7 @@ class _Life:
         request.settle(answer)
 
     def changed(self, kind: EventKind, path: str) -> None:
-        """A watched node has changed."""
+        """Fire the watches of a changed node."""
         if self._is_over:
             return
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
@@ -396,7 +398,7 @@ class _Life:
                 )
 
     def dropped(self, reason: str) -> None:
-        """The connection is gone: what was sent and may change something is unknown (S2)."""
+        """Handle a lost connection: a sent write has an unknown outcome (S2)."""
         self._generation = None
         if self._is_over:
             self.thread.stop()
@@ -419,7 +421,7 @@ class _Life:
             self._store._emit(SessionEvent.SUSPENDED)
 
     def expired(self) -> None:
-        """A server said so."""
+        """End the session that a server has declared expired."""
         if self._is_over:
             return
         was_open = self.session_id is not None
@@ -433,7 +435,7 @@ class _Life:
             self._store._emit(SessionEvent.EXPIRED)
 
     def ended(self, error: BaseException | None) -> None:
-        """The thread has ended; a fault of its code is one of the process."""
+        """Handle the end of the thread; a fault of its code is a fault of the process."""
         self.thread.line.close()
         if not self._ended.done():
             self._ended.set_result(None)
@@ -445,7 +447,7 @@ class _Life:
     # opening and ending
 
     def _check_chroot(self, session_id: int) -> None:
-        """The session counts as open when the tree that it is for is known to be there."""
+        """Check that the session's tree exists; only then the session counts as open."""
 
         def read(error: int, _: bytes, __: int) -> bool:
             if error not in (wire.OK, wire.NO_NODE):
@@ -513,7 +515,7 @@ class _Life:
         self._store._over(self, expired=False)
 
     def _finish(self, error: StoreError) -> None:
-        """Nothing of this session goes on."""
+        """Stop everything of this session."""
         self._is_over = True
         self.session_id = None
         self._stop_timers()
@@ -546,6 +548,6 @@ def _check(error: int, path: str) -> None:
 
 
 def _nothing(error: int, _: bytes, __: int) -> None:
-    """The answer to what is asked for its effect alone: an error ends the connection anyway."""
+    """Ignore the response to a request made for its effect: an error ends the connection anyway."""
     if error != wire.OK:
         raise wire.error_of(error, "")

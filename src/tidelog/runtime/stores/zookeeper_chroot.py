@@ -1,7 +1,7 @@
-"""Makes the node of ZooKeeper that a cluster's metadata hangs below.
+"""Creation of the ZooKeeper node below which a cluster's metadata lies.
 
-A store that is opened below a chroot that is not there is refused: a mistyped one would begin an
-empty cluster beside the real one. So somebody has to say that it is to be made.
+A broker refuses a store below a missing chroot: a mistyped chroot would begin an empty cluster
+beside the real one. So an operator must ask for its creation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def create_chroot(
     timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
     log: Callable[[str], None] = lambda message: None,
 ) -> bool:
-    """Make the chroot and what it hangs from; False when it is there. Raises StoreError."""
+    """Create the chroot and its parents; return False when it exists. Raises StoreError."""
     root = dataclasses.replace(servers, chroot="")
     store = ZookeeperStore(root, asyncio.get_running_loop(), timeout_ms, log=log)
     await store.open()

@@ -1,9 +1,9 @@
 """One connection to a ZooKeeper server: frames out, frames in, pings, silence.
 
-Requests go out in the order in which the loop made them; what comes in becomes calls for the loop,
+Requests go out in the order in which the loop made them. Incoming frames become calls for the loop,
 in the order of the wire (S1). The session is renewed, by pings and requests, only while the loop
-turns (DESIGN.md, rule 4). Knows neither how connections are made nor what requests mean: they read
-their own answers.
+turns (DESIGN.md, rule 4). Knows neither how connections are made nor the meaning of requests:
+requests decode their own responses.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Parts of the session timeout: a ping when nothing was sent for one; the beat's age up to which it
-#: is sent; silence after a request up to which a server counts as there.
+#: Parts of the session timeout: silence after which a ping is sent; age of the loop's last beat up
+#: to which it is sent; silence of a server after a request, up to which it counts as alive.
 _PING_PART = 1 / 4
 BEAT_PART = 1 / 3
 _SILENCE_PART = 2 / 3
@@ -43,48 +43,53 @@ class Dropped(Exception):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Something asked of the servers. `read` makes its answer of error code, frame and offset, on
-    the store's thread; `settle` is given that, or a StoreError, on the loop."""
+    """A request to the servers.
+
+    `read` makes its result of error code, frame and offset, on the store's thread. `settle` gets
+    that result, or a StoreError, on the loop.
+    """
 
     message: wire.Message
     read: Callable[[int, bytes, int], object]
     settle: Callable[[object], None]
-    #: It may change something: without an answer its outcome is unknown.
+    #: It may change something: without a response its outcome is unknown.
     is_write: bool = False
     #: It means nothing to a later connection.
     is_of_connection: bool = False
     #: Set by the thread: it has gone out whole, and may have been applied.
     is_sent: bool = False
-    #: When the loop gives it up, should it wait for a connection; seconds of the loop's clock.
+    #: When the loop gives it up while it waits for a connection; seconds of the loop's clock.
     deadline_s: float = 0.0
 
 
 class LoopSide(Protocol):
-    """What the thread tells the loop; each is called on the loop."""
+    """The thread's calls to the loop; each runs on the loop."""
 
     def connected(self, generation: int, session_id: int, seen_zxid: int) -> None:
-        """There is a connection; requests for it carry its generation."""
+        """Use a new connection; requests for it carry its generation."""
 
     def answered(self, request: Request, answer: object) -> None:
-        """The oldest request that has no answer has this one."""
+        """Take the response to the oldest unanswered request."""
 
     def changed(self, kind: EventKind, path: str) -> None:
-        """A watched node has changed; the path is the server's."""
+        """Take the change of a watched node; the path is the server's."""
 
     def dropped(self, reason: str) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
 
     def expired(self) -> None:
-        """A server said that the session is over."""
+        """Note that a server has declared the session over."""
 
     def ended(self, error: BaseException | None) -> None:
-        """The thread is at its end; nothing comes after this."""
+        """Note the thread's end; no call comes after this one."""
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """What the loop and the thread share. Each field is written by one of them, or by single
-    operations that need no lock."""
+    """The state that the loop and the thread share.
+
+    Each field is written by one of them, or by single operations that need no lock.
+    """
 
     deliver: Callable[[Sequence[Call]], None]
     loop_side: LoopSide
@@ -94,24 +99,26 @@ class Line:
     seen_zxid: int = 0
     last_contact_s: float = 0.0
     is_stopping: bool = False
-    #: Why there was no connection last, for people.
+    #: The reason of the last lost or failed connection, for messages.
     last_failure: str = ""
     wake: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _is_woken: bool = False
 
     def rouse(self) -> None:
-        """The thread looks at the outbox; any thread."""
+        """Wake the thread to look at the outbox; any thread."""
         if not self._is_woken:
             self._is_woken = True
             os.eventfd_write(self.wake, 1)
 
     def hear(self) -> None:
-        """The thread is awake. Before it looks at the outbox: what comes later wakes again."""
+        """Note that the thread is awake, before it looks at the outbox: later requests wake it
+        again.
+        """
         os.eventfd_read(self.wake)
         self._is_woken = False
 
     def close(self) -> None:
-        """The thread is at its end, and nothing is asked any more."""
+        """Close the descriptor: the thread has ended, and no request is made any more."""
         os.close(self.wake)
 
     @property
@@ -131,7 +138,7 @@ class Conversation:
         self._poll.register(line.wake, select.POLLIN)
         self._poll.register(sock, select.POLLIN)
         self._xid = 0
-        #: With the xid, and how many bytes had gone out when the last of the request was out.
+        #: Each with its xid, and the number of bytes that had gone out at the request's end.
         self._in_flight: deque[tuple[int, Request, int]] = deque()
         self._queued_bytes = 0
         self._sent_bytes = 0
@@ -141,16 +148,16 @@ class Conversation:
         self._wants_write = False
         now = time.monotonic()
         self._last_sent_s = now
-        #: Since when an answer is awaited, or the last byte that came since.
+        #: Since when a response is awaited, or the time of the last byte after that.
         self._silent_since_s = now
         line.last_contact_s = now
 
     def serve(self) -> None:
-        """Until the connection drops: Dropped, OSError."""
+        """Serve the connection until it drops: raises Dropped, OSError."""
         try:
             self._serve()
         finally:
-            # Half a request cannot be applied.
+            # A server cannot apply half a request.
             for _, request, end in self._in_flight:
                 request.is_sent = request.is_sent and end <= self._sent_bytes
 
@@ -222,7 +229,7 @@ class Conversation:
     # in
 
     def _receive(self) -> None:
-        """Everything that is there; what was whole before the connection broke is told too."""
+        """Receive all available bytes; frames complete before a break are delivered, too."""
         try:
             while True:
                 data = self._socket.recv(_RECEIVE_BYTES)
@@ -277,14 +284,14 @@ class Conversation:
             raise Dropped(f"an answer to request {header.xid}, which was not asked")
         request = self._in_flight[0][1]
         if header.error in (wire.SESSION_EXPIRED, wire.SESSION_MOVED):
-            # Refused as a whole: the next connection tells what became of the session.
+            # Rejected as a whole: the next connection learns the session's state.
             for _, unserved, _ in self._in_flight:
                 unserved.is_sent = False
             raise Dropped("the server refuses the session")
         self._in_flight.popleft()
         if request.message is wire.CLOSE:
             line.is_stopping = True
-        # Of answers only: a ping's may be ahead of events that are still to come.
+        # Only responses count: a ping's zxid may be ahead of events that are still to come.
         if header.zxid > 0:
             line.seen_zxid = header.zxid
         try:

@@ -1,4 +1,4 @@
-"""Which ZooKeeper servers, and how they are reached: addresses, chroot, TLS, credentials.
+"""ZooKeeper servers and how they are reached: addresses, chroot, TLS, credentials.
 
 `metadata.store=zookeeper://host:port[,host:port][/chroot]`. Knows no sessions and opens nothing.
 ZooKeeper's client, kazoo, is an extra (`zookeeper` of pyproject.toml); nothing here needs it.
@@ -31,8 +31,8 @@ class Tls:
 class Servers:
     """An ensemble as its clients see it.
 
-    `sasl`: user and password for SASL DIGEST-MD5. `is_protected`: nodes are made so that only who
-    made them may change them.
+    `sasl`: user and password for SASL DIGEST-MD5. `is_protected`: only the creator of a node may
+    change it.
     """
 
     addresses: tuple[tuple[str, int], ...]
@@ -51,7 +51,7 @@ class Servers:
 
 
 def parse_servers(text: str) -> Servers:
-    """Read `zookeeper://host:port,host:port/chroot`, with or without the scheme; ConfigError."""
+    """Parse `zookeeper://host:port,host:port/chroot`, with or without the scheme; ConfigError."""
     rest = text.removeprefix(SCHEME)
     hosts, slash, below = rest.partition("/")
     chroot = slash + below.rstrip("/") if below.rstrip("/") else ""
@@ -75,7 +75,7 @@ def require_client(setting: str) -> None:
     try:
         importlib.import_module("kazoo")
     except ImportError as error:
-        # Here alone: a broker that has the client reads no metadata of installed packages.
+        # Imported only here: a broker that has the client reads no metadata of installed packages.
         from tidelog.runtime.extras import install_command
 
         raise ConfigError(
@@ -85,7 +85,7 @@ def require_client(setting: str) -> None:
 
 
 def _host_and_port(name: str) -> tuple[str, int]:
-    """Return what `host`, `host:port` or `[address]:port` names; ValueError."""
+    """Return the address in `host`, `host:port` or `[address]:port`; raise ValueError."""
     parts = urlsplit(f"//{name}")
     if not parts.hostname:
         raise ValueError(f"{name!r} names no host")

@@ -1,10 +1,10 @@
-"""The thread that keeps one session with ZooKeeper: it connects, and connects again.
+"""The thread that keeps one session with ZooKeeper: it connects and reconnects.
 
 kazoo connects: addresses, TLS, authentication, the session's handshake and its renewal under the
-same id. The conversation after that is ours (`zookeeper_conversation`), since kazoo hands events
-and answers to different threads, loses watches with each connection, and cannot tell what it had
-sent from what it had not. Everything leaves this thread as calls for the loop, in order. A lost
-connection is no expired session (S3): only a server says that one is over.
+same id. The conversation after that is tidelog's own (`zookeeper_conversation`). kazoo hands events
+and responses to different threads, loses watches with each connection, and cannot distinguish sent
+from unsent requests. Everything leaves this thread as calls for the loop, in order. A lost
+connection is no expired session (S3): only a server ends a session.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tidelog.runtime.stores.zookeeper_conversation import (
 )
 from tidelog.runtime.stores.zookeeper_servers import Servers
 
-#: A loop that does not turn must not renew its session by connecting: it waits until this part of
-#: the timeout is over, and connects then to hear what became of it.
+#: A loop that does not turn must not renew its session by connecting. The thread waits until this
+#: part of the timeout is over, and connects then to learn the session's state.
 _STUCK_PART = 1.5
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
@@ -64,7 +64,7 @@ class _Client(KazooClient):  # type: ignore[misc]
     """kazoo's client as holder of addresses, credentials and the session: never started."""
 
     def _session_callback(self, state: str) -> None:
-        """What becomes of the connection is seen by the thread that made it."""
+        """Do nothing: the thread that made the connection sees its state itself."""
 
 
 def _client(servers: Servers, timeout_ms: int) -> Any:
@@ -92,8 +92,10 @@ def _client(servers: Servers, timeout_ms: int) -> Any:
 
 
 class ServerThread:
-    """Thread, session and connection. `deliver` runs calls on the loop, in order; `log` takes lines
-    worth a warning, on any thread."""
+    """Thread, session and connection.
+
+    `deliver` runs calls on the loop, in order; `log` takes lines worth a warning, on any thread.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class ServerThread:
         self._connection = self._client._connection
         self._generation = 0
         self.line = Line(deliver, loop_side, timeout_s=timeout_ms / 1000)
-        # A daemon: one that hangs in the resolver must not keep the process.
+        # A daemon: a thread that hangs in the resolver must not keep the process.
         self._thread = threading.Thread(target=self._run, name="tidelog-zookeeper", daemon=True)
         self._thread.start()
 
@@ -116,11 +118,11 @@ class ServerThread:
 
     @property
     def session_timeout_ms(self) -> int:
-        """As the server granted it; before that as asked for."""
+        """The timeout that the server granted; before that the requested one."""
         return round(self.line.timeout_s * 1000)
 
     def beat(self) -> None:
-        """The loop turns; what was held back while it did not goes on."""
+        """Record that the loop turns; requests held back while it did not go on."""
         turned = self.line.loop_turns
         self.line.last_beat_s = time.monotonic()
         if not turned:
@@ -184,9 +186,9 @@ class ServerThread:
                 self.line.hear()
 
     def _connect(self, host: str, address: str, port: int) -> float:
-        """Connect, authenticate, start or renew the session; Dropped, SessionExpiredError.
+        """Connect, authenticate, start or renew the session; raise Dropped, SessionExpiredError.
 
-        Returns the session timeout that the server has agreed to, in seconds.
+        Returns the session timeout that the server has granted, in seconds.
         """
         where = f"{host}:{port}"
         connection, client = self._connection, self._client
@@ -241,5 +243,5 @@ def _close(sock: socket.socket | None) -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """kazoo raises exceptions without words; those have a name at least."""
+    """Return the text of an exception; kazoo's exceptions without text have a name at least."""
     return str(error) or type(error).__name__

@@ -1,8 +1,8 @@
 """The watches of one session with ZooKeeper, over all its connections (rule S1).
 
-A server forgets a client's watches with its connection. They are left again over the next one, with
-the last transaction that was seen: those that a later change concerned fire at once, so none is
-missed. Knows paths of the store's nodes, not of the server's.
+A server forgets a client's watches with its connection. The client leaves them again over the next
+connection, with the last transaction that it saw. Watches that a later change concerned fire at
+once, so none is missed. Knows paths of the store's nodes, not of the server's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tidelog.metadata.store import EventKind, WatchCallback, WatchEvent
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Paths of one request that leaves watches again: ZooKeeper's own client sends as many bytes.
+#: Bytes of paths in one request that leaves watches again: ZooKeeper's own client sends as many.
 _MAX_REQUEST_BYTES = 128 * 1024
 
 
@@ -23,11 +23,11 @@ class SessionWatches:
         # Dictionaries in place of sets: callbacks fire in the order they were left.
         self._data: dict[str, dict[WatchCallback, None]] = {}
         self._children: dict[str, dict[WatchCallback, None]] = {}
-        #: Those of `_data` whose node was not there.
+        #: The watches of `_data` whose node was missing.
         self._missing: set[str] = set()
 
     def watch_data(self, path: str, callback: WatchCallback, exists: bool) -> None:
-        """Leave a watch on a node that is there, or is not."""
+        """Leave a watch on a node that exists, or does not."""
         self._data.setdefault(path, {})[callback] = None
         if exists:
             self._missing.discard(path)
@@ -39,7 +39,7 @@ class SessionWatches:
         self._children.setdefault(path, {})[callback] = None
 
     def fire(self, kind: EventKind, path: str) -> list[tuple[WatchCallback, WatchEvent]]:
-        """Take off the watches that an event concerns; what to call, in order."""
+        """Remove the watches that an event concerns; return the calls, in order."""
         callbacks: dict[WatchCallback, None] = {}
         if kind is not EventKind.CHILDREN:
             callbacks.update(self._data.pop(path, {}))
@@ -50,7 +50,7 @@ class SessionWatches:
         return [(callback, event) for callback in callbacks]
 
     def requests(self, chroot: str, seen_zxid: int) -> Iterator[wire.Message]:
-        """What leaves all of them again over a new connection."""
+        """Yield the requests that leave all watches again over a new connection."""
         lists: tuple[list[str], list[str], list[str]] = ([], [], [])
         size_bytes = 0
         for number, path in self._all():

@@ -1,4 +1,4 @@
-"""Requests and answers of ZooKeeper as bytes, for what kazoo does not have or reads too slowly.
+"""Requests and responses of ZooKeeper as bytes, where kazoo lacks them or reads too slowly.
 
 Jute: integers are big endian, strings and buffers carry their length as an int, -1 for none. A
 frame is an int length, then a request header (xid, type) or a reply header (xid, zxid, error), then
@@ -35,7 +35,7 @@ from tidelog.metadata.store import (
 #: `jute.maxbuffer`: a server closes the connection of a client that sends as much.
 MAX_FRAME_BYTES = 0xFFFFF - 1
 
-# xids below zero: what is no answer to a request of ours.
+# xids below zero: frames that are no response to a request of this client.
 XID_WATCH_EVENT = -1
 XID_PING = -2
 
@@ -87,7 +87,7 @@ _END_OF_OPERATIONS = _MULTI_HEADER.pack(-1, True, -1)
 
 
 class ReplyHeader(NamedTuple):
-    """What stands before every answer; `zxid` is 0 or below where the server tells none."""
+    """The header of every response; `zxid` is 0 or below where the server sends none."""
 
     xid: int
     zxid: int
@@ -103,11 +103,11 @@ class Access(NamedTuple):
 
 
 _ALL, _READ = 31, 1
-#: Anybody may do everything: Kafka's default.
+#: Every client may do everything: Kafka's default.
 OPEN = (Access(_ALL, "world", "anyone"),)
-#: Whoever made it may do everything, all others read: Kafka's with `zookeeper.set.acl` (R22).
+#: The creator may do everything, all others read: Kafka's with `zookeeper.set.acl` (R22).
 PROTECTED = (Access(_ALL, "auth", ""), Access(_READ, "world", "anyone"))
-#: The same for what holds secrets: nobody else reads it.
+#: The same for secrets: no other client reads them.
 SECRET = (Access(_ALL, "auth", ""),)
 _SECRET_ROOT = "/config/users"
 
@@ -131,12 +131,12 @@ class Message(NamedTuple):
     record: bytes
 
     def frame(self, xid: int) -> bytes:
-        """The bytes on the wire."""
+        """Return the bytes on the wire."""
         return struct.pack(">iii", len(self.record) + 8, xid, self.kind) + self.record
 
     @property
     def frame_bytes(self) -> int:
-        """What the server holds against its limit."""
+        """The size that the server compares with its limit."""
         return len(self.record) + 8
 
 
@@ -145,27 +145,27 @@ CLOSE = Message(_CLOSE, b"")
 
 
 def exists(path: str) -> Message:
-    """Is there a node? A watch is left either way."""
+    """Return a request whether a node exists; it leaves a watch either way."""
     return Message(_EXISTS, _path_and_flag(path, True))
 
 
 def get_data(path: str) -> Message:
-    """Data and stat, without a watch."""
+    """Return a request for data and stat, without a watch."""
     return Message(_GET_DATA, _path_and_flag(path, False))
 
 
 def get_children(path: str, watch: bool) -> Message:
-    """Names of children."""
+    """Return a request for the names of children."""
     return Message(_GET_CHILDREN, _path_and_flag(path, watch))
 
 
 def sync(path: str) -> Message:
-    """The server catches up with its leader before it answers what comes after."""
+    """Return a request that the server catch up with its leader before it answers later ones."""
     return Message(_SYNC, _string(path))
 
 
 def multi_read(paths: Iterable[str]) -> Message:
-    """Data and stat of many nodes (3.6 and later)."""
+    """Return a request for data and stat of many nodes (3.6 and later)."""
     header = _MULTI_HEADER.pack(_GET_DATA, False, -1)
     parts = [header + _path_and_flag(path, False) for path in paths]
     return Message(_MULTI_READ, b"".join([*parts, _END_OF_OPERATIONS]))
@@ -174,8 +174,11 @@ def multi_read(paths: Iterable[str]) -> Message:
 def set_watches(
     seen_zxid: int, data: Sequence[str], missing: Sequence[str], children: Sequence[str]
 ) -> Message:
-    """Leave the watches of an earlier connection again; those that a change after `seen_zxid`
-    concerned fire at once. `missing` are data watches on nodes that were not there."""
+    """Return a request that leaves the watches of an earlier connection again.
+
+    Watches that a change after `seen_zxid` concerned fire at once. `missing` are data watches on
+    nodes that did not exist.
+    """
     parts = [struct.pack(">q", seen_zxid)]
     for paths in (data, missing, children):
         parts.append(_INT.pack(len(paths)))
@@ -184,7 +187,7 @@ def set_watches(
 
 
 def access_to(path: str, is_protected: bool) -> tuple[Access, ...]:
-    """Who may do what with a new node of ours (R22)."""
+    """Return the access control list of a new node (R22)."""
     if not is_protected:
         return OPEN
     is_secret = path == _SECRET_ROOT or path.startswith(f"{_SECRET_ROOT}/")
@@ -201,7 +204,7 @@ def _acl(access: tuple[Access, ...]) -> bytes:
 
 
 def multi(ops: Sequence[Op], chroot: str, is_protected: bool) -> Message:
-    """A transaction. Create is create2: its answer has the stat."""
+    """Return a transaction. Create is create2: its response has the stat."""
     parts: list[bytes] = []
     for op in ops:
         path = _string(chroot_path(chroot, op.path))
@@ -221,34 +224,34 @@ def multi(ops: Sequence[Op], chroot: str, is_protected: bool) -> Message:
 
 
 def chroot_path(chroot: str, path: str) -> str:
-    """The server's path of a node of ours; `chroot` is "" or begins with a slash."""
+    """Return the server's path of a store's node; `chroot` is "" or begins with a slash."""
     if not chroot:
         return path
     return chroot if path == "/" else chroot + path
 
 
 def unchroot_path(chroot: str, path: str) -> str:
-    """Our path of a node of the server's."""
+    """Return the store's path of a server's node."""
     return path[len(chroot) :] or "/"
 
 
-# answers; all take the frame and the offset of the record in it
+# responses; all take the frame and the offset of the record in it
 
 
 def read_header(frame: bytes) -> tuple[ReplyHeader, int]:
-    """The header of an answer, and where its record begins."""
+    """Return the header of a response, and where its record begins."""
     return ReplyHeader(*_REPLY.unpack_from(frame, 0)), _REPLY.size
 
 
 def read_event(frame: bytes, offset: int) -> tuple[EventKind | None, str]:
-    """A watch event; the kind is None for those that tell of the connection."""
+    """Return a watch event; the kind is None for events of the connection."""
     kind, _ = _EVENT.unpack_from(frame, offset)
     path, _ = _read_string(frame, offset + _EVENT.size)
     return _EVENTS.get(kind), path
 
 
 def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
-    """The answer to get_data, and where it ends."""
+    """Return the node in a response to get_data, and where it ends."""
     length = _INT.unpack_from(frame, offset)[0]
     offset += _INT.size
     data = b""
@@ -259,7 +262,7 @@ def read_node(frame: bytes, offset: int) -> tuple[Node, int]:
 
 
 def read_names(frame: bytes, offset: int) -> list[str]:
-    """The answer to get_children."""
+    """Return the names in a response to get_children."""
     count = _INT.unpack_from(frame, offset)[0]
     offset += _INT.size
     names: list[str] = []
@@ -270,7 +273,7 @@ def read_names(frame: bytes, offset: int) -> list[str]:
 
 
 def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | None]:
-    """The answer to multi_read; raises StoreError where a node may not be read."""
+    """Return the nodes in a response to multi_read; raise StoreError where one may not be read."""
     nodes: list[Node | None] = []
     for path in paths:
         kind, _, _ = _MULTI_HEADER.unpack_from(frame, offset)
@@ -290,7 +293,7 @@ def read_nodes(frame: bytes, offset: int, paths: Sequence[str]) -> list[Node | N
 def read_results(
     frame: bytes, offset: int, ops: Sequence[Op], chroot: str, session_id: int
 ) -> list[OpResult]:
-    """The answer to multi; raises TransactionFailed."""
+    """Return the results in a response to multi; raise TransactionFailed."""
     results: list[OpResult] = []
     zxid = read_header(frame)[0].zxid
     for index, op in enumerate(ops):
@@ -301,7 +304,7 @@ def read_results(
             results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
             offset += _STAT.size
         elif kind == _CREATE and isinstance(op, Create):
-            # Servers before ZOOKEEPER-4026 leave out the stat, of which all is known.
+            # Servers before ZOOKEEPER-4026 leave out the stat, all of whose fields are known.
             path, offset = _read_string(frame, offset)
             stat = Stat(0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
             results.append(OpResult(unchroot_path(chroot, path), stat))
@@ -311,7 +314,7 @@ def read_results(
         elif kind == _ERROR:
             error = _INT.unpack_from(frame, offset)[0]
             offset += _INT.size
-            # Operations before the one that failed are OK, those behind it were not looked at.
+            # Operations before the failed one are OK; the server did not look at those behind it.
             if error not in (OK, _RUNTIME_INCONSISTENCY):
                 raise TransactionFailed(index, _error_of_op(error, op))
         else:
@@ -320,7 +323,7 @@ def read_results(
 
 
 def error_of(error: int, path: str) -> StoreError:
-    """What a server's error code means for a node."""
+    """Return the error that a server's error code means for a node."""
     known = _ERRORS.get(error)
     if known is not None:
         return known(path)
