@@ -1,9 +1,9 @@
-"""Admin calls: topics and their partitions, at the controller; waiting until a topic has leaders.
+"""Admin calls at the controller: topics and their partitions; a wait until a topic has leaders.
 
-A try whose outcome is unknown (the connection broke, the broker timed out) is repeated; then
-"exists already" and "no such topic" may be our own doing, and are taken as success only after such
-a try, and for creation only when the topic has the number of partitions that was asked for. So is
-"has that many partitions already".
+A try has an unknown outcome when the connection broke or the broker timed out. It is repeated. Then
+"exists already" and "no such topic" may be effects of the earlier try. The client takes them as
+success only after such a try. For a creation the topic must also have the requested number of
+partitions. "Has that many partitions already" is handled likewise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tidelog.wire.registry import (
 
 #: From this version on DeleteTopics names topics in `topics`.
 _DELETE_BY_STATE_VERSION = 6
-#: Beyond the broker's own timeout, for its answer to arrive.
+#: Time beyond the broker's own timeout for its response to arrive.
 _ANSWER_MARGIN_MS = 2_000
 
 
@@ -68,7 +68,7 @@ class TopicAdmin:
         configs: Mapping[str, str],
         assignment: Mapping[int, Sequence[int]] | None,
     ) -> Operation[TopicId]:
-        """Create a topic and return its id (zeros from a broker that tells none).
+        """Create a topic and return its id (zeros from a broker that sends none).
 
         With `assignment` (partition to replicas) the two counts may be -1. Raises KafkaError.
         """
@@ -118,8 +118,11 @@ class TopicAdmin:
     def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> Operation[None]:
-        """Give a topic more partitions: `count` in all, with the replicas of each new one, or as
-        the controller chooses. Raises KafkaError."""
+        """Create more partitions of a topic, up to `count` in all.
+
+        `assignments` holds the replicas of each new one; None lets the controller choose. Raises
+        KafkaError.
+        """
         uncertain = _Uncertain()
         request = CreatePartitionsTopic(name=name, count=count)
         if assignments is not None:
@@ -145,9 +148,12 @@ class TopicAdmin:
     def remove_partitions(
         self, name: str, count: int, *, drain: bool = False, validate_only: bool = False
     ) -> Operation[None]:
-        """Request that the highest partitions of a topic be removed, so that `count` are left; with
-        `drain` when every consumer group has read them. It goes on after the answer. Raises
-        KafkaError, UNSUPPORTED_VERSION from brokers of others."""
+        """Request that the highest partitions of a topic be removed, so that `count` are left.
+
+        With `drain` they are removed after every consumer group has read them. The removal goes on
+        after the response. Raises KafkaError: UNSUPPORTED_VERSION from brokers other than
+        tidelog's.
+        """
         uncertain = _Uncertain()
         wanted = RemovePartitionsTopic(name, count, drain)
         build = always(RemovePartitionsRequest([wanted], validate_only))
@@ -170,7 +176,7 @@ class TopicAdmin:
         return self._router.repeat(f"removing partitions of topic {name!r}", attempt)
 
     def partition_counts(self, name: str) -> Operation[dict[int, int]]:
-        """How many partitions of a topic each live broker knows of."""
+        """Return how many partitions of a topic each live broker knows."""
 
         def attempt(patience: Patience) -> Operation[dict[int, int]]:
             found = {}
@@ -183,7 +189,7 @@ class TopicAdmin:
         return self._router.repeat(f"counting partitions of topic {name!r}", attempt)
 
     def live_on(self, name: str) -> Operation[list[int]]:
-        """The live brokers that know a topic: none when its deletion has come to all of them."""
+        """Return the live brokers that know a topic; none once all of them know its deletion."""
 
         def attempt(patience: Patience) -> Operation[list[int]]:
             found = []
@@ -197,7 +203,7 @@ class TopicAdmin:
         return self._router.repeat(f"looking for topic {name!r}", attempt)
 
     def await_leaders(self, name: str, min_isr: int) -> Operation[TopicMetadata]:
-        """Wait until every partition of a topic has a live leader and `min_isr` members in sync."""
+        """Wait until every partition of a topic has a live leader and `min_isr` replicas in sync."""
 
         def attempt(patience: Patience) -> Operation[TopicMetadata]:
             self._router.forget()

@@ -1,8 +1,8 @@
-"""How a group's leader shares partitions out: range and cooperative-sticky, as Kafka's consumers.
+"""Assignors of a group's leader: range and cooperative-sticky, as Kafka's consumers.
 
-An assignor sees what each member subscribed to and what it owned, and the number of partitions of
-each topic. Equal input gives equal output. Kafka's names: members of other clients may be led.
-Sources: RangeAssignor, CooperativeStickyAssignor, KIP-429.
+An assignor gets each member's subscription and owned partitions, and the number of partitions of
+each topic. Equal input gives equal output. The names are Kafka's, because the group may have
+members of other clients. Sources: RangeAssignor, CooperativeStickyAssignor, KIP-429.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Shares = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member told when it joined; `generation` is the one in which it owned `owned`."""
+    """The subscription of a member at its join; it owned `owned` in generation `generation`."""
 
     topics: tuple[str, ...]
     instance_id: str | None = None
@@ -27,22 +27,22 @@ class MemberSubscription:
 
 
 class Assignor(Protocol):
-    """Shares partitions out among the members of a group."""
+    """A strategy that assigns partitions to the members of a group."""
 
     #: The protocol name that members agree on.
     name: str
-    #: Members keep what they own while they join; what changes hands is given up first (KIP-429).
+    #: Members keep what they own while they join; a moved partition is revoked first (KIP-429).
     is_cooperative: bool
 
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Each member's partitions. Topics that are not in `partition_counts` do not exist."""
+        """Return each member's partitions. Topics missing in `partition_counts` do not exist."""
         ...
 
 
 class RangeAssignor:
-    """Of each topic every member gets a run of neighbours; the first members one more each."""
+    """The assignor of adjacent partitions: a run of each topic; the first members get one more."""
 
     name = "range"
     is_cooperative = False
@@ -50,7 +50,7 @@ class RangeAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Topic by topic, so that equal numbers of topics with equal counts go together."""
+        """Assign topic by topic, so that topics with equal partition counts go together."""
         shares: Shares = {member: [] for member in members}
         ordered = sorted(members, key=lambda member: members[member].instance_id or member)
         for topic in sorted(partition_counts):
@@ -67,10 +67,10 @@ class RangeAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Members keep what they own as far as that is fair; moves take two rounds.
+    """The assignor that keeps partitions with their members as far as that is fair.
 
-    What a member gives up is nobody's in the round in which it learns so: it joins again without
-    it, and only then the partition goes to another one.
+    A moved partition takes two rounds. In the first round its owner learns that it is revoked, and
+    no member owns it. The owner rejoins without it, and only then another member gets it.
     """
 
     name = "cooperative-sticky"
@@ -79,7 +79,7 @@ class CooperativeStickyAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
     ) -> Shares:
-        """Fair to within one partition where all members subscribe to the same topics."""
+        """Return shares; they differ by at most one where all members have the same topics."""
         owners = _owners(partition_counts, members)
         wanted = _sticky(partition_counts, members, owners)
         return {
@@ -96,7 +96,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
 def _owners(
     partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> dict[TopicPartition, str]:
-    """Who owns what: of two that claim a partition, the one of the later generation."""
+    """Return the owner of each partition; of two claimants, the one of the later generation."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members):
         subscription = members[member]
@@ -116,7 +116,7 @@ def _sticky(
     members: Mapping[str, MemberSubscription],
     owners: Mapping[TopicPartition, str],
 ) -> Shares:
-    """What each member is to have in the end: what it owns, evened out by moving one at a time."""
+    """Return each member's final share: its own partitions, balanced by one move at a time."""
     shares: Shares = {member: [] for member in sorted(members)}
     for tp in sorted(owners):
         shares[owners[tp]].append(tp)
@@ -132,7 +132,7 @@ def _sticky(
 
 
 def _move_one(shares: Shares, members: Mapping[str, MemberSubscription]) -> bool:
-    """Move one partition to a member that has at least two fewer; whether there was one."""
+    """Move one partition to a member that has at least two fewer; return whether one moved."""
     for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
         for tp in reversed(shares[giver]):
             taker = _least(shares, _subscribed(tp.topic, members))

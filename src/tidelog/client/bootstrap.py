@@ -1,6 +1,6 @@
-"""Reads `bootstrap.servers` as Kafka writes it: `host:port,host:port`, IPv6 in brackets.
+"""Parsing of `bootstrap.servers` as Kafka writes it: `host:port,host:port`, IPv6 in brackets.
 
-Knows nothing of reachability; a list that cannot be right is a ConfigError that says what would be.
+Knows nothing of reachability. A list that cannot be right is a ConfigError with the right form.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tidelog.core.errors import ConfigError
 
 
 def parse_bootstrap(servers: str) -> tuple[Address, ...]:
-    """The addresses in order, without repetitions. Raises ConfigError."""
+    """Return the addresses in order, without repetitions. Raises ConfigError."""
     addresses: list[Address] = []
     for item in servers.split(","):
         text = item.strip()

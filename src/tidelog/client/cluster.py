@@ -1,4 +1,4 @@
-"""What Metadata answers, as plain values: brokers, controller, topics, partitions, leaders.
+"""The Metadata response as plain values: brokers, controller, topics, partitions, leaders.
 
 Error codes of topics and partitions are data here: the caller decides whether to wait or give up.
 """
@@ -21,7 +21,7 @@ from tidelog.wire.messages.metadata import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A live broker at the listener that was asked."""
+    """A live broker at the listener of the request."""
 
     broker_id: int
     host: str
@@ -30,13 +30,13 @@ class BrokerNode:
 
     @property
     def address(self) -> Address:
-        """Where to connect."""
+        """The address to connect to."""
         return Address(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Leader -1: none. `offline`: replicas whose broker or directory is down."""
+    """A partition; leader -1: none. `offline`: replicas whose broker or directory is down."""
 
     partition: int
     leader: int
@@ -48,7 +48,7 @@ class PartitionMetadata:
 
     @classmethod
     def from_response(cls, answer: MetadataResponsePartition) -> PartitionMetadata:
-        """Reads one partition of the answer."""
+        """Return the value of one partition in a response."""
         return cls(
             partition=answer.partition_index,
             leader=answer.leader_id,
@@ -72,7 +72,7 @@ class TopicMetadata:
 
     @classmethod
     def from_response(cls, answer: MetadataResponseTopic) -> TopicMetadata:
-        """Reads one topic of the answer; its partitions in order of their numbers."""
+        """Return the value of one topic in a response; its partitions in order of their numbers."""
         partitions = [PartitionMetadata.from_response(each) for each in answer.partitions]
         partitions.sort(key=lambda each: each.partition)
         return cls(
@@ -95,7 +95,7 @@ class ClusterMetadata:
 
     @classmethod
     def from_response(cls, response: MetadataResponse) -> ClusterMetadata:
-        """Reads the answer; brokers by id and topics by name, both ascending."""
+        """Return the value of a response; brokers by id and topics by name, both ascending."""
         brokers = sorted(response.brokers, key=lambda each: each.node_id)
         topics = sorted(response.topics, key=lambda each: each.name or "")
         return cls(
@@ -106,19 +106,19 @@ class ClusterMetadata:
         )
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
-        """The partition, None when the topic or it is not there."""
+        """Return the partition, None when the topic or the partition does not exist."""
         topic = self.topics.get(tp.topic)
         return topic.partitions.get(tp.partition) if topic is not None else None
 
     def leader_of(self, tp: TopicPartition) -> BrokerNode | None:
-        """The live leader, None when there is none."""
+        """Return the live leader, None when there is none."""
         partition = self.partition(tp)
         if partition is None or partition.leader == NO_LEADER:
             return None
         return self.brokers.get(partition.leader)
 
     def all_partitions(self) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
-        """Every partition of every topic, in order."""
+        """Yield every partition of every topic, in order."""
         for topic in self.topics.values():
             for number, partition in topic.partitions.items():
                 yield TopicPartition(topic.name, number), partition

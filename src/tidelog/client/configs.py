@@ -1,9 +1,9 @@
-"""Reads and changes the configuration of topics, of one broker, and of all brokers (KIP-226, 339).
+"""Reads and changes of the configuration of topics, one broker, and all brokers (KIP-226, 339).
 
-A broker's own settings are asked of, and changed by, that broker alone; everything else by
-whichever broker is live. A change names single keys: those not named stay as they are. It may be
-repeated, but for appending to and subtracting from a list, which are as good as repeatable: brokers
-neither append what is there nor miss what is not.
+Only a broker itself serves requests for its own settings. Any live broker serves all others. A
+change names single keys: other keys stay as they are. A change may be repeated. Appends to and
+subtractions from a list are idempotent, too: brokers neither append a present element nor fail on a
+missing one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SOURCES: Final = {
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration. A broker without a name: what holds for all brokers."""
+    """The owner of a configuration; a broker without a name stands for all brokers."""
 
     type: int
     name: str
@@ -61,12 +61,12 @@ class ConfigResource(NamedTuple):
 
     @property
     def owner(self) -> int | None:
-        """The broker that alone may be asked; None where any may."""
+        """The only broker that may be asked; None where any broker may."""
         return int(self.name) if self.type == BROKER and self.name else None
 
 
 class ConfigOperation(IntEnum):
-    """What is done to a key (AlterConfigOp.OpType)."""
+    """An operation on a key (AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -83,7 +83,7 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that holds, or would if those before it were not set."""
+    """A value in force, or one that would be if those before it were not set."""
 
     name: str
     value: str | None
@@ -92,7 +92,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One key. A sensitive one has no value; `source` is one of SOURCES."""
+    """One key and its value. A sensitive key has no value; `source` is one of SOURCES."""
 
     name: str
     value: str | None
@@ -103,12 +103,12 @@ class ConfigValue:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it anywhere."""
+        """Whether the value is Kafka's default, set nowhere."""
         return self.source == "DEFAULT_CONFIG"
 
     @classmethod
     def from_response(cls, answer: DescribeConfigsResourceResult) -> ConfigValue:
-        """Reads one key of the answer."""
+        """Return the value of one key in a response."""
         return cls(
             name=answer.name,
             value=answer.value,
@@ -131,7 +131,7 @@ class ConfigAdmin:
     def describe(
         self, resource: ConfigResource, keys: Sequence[str] | None, with_synonyms: bool
     ) -> Operation[list[ConfigValue]]:
-        """The configuration of a resource by key, or some keys of it. Raises KafkaError."""
+        """Return the configuration of a resource by key, or some keys of it. Raises KafkaError."""
         message = DescribeConfigsRequest(
             resources=[DescribeConfigsResource(resource.type, resource.name, keys)],
             include_synonyms=with_synonyms,
@@ -152,7 +152,7 @@ class ConfigAdmin:
     def alter(
         self, resource: ConfigResource, changes: Sequence[ConfigChange], validate_only: bool
     ) -> Operation[None]:
-        """Change some keys of a resource; `validate_only` checks alone. Raises KafkaError."""
+        """Change some keys of a resource; `validate_only` only checks. Raises KafkaError."""
         configs = [AlterableConfig(each.name, each.operation, each.value) for each in changes]
         message = IncrementalAlterConfigsRequest(
             resources=[AlterConfigsResource(resource.type, resource.name, configs)],

@@ -1,10 +1,10 @@
-"""Reads records from partitions, on and on: positions, what was fetched ahead, and groups.
+"""Consumers: positions, records fetched ahead, and groups.
 
-`PartitionConsumer` reads what it is told to. `GroupConsumer` lets a group tell it: it joins, reads
-on from what the group committed, gives partitions up when others come. Records that `poll` has
-returned count as processed at the next call of `poll`, `commit` or `close`: none is lost, and those
-since the last commit may come twice.
-Aborted transactions are left out for read_committed (KIP-98), control records always.
+`PartitionConsumer` reads the partitions that its caller names. `GroupConsumer` reads the partitions
+that its group assigns: it joins, reads on from the committed offsets, and gives partitions up when
+other members join. Records that `poll` returned count as processed at the next call of `poll`,
+`commit` or `close`. None is lost; those since the last commit may be delivered twice. Consumers
+leave out aborted transactions for read_committed (KIP-98), and control records always.
 """
 
 from __future__ import annotations
@@ -37,24 +37,26 @@ from tidelog.records.reader import Record, iter_records
 
 FETCH_BYTES: Final = 8 * MIB
 PARTITION_FETCH_BYTES: Final = MIB
-#: Leaders are asked one after the other: an idle one must not keep the others waiting for long.
+#: Leaders are fetched from one after the other: an idle one must not delay the others for long.
 _LEAST_WAIT_MS: Final = 10
 _MOST_SHARES: Final = 5
 _COMMIT_INTERVAL_MS: Final = 5_000
-#: How often a group's leader looks for new partitions.
+#: How often a group's leader checks for new partitions.
 _METADATA_INTERVAL_MS: Final = 30_000
 
 
 class ConsumedRecord(NamedTuple):
-    """A record and where it lies."""
+    """A record with its partition."""
 
     tp: TopicPartition
     record: Record
 
 
 class Skip(NamedTuple):
-    """Offsets `start` to `end` - 1 were gone when they were to be read (retention, DeleteRecords);
-    `end` < `start`: the log ends before the offset that was wanted."""
+    """Offsets `start` to `end` - 1, gone before they were read (retention, DeleteRecords).
+
+    `end` < `start`: the log ends before the requested offset.
+    """
 
     tp: TopicPartition
     start: int
@@ -63,38 +65,38 @@ class Skip(NamedTuple):
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one partition is read."""
+    """The read progress of one partition."""
 
-    #: The next offset to hand out.
+    #: The next offset to return.
     position: int
     #: The next offset to fetch.
     fetch_from: int
-    #: Records fetched ahead, and the offset behind them and whatever was left out at their end.
+    #: Records fetched ahead, and the offset behind them and behind records left out at their end.
     ahead: deque[Record] = field(default_factory=deque)
     ahead_end: int = 0
-    #: The end of what can be read, as of the last answer; -1 before the first.
+    #: The end of readable records in the last response; -1 before the first.
     end: int = -1
 
 
 class PartitionConsumer:
-    """Reads partitions from given offsets on."""
+    """A consumer of partitions from given offsets on."""
 
     def __init__(self, reader: LogReader, isolation_level: int = READ_UNCOMMITTED) -> None:
         self._reader = reader
         self._isolation_level = isolation_level
         self._progress: dict[TopicPartition, _Progress] = {}
         self._is_idle = False
-        #: What could not be read, since the start; the caller may clear it.
+        #: Offsets that could not be read, since the start; the caller may clear the list.
         self.skips: list[Skip] = []
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition to be handed out."""
+        """The next offset of each partition to be returned."""
         return {tp: each.position for tp, each in self._progress.items()}
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything that could be read at the last look was handed out."""
+        """Whether all records readable at the last fetch were returned."""
         return all(0 <= each.end <= each.position for each in self._progress.values())
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -102,14 +104,14 @@ class PartitionConsumer:
         self._progress[tp] = _Progress(offset, offset)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Read this partition no more."""
+        """Stop reading this partition."""
         self._progress.pop(tp, None)
 
     def poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
-        """The next records, at most `max_records`; none where none came in `max_wait_ms`.
+        """Return the next records, at most `max_records`; none where none came in `max_wait_ms`.
 
-        Records of a partition are in order. Raises KafkaError, ProtocolError (a batch that is
-        damaged), ConnectionLost, RequestTimeout.
+        Records of a partition are in order. Raises KafkaError, ProtocolError (a damaged batch),
+        ConnectionLost, RequestTimeout.
         """
         handed = self._hand_out(max_records)
         if not handed and self._progress:
@@ -164,7 +166,7 @@ class PartitionConsumer:
         progress.fetch_from = progress.ahead_end = end
 
     def _skip(self, tp: TopicPartition) -> Operation[None]:
-        """Go on where the log begins, or ends, when the position is not in it."""
+        """Continue where the log begins, or ends, when the position is outside of it."""
         wanted = self._progress[tp].fetch_from
         listed = yield from self._reader.list_offsets({tp: EARLIEST}, self._isolation_level)
         target = listed[tp].offset
@@ -180,10 +182,10 @@ class PartitionConsumer:
 def read_records(
     data: memoryview, position: int, aborted: Iterable[AbortedRange] = ()
 ) -> tuple[list[Record], int]:
-    """The records of fetched batches from `position` on, and the offset to go on at.
+    """Return the records of fetched batches from `position` on, and the next offset to fetch.
 
-    Records of control batches and of the transactions in `aborted` are left out. Raises
-    CorruptBatch, whose position counts from the start of `data`.
+    Control batches and the transactions in `aborted` are left out. Raises CorruptBatch, whose
+    position counts from the start of `data`.
     """
     records: list[Record] = []
     waiting = deque(sorted(aborted, key=lambda each: each.first_offset))
@@ -207,10 +209,10 @@ def _end_transaction(batch: BatchView, aborting: set[int]) -> None:
 
 
 class GroupConsumer:
-    """Reads what its group assigns to it, and commits how far it got.
+    """A consumer of the partitions that its group assigns; it commits its progress.
 
-    `start` chooses where partitions begin of which the group has committed nothing: it is asked
-    with them and answers an offset for each.
+    `start` chooses offsets for partitions without a committed offset. It is called with these
+    partitions and returns an offset for each.
     """
 
     def __init__(
@@ -223,7 +225,8 @@ class GroupConsumer:
         heartbeats: Heartbeats,
     ) -> None:
         self.member = member
-        #: Whoever polls has `heartbeats.beat` run beside, or loses its membership while it is busy.
+        #: The caller of `poll` also has `heartbeats.beat` run, or the member loses its membership
+        #: while it is busy.
         self.heartbeats = heartbeats
         self.partitions = partitions
         self._groups = groups
@@ -234,7 +237,7 @@ class GroupConsumer:
         self._committed: dict[TopicPartition, int] = {}
 
     def poll(self, max_records: int, max_wait_ms: int) -> Operation[list[ConsumedRecord]]:
-        """Take part in the group as far as that is due, then read as PartitionConsumer does."""
+        """Do the due steps of group membership, then read as PartitionConsumer does."""
         heard = self.heartbeats.poll_begins()
         try:
             if heard is not None:
@@ -260,7 +263,7 @@ class GroupConsumer:
         return (yield from self.partitions.poll(max_records, max_wait_ms))
 
     def commit(self) -> Operation[bool]:
-        """Commit how far every partition was handed out; False where the membership was lost."""
+        """Commit the progress of every partition; return False where the membership was lost."""
         self._commit_due_ms = self._now_ms() + _COMMIT_INTERVAL_MS
         positions = {
             tp: offset
@@ -279,15 +282,19 @@ class GroupConsumer:
         yield from self.member.leave()
 
     def _rebalance(self) -> Operation[None]:
-        """Join again. An eager member has committed before; a cooperative one keeps reading what
-        it still has, and commits what it lost in the new generation, before others get it."""
+        """Rejoin the group.
+
+        An eager member has committed before. A cooperative one keeps reading the partitions that it
+        still has. It commits those that it lost in the new generation, before other members get
+        them.
+        """
         yield from self.commit()
         assignment = yield from self.member.join()
         self.heartbeats.sent()
         is_cooperative = self.member.options.assignor.is_cooperative
         known = self.partitions.positions
         for tp in known:
-            # Who was no member for a while may find that others have read on.
+            # While this consumer was no member, other members may have read on.
             if tp not in self.member.kept or not is_cooperative:
                 self.partitions.drop(tp)
                 self._committed.pop(tp, None)

@@ -1,7 +1,7 @@
-"""The way to the coordinators of groups: found through any broker, kept until one refuses.
+"""Coordinators of groups: found through any broker, remembered until one rejects.
 
-A request that a coordinator refuses because it is none any more, or one that breaks its connection,
-makes the next try look for it again (KIP-699 for the form of the question from version 4 on).
+When a broker is no coordinator any more, or its connection breaks, the next try looks up the
+coordinator again. From version 4 on the lookup has the form of KIP-699.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTi
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.registry import FIND_COORDINATOR
 
-#: From this version on one request asks for many keys.
+#: From this version on one request names many keys.
 _KEYS_VERSION: Final = 4
-#: The broker that was asked coordinates the group no longer, or not yet.
+#: The broker is the group's coordinator no longer, or not yet.
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FIND_MS: Final = 5_000
 
 
 class Coordinators:
-    """Which broker coordinates each group that was asked for."""
+    """The coordinators of the groups looked up so far."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router
         self._nodes: dict[str, BrokerNode] = {}
 
     def find(self, group: str, patience: Patience) -> Operation[BrokerNode]:
-        """The coordinator of a group. Raises KafkaError, COORDINATOR_NOT_AVAILABLE above all."""
+        """Return the coordinator of a group.
+
+        Raises KafkaError, COORDINATOR_NOT_AVAILABLE above all.
+        """
         node = self._nodes.get(group)
         if node is None:
             node = self._nodes[group] = yield from self._look_up(group, patience)
@@ -47,7 +50,7 @@ class Coordinators:
         patience: Patience,
         timeout_ms: int | None = None,
     ) -> Operation[Answer]:
-        """One request to the coordinator of a group; `timeout_ms` where it may wait on purpose."""
+        """Send one request to a group's coordinator; `timeout_ms` where it may wait on purpose."""
         node = yield from self.find(group, patience)
         wait_ms = max(1, patience.remaining_ms if timeout_ms is None else timeout_ms)
         try:
@@ -57,7 +60,7 @@ class Coordinators:
             raise
 
     def check(self, group: str, number: int, what: str = "") -> None:
-        """Raise KafkaError for an error in a coordinator's answer, and forget one that moved."""
+        """Raise KafkaError for an error in a coordinator's response, and forget one that moved."""
         code = error_code(number)
         if code is ErrorCode.NONE:
             return

@@ -1,8 +1,8 @@
-"""Reads record batches and offsets from partition leaders.
+"""Reads of record batches and offsets from partition leaders.
 
-Fetches carry the leader epoch, so that a stale leader refuses instead of answering (KIP-320), and
-no fetch session. Records come as the broker stored them: whole batches, the first of which may
-begin below the offset asked for, and at the end perhaps a part of one. Nothing is decoded here.
+Fetches carry the leader epoch, so that a stale leader rejects instead of responding (KIP-320), and
+no fetch session. Records come as the broker stored them. They are whole batches, the first of which
+may begin below the requested offset, and at the end perhaps a part of one. Nothing is decoded here.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-#: From this version on topics are named by id.
+#: From this version on requests name topics by id.
 _TOPIC_IDS_VERSION: Final = 13
 _ANSWER_MARGIN_MS: Final = 5_000
 
 
 class ListedOffset(NamedTuple):
-    """Offset -1: no record is that new. `timestamp` -1 for earliest and latest."""
+    """A listed offset; -1: no record is that new. `timestamp` is -1 for earliest and latest."""
 
     offset: int
     timestamp: int
@@ -54,7 +54,7 @@ class ListedOffset(NamedTuple):
 
 
 class AbortedRange(NamedTuple):
-    """Records of this producer from `first_offset` to its abort marker are not committed."""
+    """An aborted transaction: a producer's records from `first_offset` to its abort marker."""
 
     producer_id: int
     first_offset: int
@@ -62,7 +62,7 @@ class AbortedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What one partition answered; offsets are -1 where `error` keeps the broker from telling."""
+    """The response for one partition; offsets are -1 where `error` hides them."""
 
     high_watermark: int
     log_start_offset: int
@@ -74,7 +74,7 @@ class FetchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Sizes in bytes; `max_wait_ms` is how long the broker may wait for `min_bytes`."""
+    """Limits of a fetch, in bytes; `max_wait_ms` is the broker's longest wait for `min_bytes`."""
 
     max_bytes: int
     partition_max_bytes: int
@@ -94,7 +94,7 @@ class LogReader:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int
     ) -> Operation[dict[TopicPartition, ListedOffset]]:
-        """The first offset not older than each timestamp (milliseconds; LATEST, EARLIEST).
+        """Return the first offset not older than each timestamp (milliseconds; LATEST, EARLIEST).
 
         Raises KafkaError naming the partition.
         """
@@ -115,7 +115,7 @@ class LogReader:
     def positions(
         self, starts: Mapping[TopicPartition, int], isolation_level: int
     ) -> Operation[dict[TopicPartition, int]]:
-        """Where to begin to read: as `list_offsets`, but the end where no record is that new."""
+        """Return where to read from: as `list_offsets`, but the end where no record is that new."""
         listed = yield from self.list_offsets(starts, isolation_level)
         too_new = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
         if too_new:
@@ -147,10 +147,10 @@ class LogReader:
     def fetch(
         self, offsets: Mapping[TopicPartition, int], options: FetchOptions
     ) -> Operation[dict[TopicPartition, FetchedPartition]]:
-        """Records from each offset on, one request per leader, asked one after the other.
+        """Fetch records from each offset on, one request per leader, one after the other.
 
-        Errors of single partitions that do not pass by themselves are in the result
-        (OFFSET_OUT_OF_RANGE above all); those that do are tried again, then raised.
+        The result has the errors of single partitions that do not pass by themselves
+        (OFFSET_OUT_OF_RANGE above all). Errors that pass are retried, then raised.
         """
         done: dict[TopicPartition, FetchedPartition] = {}
 

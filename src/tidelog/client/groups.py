@@ -1,8 +1,8 @@
-"""Groups from outside: list, describe, delete them; read, set and delete what they committed.
+"""Administration of groups: list, describe and delete them; read, set and delete their offsets.
 
-Listing asks every broker, each knows those it coordinates; all else is asked of the coordinator.
-Offsets are set as by a consumer that is no member (generation -1), which a coordinator allows only
-while the group has none.
+Every broker lists the groups that it coordinates; all other requests go to the coordinator. Offsets
+are set as by a consumer that is no member (generation -1), which a coordinator allows only while
+the group has no members.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ from tidelog.wire.registry import (
 DEAD: Final = "Dead"
 #: The state of a group that has no members.
 EMPTY: Final = "Empty"
-#: From this version on OffsetFetch asks for many groups.
+#: From this version on OffsetFetch names many groups.
 _GROUPS_VERSION: Final = 8
-#: All offsets of a group can be asked for from this version on.
+#: From this version on OffsetFetch can return all offsets of a group.
 _ALL_OFFSETS_VERSION: Final = 2
 
 
 class GroupListing(NamedTuple):
-    """A group as its coordinator lists it; `state` is empty from a broker that tells none."""
+    """A group as its coordinator lists it; `state` is empty from a broker that sends none."""
 
     name: str
     protocol_type: str
@@ -78,7 +78,7 @@ class GroupListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member; `assignment` is None where it is not that of a consumer, or cannot be read."""
+    """A member; `assignment` is None where it is not a consumer's, or illegible."""
 
     member_id: str
     instance_id: str | None
@@ -89,7 +89,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: `assignor` is the protocol its members agreed on, empty without members."""
+    """A group; `assignor` is the protocol its members agreed on, empty without members."""
 
     name: str
     state: str
@@ -100,7 +100,7 @@ class GroupDescription:
 
 
 class CommittedOffset(NamedTuple):
-    """`offset` is the next to be read; `leader_epoch` -1 where it was not told."""
+    """A committed offset, the next to be read; `leader_epoch` is -1 where the broker sent none."""
 
     offset: int
     leader_epoch: int = -1
@@ -108,14 +108,14 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupAdmin:
-    """Operations on groups, for those who are no members."""
+    """Operations on groups by clients that are no members."""
 
     def __init__(self, router: ClusterRouter, coordinators: Coordinators) -> None:
         self._router = router
         self._coordinators = coordinators
 
     def list_groups(self) -> Operation[list[GroupListing]]:
-        """All groups by name. Raises KafkaError."""
+        """Return all groups by name. Raises KafkaError."""
 
         def attempt(patience: Patience) -> Operation[list[GroupListing]]:
             found: dict[str, GroupListing] = {}
@@ -134,7 +134,7 @@ class GroupAdmin:
         return self._router.repeat("listing groups", attempt)
 
     def describe(self, group: str) -> Operation[GroupDescription]:
-        """State and members of a group; the state of one that is not there is Dead."""
+        """Return state and members of a group; the state of a missing group is Dead."""
         message = DescribeGroupsRequest(groups=[group])
 
         def attempt(patience: Patience) -> Operation[GroupDescription]:
@@ -171,7 +171,7 @@ class GroupAdmin:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None
     ) -> Operation[dict[TopicPartition, CommittedOffset]]:
-        """What a group has committed of these partitions, or of all; without those it has not."""
+        """Return a group's committed offsets, of these partitions or of all."""
         numbers = None if partitions is None else by_topic(partitions)
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, CommittedOffset]]:
@@ -209,7 +209,7 @@ class GroupAdmin:
         member_id: str = "",
         instance_id: str | None = None,
     ) -> Operation[None]:
-        """Commit offsets, as a member or, without one's id, for a group without members.
+        """Commit offsets: as a member, or without a member id for a group without members.
 
         Raises KafkaError naming the partition: UNKNOWN_MEMBER_ID where the group has members.
         """
@@ -233,7 +233,7 @@ class GroupAdmin:
         return self._router.repeat(f"committing offsets of group {group!r}", attempt)
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> Operation[None]:
-        """Forget what a group has committed of these partitions. Raises KafkaError."""
+        """Delete a group's committed offsets of these partitions. Raises KafkaError."""
         message = OffsetDeleteRequest(
             group,
             [
@@ -316,7 +316,10 @@ def _member(answer: DescribedGroupMember, is_consumer: bool) -> MemberDescriptio
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a consumer's assignment; none in an empty one. Raises ProtocolError."""
+    """Return the partitions in a consumer's assignment; none in an empty one.
+
+    Raises ProtocolError.
+    """
     if not data:
         return ()
     assignment = ASSIGNMENT.decode(data)

@@ -1,13 +1,13 @@
-"""Heartbeats between polls: a member lives while its application works on what it was given.
+"""Heartbeats between polls: they keep a member alive while its application processes records.
 
-`beat` is an operation that whoever drives it runs again and again, beside the polls of a
-GroupConsumer: a thread of its own, or a task of the simulator. It shows that the member lives for
-as long as its application polls within `max_poll_interval_ms`; after that it leaves the group, so
-that others go on where a stuck application does not (KIP-62). What it hears it does not act upon:
-the next poll does, so that partitions are never given up while records of theirs are worked on.
+The driver runs the operation `beat` repeatedly, beside the polls of a GroupConsumer: in a thread of
+its own, or a task of the simulator. The member stays alive as long as its application polls within
+`max_poll_interval_ms`. After that it leaves the group, so that other members take over from a stuck
+application (KIP-62). `beat` does not act upon the coordinator's responses. The next poll does, so
+that no partition is given up while its records are processed.
 
-It may run in another thread than the polls. So it has a router of its own, reads the membership as
-one value, and hands over what it heard as one value.
+`beat` may run in another thread than the polls. So it has a router of its own, reads the membership
+as one value, and hands a response over as one value.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 
-#: Nothing is due, or a try has failed: so long until the next look.
+#: Pause when nothing is due, or after a failed try.
 _LEAST_MS: Final = 100
-#: One try takes no longer than until the next heartbeat, but for an interval that is very short.
+#: One try ends before the next heartbeat is due, unless the interval is very short.
 _LEAST_PATIENCE_MS: Final = 1_000
-#: What a poll must hear of; any other error, the next heartbeat may not meet again.
+#: Errors that the next poll must handle; any other error may not recur at the next heartbeat.
 _TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class Heard(NamedTuple):
-    """What became of a membership: an error of the coordinator, or UNKNOWN_MEMBER_ID where the
-    member has left because its application did not poll."""
+    """The fate of a membership: an error of the coordinator.
+
+    It is UNKNOWN_MEMBER_ID where the member left because its application did not poll.
+    """
 
     membership: Membership
     error: ErrorCode
 
 
 class Heartbeats:
-    """Of one member; `router` is for the calls of `beat` alone."""
+    """The heartbeats of one member; `router` is for the calls of `beat` alone."""
 
     def __init__(
         self, member: GroupMember, router: ClusterRouter, now_ms: Callable[[], int]
@@ -53,7 +55,7 @@ class Heartbeats:
         self._due_ms = 0
         self._polled_ms = now_ms()
         self._is_polling = False
-        #: The membership that is over, as far as it is known here.
+        #: The membership that is over, as far as this object knows.
         self._over: Membership | None = None
         self._heard: deque[Heard] = deque(maxlen=1)
 
@@ -61,27 +63,27 @@ class Heartbeats:
 
     @property
     def is_due(self) -> bool:
-        """Whether a poll is to send one."""
+        """Whether a poll must send a heartbeat."""
         return self._now_ms() >= self._due_ms
 
     def sent(self) -> None:
-        """A heartbeat, or whatever else counts as one, was answered."""
+        """Note the response to a heartbeat, or to a request that counts as one."""
         self._due_ms = self._now_ms() + self._member.options.heartbeat_interval_ms
 
     def poll_begins(self) -> Heard | None:
-        """What was heard since the last poll."""
+        """Return what `beat` received since the last poll."""
         self._is_polling = True
         return self._heard.pop() if self._heard else None
 
     def poll_ended(self) -> None:
-        """The application has the floor: its time runs."""
+        """Start the application's time to process records."""
         self._polled_ms = self._now_ms()
         self._is_polling = False
 
     # -- called beside them ---------------------------------------------------------------------
 
     def beat(self) -> Operation[int]:
-        """Do what is due; returns how many milliseconds later to look again."""
+        """Send a due heartbeat; return after how many milliseconds to call again."""
         options, membership = self._member.options, self._member.membership
         if membership is None or membership == self._over:
             return max(_LEAST_MS, options.heartbeat_interval_ms)

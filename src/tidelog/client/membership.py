@@ -1,11 +1,11 @@
-"""A member of a group: joins, assigns where it leads, shows that it lives, commits, leaves.
+"""A member of a group: joins, assigns as leader, sends heartbeats, commits, leaves.
 
-One state machine without a clock of its own: whoever drives it calls `heartbeat` in time (between
-polls `heartbeats` does that) and `join` while `must_join` holds. Members meet Kafka's consumers as
-equals: the protocol type is "consumer", assignors have Kafka's names, subscriptions and assignments
-Kafka's form. With a cooperative assignor a member keeps what it owns while it joins, and joins
-again after it had to give something up (KIP-429). A newcomer is given its id first and joins with
-it (KIP-394); a member with an instance id is static (KIP-345).
+One state machine without a clock of its own. Its driver calls `heartbeat` in time (between polls
+`heartbeats` does that) and `join` while `must_join` holds. Members join groups together with
+Kafka's consumers: the protocol type is "consumer", assignors have Kafka's names, subscriptions and
+assignments Kafka's form. With a cooperative assignor a member keeps its partitions while it joins,
+and rejoins after it had to give one up (KIP-429). A new member gets its id first and joins with it
+(KIP-394); a member with an instance id is static (KIP-345).
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from tidelog.wire.messages.sync_group import (
 )
 from tidelog.wire.registry import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
-#: From this version on members leave by a list.
+#: From this version on a list names the members that leave.
 _LEAVING_MEMBERS_VERSION: Final = 3
-#: Subscriptions and assignments are written so: the first version with owned partitions and their
-#: generation, and the one that all consumers read.
+#: Versions in which subscriptions and assignments are written: the first with owned partitions and
+#: their generation, and the one that all consumers read.
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
-#: To leave is a courtesy: without it the session times out.
+#: Leaving is a courtesy: without it the session times out.
 _LEAVE_MS: Final = 5_000
-#: The member is none any more: what it owned belongs to others.
+#: The membership is over: other members own its partitions.
 LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 @dataclass(frozen=True, slots=True)
 class MemberOptions:
-    """How to be a member. A coordinator gives up one that is silent for the session timeout.
+    """The settings of a member, which a coordinator removes after a silent session timeout.
 
-    Who does not poll for `max_poll_interval_ms` leaves; for as long a coordinator waits for those
-    that have to join again (KIP-62). A heartbeat interval of 0 means one with every poll, and none
-    between polls.
+    A member that does not poll for `max_poll_interval_ms` leaves. A coordinator waits as long for
+    members that have to rejoin (KIP-62). A heartbeat interval of 0 means one heartbeat with every
+    poll, and none between polls.
     """
 
     group: str
@@ -76,15 +76,18 @@ class MemberOptions:
 
 
 class Membership(NamedTuple):
-    """As what a member is known to its coordinator since it joined last."""
+    """The identity of a member at its coordinator since its last join."""
 
     generation: int
     member_id: str
 
 
 class GroupMember:
-    """One member. `assignment` is what it may read and commit; it changes in `join` alone, and is
-    empty once the membership is lost."""
+    """One member of a group.
+
+    `assignment` is what it may read and commit. It changes only in `join`, and is empty once the
+    membership is lost.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class GroupMember:
         self.member_id = ""
         self.generation = -1
         self.assignment: frozenset[TopicPartition] = frozenset()
-        #: What of the assignment it had before it joined, without a break.
+        #: Partitions of the assignment that it has kept without a break since before it joined.
         self.kept: frozenset[TopicPartition] = frozenset()
         #: None while it joins, or is no member.
         self.membership: Membership | None = None
@@ -107,17 +110,17 @@ class GroupMember:
         self._router = router
         self._coordinators = coordinators
         self._groups = groups
-        #: Of which numbers of partitions the last assignment was made; empty but at the leader.
+        #: Partition counts of the last assignment; empty except at the leader.
         self._counts: dict[str, int] = {}
 
     # -- joining --------------------------------------------------------------------------------
 
     def join(self) -> Operation[frozenset[TopicPartition]]:
-        """Join, or join again, until the group agrees; returns the new assignment.
+        """Join or rejoin until the group agrees; return the new assignment.
 
-        Before it, an eager member (`options.assignor`) commits what it has read: others may read
-        on from there. A cooperative one commits what it lost, then joins again where `must_join`
-        still holds. Raises KafkaError, also for topics that do not exist.
+        Before it, an eager member (`options.assignor`) commits its progress: other members may read
+        on from there. A cooperative one commits the partitions that it lost, then rejoins where
+        `must_join` still holds. Raises KafkaError, also for topics that do not exist.
         """
         what = f"joining group {self.options.group!r}"
         timeout_ms = self.options.max_poll_interval_ms + self._router.timeout_ms
@@ -156,8 +159,10 @@ class GroupMember:
         self.must_join = bool(given_up) and self.options.assignor.is_cooperative
 
     def _known_topics(self, patience: Patience) -> Operation[dict[str, TopicMetadata]]:
-        """The topics subscribed to, as of now. One that does not exist is refused: a member would
-        wait for it without a word."""
+        """Return the subscribed topics as of now.
+
+        A missing topic is an error: a member would wait for it silently.
+        """
         self._router.forget()
         found = {}
         for name in self.options.topics:
@@ -194,7 +199,7 @@ class GroupMember:
     def _shares(
         self, joined: JoinGroupResponse, known: Mapping[str, TopicMetadata], patience: Patience
     ) -> Operation[list[SyncGroupRequestAssignment]]:
-        """What every member is to read, as the leader decides."""
+        """Return every member's share, as the leader assigns it."""
         members = {}
         for each in joined.members:
             told = protocol.SUBSCRIPTION.decode(each.metadata)
@@ -246,7 +251,7 @@ class GroupMember:
             ) from error
 
     def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:
-        """Ask what is answered only when the other members have joined as well."""
+        """Send a request whose response waits for the other members to join."""
         timeout_ms = self.options.max_poll_interval_ms + _ANSWER_MARGIN_MS
         return (
             yield from self._coordinators.ask(
@@ -257,7 +262,7 @@ class GroupMember:
     # -- being a member -------------------------------------------------------------------------
 
     def heartbeat(self) -> Operation[None]:
-        """Tell the coordinator that this member lives. Sets `must_join` where it says so.
+        """Send a heartbeat to the coordinator; set `must_join` where the response demands it.
 
         Raises KafkaError FENCED_INSTANCE_ID where another member took this one's instance id.
         """
@@ -271,13 +276,15 @@ class GroupMember:
         )
 
     def hear(self, membership: Membership, error: ErrorCode) -> None:
-        """Take over what a heartbeat between polls was told of a membership (KIP-62). Raises
-        KafkaError as `heartbeat` does."""
+        """Apply the response to a heartbeat between polls to its membership (KIP-62).
+
+        Raises KafkaError as `heartbeat` does.
+        """
         if membership == self.membership:
             self._judge(KafkaError(error, f"group {self.options.group!r}"))
 
     def look_for_partitions(self) -> Operation[None]:
-        """Where this member leads: join again when its topics were given partitions."""
+        """Rejoin, as leader, when a topic of the group has more partitions."""
         if not self._counts:
             return
         metadata = yield from self._router.metadata(sorted(self._counts))
@@ -287,8 +294,11 @@ class GroupMember:
                 self.must_join = self.must_join or len(topic.partitions) != count
 
     def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Operation[bool]:
-        """Commit offsets of partitions of the assignment; False where the membership was lost, so
-        that they are not this member's any more. Raises KafkaError."""
+        """Commit offsets of assigned partitions.
+
+        Returns False where the membership was lost, so that they are not this member's any more.
+        Raises KafkaError.
+        """
         if not offsets:
             return True
         committing = self._groups.commit(
@@ -301,8 +311,10 @@ class GroupMember:
         return (yield from self._judged(committing))
 
     def leave(self) -> Operation[None]:
-        """Leave, so that the others need not wait for the session timeout. A static member stays:
-        it is expected back (KIP-345)."""
+        """Leave, so that the other members need not wait for the session timeout.
+
+        A static member stays: the coordinator expects it back (KIP-345).
+        """
         if self.member_id and self.options.instance_id is None:
             what = f"leaving group {self.options.group!r}"
             timeout_ms = min(self._router.timeout_ms, _LEAVE_MS)
@@ -314,7 +326,7 @@ class GroupMember:
         yield from leave_group(self._coordinators, self.options.group, membership, patience)
 
     def _judged(self, operation: Operation[None]) -> Operation[bool]:
-        """Go through an operation; whether the membership stood it."""
+        """Run an operation; return whether the membership survived it."""
         try:
             yield from operation
         except KafkaError as error:
@@ -323,7 +335,7 @@ class GroupMember:
         return True
 
     def _judge(self, error: KafkaError) -> None:
-        """Do what the coordinator's refusal asks for; raises it where that is nothing."""
+        """React to the coordinator's error; raise it where no reaction helps."""
         if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
             self.must_join = True
         elif error.code in LOST:
@@ -344,7 +356,7 @@ class GroupMember:
 def send_heartbeat(
     coordinators: Coordinators, options: MemberOptions, membership: Membership, patience: Patience
 ) -> Operation[None]:
-    """One heartbeat for a membership. Raises KafkaError with what the coordinator answers."""
+    """Send one heartbeat for a membership. Raises KafkaError with the coordinator's error."""
     message = HeartbeatRequest(
         options.group, membership.generation, membership.member_id, options.instance_id
     )

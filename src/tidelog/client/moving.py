@@ -1,7 +1,7 @@
-"""Moves of partitions to other brokers: ask for them, take them back, look at them (KIP-455).
+"""Reassignments of partitions to other brokers: start, cancel, list (KIP-455).
 
-They are the controller's. All of it may be repeated: a partition that is on its way already, or
-there, is no error.
+The controller serves them. All requests may be repeated: a partition that moves already, or has
+arrived, is no error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MoveAsked:
-    """What became of one partition of a request; `message` is the broker's reason."""
+    """The result for one partition of a request; `message` is the broker's reason."""
 
     error: ErrorCode
     message: str
@@ -51,12 +51,12 @@ class MoveUnderWay:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Where it is to be, preferred leader first."""
+        """The target replicas, preferred leader first."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
 
 class MoveAdmin:
-    """Operations on where partitions are."""
+    """Operations on the placement of partitions."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router
@@ -66,11 +66,11 @@ class MoveAdmin:
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         allow_replication_factor_change: bool = True,
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Move each partition to these brokers, the first of which is to lead it; None takes a move
-        back. Returns when the moves have begun; errors of single partitions are in the result.
+        """Move each partition to these brokers, the first of which is to lead it.
 
-        Raises KafkaError where nothing was considered; UNSUPPORTED_VERSION where the brokers cannot
-        forbid another number of replicas.
+        None cancels a move. Returns when the moves have begun; errors of single partitions are in
+        the result. Raises KafkaError where the whole request failed; UNSUPPORTED_VERSION where the
+        brokers cannot forbid another number of replicas.
         """
         topics = [
             ReassignableTopic(
@@ -108,7 +108,7 @@ class MoveAdmin:
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, MoveUnderWay]]:
-        """The moves under way, of these partitions or of all. Raises KafkaError."""
+        """Return the moves under way, of these partitions or of all. Raises KafkaError."""
         topics = None
         if partitions is not None:
             topics = [

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: as Kafka's own producers choose, so that keys stay together.
+"""The partition of a record, chosen as Kafka's own producers do, so that keys stay together.
 
 With a key: murmur2 of the key, modulo the number of partitions. Without: one partition for a batch,
 another for the next (KIP-480). Sources: BuiltInPartitioner, Utils.murmur2.
@@ -14,12 +14,12 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key among so many."""
+    """Return the partition of a key among `partitions`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits with Kafka's seed, unsigned."""
+    """Return MurmurHash2 of 32 bits with Kafka's seed, unsigned."""
     size = len(data)
     whole = size & ~3
     h = (_SEED ^ size) & _MASK

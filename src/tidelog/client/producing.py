@@ -1,9 +1,10 @@
 """Sends a record batch that the caller built to the leader of a partition.
 
-A refused batch was not appended and is tried again where the error passes by itself. When the
-outcome of a try is unknown (the connection broke, no answer in time, not enough replicas after the
-append), only a batch with a producer id is sent again, since brokers recognise its sequence; any
-other raises OutcomeUnknownError: to send it again could store its records twice.
+A rejected batch was not appended; it is retried where the error passes by itself. A try has an
+unknown outcome when the connection broke, no response came in time, or too few replicas were in
+sync after the append. Then only a batch with a producer id is resent, since brokers recognise its
+sequence. For any other batch the client raises OutcomeUnknownError: a resend could store its
+records twice.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class OutcomeUnknownError(TidelogError):
-    """The batch may be stored or not; to send it again could store it twice."""
+    """A batch that may or may not be stored; a resend could store it twice."""
 
 
 class LogWriter:
@@ -57,10 +58,10 @@ class LogWriter:
     def produce(
         self, tp: TopicPartition, batch: Buffer, acks: int, timeout_ms: int
     ) -> Operation[int]:
-        """Append one batch and return its base offset (-1 with acks=0, which nobody answers).
+        """Append one batch and return its base offset (-1 with acks=0, which has no response).
 
-        `timeout_ms` is what the broker may wait for replicas. A repetition that the broker
-        recognises is a success; -1 where it does not tell the offset. Raises KafkaError,
+        `timeout_ms` is how long the broker may wait for replicas. A duplicate that the broker
+        recognises is a success; -1 where its offset is not known. Raises KafkaError,
         OutcomeUnknownError.
         """
         message = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
@@ -94,7 +95,7 @@ class LogWriter:
         return self._router.repeat(f"producing to {tp}", attempt)
 
     def init_producer_id(self) -> Operation[tuple[int, int]]:
-        """A new producer id and its epoch, for idempotent batches without transactions."""
+        """Return a new producer id and its epoch, for idempotent batches without transactions."""
         message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
 
         def attempt(patience: Patience) -> Operation[tuple[int, int]]:

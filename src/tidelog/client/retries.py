@@ -1,7 +1,7 @@
-"""When to try again: which errors pass by themselves, how long to wait, when to give up.
+"""Retries: the errors that pass by themselves, the pauses, the time to give up.
 
-Retriable is what Apache Kafka's clients take as RetriableException, less CORRUPT_MESSAGE: a batch
-that arrives damaged once is noticed by TCP, and one that is built wrong stays wrong.
+The retriable errors are the RetriableExceptions of Apache Kafka's clients, less CORRUPT_MESSAGE.
+TCP notices a batch that arrives damaged once, and a batch that is built wrong stays wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.core.errors import (
     TidelogError,
 )
 
-#: Errors that say nothing about the request itself: the cluster may answer otherwise soon.
+#: Errors not caused by the request itself: the cluster may respond otherwise soon.
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -43,9 +43,9 @@ RETRIABLE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-#: Errors of a topic that may have been created a moment ago, and may as well not exist.
+#: Errors of a topic that may be new, or may not exist.
 UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-#: How long an unknown topic is looked for: brokers learn of a new one within one round trip.
+#: How long to look for an unknown topic: brokers learn of a new one within one round trip.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 
 FIRST_BACKOFF_MS: Final = 20
@@ -53,7 +53,7 @@ LAST_BACKOFF_MS: Final = 500
 
 
 def is_retriable(error: TidelogError) -> bool:
-    """Whether the same request may succeed later; for requests that may be repeated safely."""
+    """Return whether the same request may succeed later; for requests that are safe to repeat."""
     if isinstance(error, KafkaError):
         return error.code in RETRIABLE
     return isinstance(error, ConnectionLost | RequestTimeout)
@@ -69,7 +69,7 @@ class Patience:
         self._started_ms = now_ms()
         self._deadline_ms = self._started_ms + timeout_ms
         self._backoff_ms = FIRST_BACKOFF_MS
-        #: Set where an error is certain although its code is one that often passes.
+        #: Set where an error is certain although its code often passes.
         self.is_over = False
 
     @property
@@ -83,7 +83,7 @@ class Patience:
         return max(0, self._deadline_ms - self._now_ms())
 
     def pause_after(self, error: TidelogError) -> int | None:
-        """How long to wait before the next try; None when it is time to give up."""
+        """Return the pause before the next try; None when it is time to give up."""
         if self.is_over or not is_retriable(error):
             return None
         left_ms = self.remaining_ms
@@ -97,7 +97,7 @@ class Patience:
 
 
 def given_up(what: str, error: TidelogError, patience: Patience) -> TidelogError:
-    """The error to raise when no try is left: what was wanted, for how long, and the last cause."""
+    """Return the error to raise when no try is left: the operation, its time, the last cause."""
     if patience.is_over or not is_retriable(error):
         return error
     if isinstance(error, KafkaError):

@@ -1,9 +1,10 @@
-"""Finds out whom to ask: any broker, the controller, or the leader of a partition; and asks again.
+"""Routing of requests to any broker, the controller, or the leader of a partition; and retries.
 
 `ClusterRouter` holds the last metadata. A retriable failure makes it stale, so that the next try
-asks again; every broker seen and every bootstrap address is tried in turn for metadata. A broker
-that is cut off tells what was true once: of a partition, the latest leader epoch that anybody told
-counts (KIP-320), so that nobody who has read from a leader goes back to one that it replaced.
+reads it again. Metadata requests go to every known broker and every bootstrap address in turn. A
+broker that is cut off may respond with old metadata. So the router keeps the latest leader epoch of
+each partition in any response (KIP-320). A reader never returns from a new leader to the one it
+replaced.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tidelog.wire.messages.metadata import (
 )
 from tidelog.wire.registry import METADATA
 
-#: Metadata is asked from several brokers in turn: none may eat the whole time.
+#: Metadata requests go to several brokers in turn: none may use up the whole time.
 METADATA_CALL_MS = 5_000
-#: allow_auto_topic_creation exists from version 4: looking at a topic must not create it. So the
-#: request is never built below it; every supported broker serves it.
+#: allow_auto_topic_creation exists from version 4: a metadata request must not create a topic. So
+#: the request is never built below it; every supported broker serves it.
 _NO_AUTO_CREATION_VERSION = 4
 
 
@@ -53,7 +54,7 @@ class ClusterRouter:
         self._brokers: dict[int, BrokerNode] = {}
         self._seen: dict[Address, None] = {}
         self._topics: dict[str, TopicMetadata] = {}
-        #: Each topic as it was last known: `forget` leaves it, for its leader epochs.
+        #: Each topic as last known; `forget` keeps it, for its leader epochs.
         self._latest: dict[str, TopicMetadata] = {}
         self._controller_id = -1
         self._last_asked: Address | None = None
@@ -61,13 +62,13 @@ class ClusterRouter:
     # -- trying again ---------------------------------------------------------------------------
 
     def patience(self, timeout_ms: int | None = None) -> Patience:
-        """The time that one operation may take."""
+        """Return the deadline and pauses of one operation."""
         return Patience(self._now_ms, self.timeout_ms if timeout_ms is None else timeout_ms)
 
     def repeat(
         self, what: str, attempt: Callable[[Patience], Operation[T]], timeout_ms: int | None = None
     ) -> Operation[T]:
-        """`attempt` until it succeeds or time is over; between tries metadata is made stale.
+        """Repeat `attempt` until it succeeds or time is over; make metadata stale between tries.
 
         Raises the last error, with `what` and the time spent in its message.
         """
@@ -83,22 +84,22 @@ class ClusterRouter:
             yield Pause(pause_ms)
 
     def forget(self) -> None:
-        """Leaders and the controller must be asked for again."""
+        """Forget brokers, leaders and the controller: the next operation reads them again."""
         self._topics.clear()
         self._brokers = {}
         self._controller_id = -1
 
     def learn(self, other: ClusterRouter) -> None:
-        """Ask also the brokers that another router has seen."""
+        """Add the brokers that another router knows."""
         self._seen = {**other._seen, **self._seen}
 
     # -- metadata -------------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None) -> Operation[ClusterMetadata]:
-        """Brokers, controller and the topics named (all for None), from whichever broker answers.
+        """Read brokers, controller and the topics named (all for None), from any responding broker.
 
         Errors of single topics are in the result. Raises NotSent or RequestTimeout naming every
-        address tried when none answers within the time.
+        address tried when no broker responds within the time.
         """
         return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
 
@@ -135,7 +136,7 @@ class ClusterRouter:
     def metadata_at(
         self, node: BrokerNode, topics: Sequence[str], patience: Patience
     ) -> Operation[ClusterMetadata]:
-        """What one broker in particular knows of some topics; not kept."""
+        """Return one particular broker's metadata of some topics; it is not kept."""
         answer = yield Call(
             node.address,
             METADATA,
@@ -145,7 +146,7 @@ class ClusterRouter:
         return ClusterMetadata.from_response(expect(answer, MetadataResponse))
 
     def _addresses(self) -> list[Address]:
-        """Whom to ask: the one that answered last, then brokers of the last answer, bootstrap."""
+        """Return the addresses to try: the last responding one, known brokers, then bootstrap."""
         candidates = [] if self._last_asked is None else [self._last_asked]
         return list(dict.fromkeys([*candidates, *self._seen, *self._bootstrap]))
 
@@ -164,8 +165,10 @@ class ClusterRouter:
         return self._at_latest_epochs(told) is not told
 
     def _at_latest_epochs(self, told: TopicMetadata) -> TopicMetadata:
-        """The topic, with what is known of the partitions that are told under an earlier leader
-        epoch. Without topic ids nobody could tell a topic made anew from an old answer."""
+        """Return the topic, its partitions with an outdated leader epoch replaced by known ones.
+
+        Without topic ids, a recreated topic could not be distinguished from an old response.
+        """
         known = self._latest.get(told.name)
         if known is None or told.topic_id != known.topic_id or told.topic_id == ZERO_TOPIC_ID:
             return told
@@ -178,7 +181,7 @@ class ClusterRouter:
         return replace(told, partitions={**told.partitions, **later}) if later else told
 
     def topic(self, name: str, patience: Patience) -> Operation[TopicMetadata]:
-        """One topic, from the metadata kept or asked for; raises its error as KafkaError."""
+        """Return one topic, from kept or fresh metadata; raise its error as KafkaError."""
         topic = self._topics.get(name)
         if topic is None or topic.error is not ErrorCode.NONE:
             yield from self._ask([name], patience)
@@ -196,7 +199,7 @@ class ClusterRouter:
     def leaders(
         self, partitions: Iterable[TopicPartition], patience: Patience
     ) -> Operation[dict[BrokerNode, list[TopicPartition]]]:
-        """The partitions by their leaders; KafkaError for the first one that has none."""
+        """Return the partitions by leader; raise KafkaError for the first without leader."""
         wanted = list(partitions)
         unknown = [n for n in dict.fromkeys(tp.topic for tp in wanted) if n not in self._topics]
         if unknown:
@@ -208,7 +211,7 @@ class ClusterRouter:
         return by_leader
 
     def leader(self, tp: TopicPartition, patience: Patience) -> Operation[BrokerNode]:
-        """The leader of one partition; KafkaError when it has none."""
+        """Return the leader of one partition; raise KafkaError when it has none."""
         topic = yield from self.topic(tp.topic, patience)
         return self._leader(topic, tp)
 
@@ -230,7 +233,7 @@ class ClusterRouter:
         return leader
 
     def controller(self, patience: Patience) -> Operation[BrokerNode]:
-        """The controller; KafkaError NOT_CONTROLLER while none is known."""
+        """Return the controller; raise KafkaError NOT_CONTROLLER while none is known."""
         if self._controller_id not in self._brokers:
             yield from self._ask([], patience)
         node = self._brokers.get(self._controller_id)
@@ -242,7 +245,7 @@ class ClusterRouter:
         return node
 
     def any_broker(self, patience: Patience) -> Operation[BrokerNode]:
-        """The live broker with the lowest id."""
+        """Return the live broker with the lowest id."""
         if not self._brokers:
             yield from self._ask([], patience)
         for node in self._brokers.values():
@@ -250,7 +253,7 @@ class ClusterRouter:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the cluster has no live broker")
 
     def broker(self, broker_id: int, patience: Patience) -> Operation[BrokerNode]:
-        """A live broker by its id; KafkaError BROKER_NOT_AVAILABLE for any other."""
+        """Return a live broker by its id; raise KafkaError BROKER_NOT_AVAILABLE for any other."""
         if broker_id not in self._brokers:
             yield from self._ask([], patience)
         node = self._brokers.get(broker_id)
@@ -262,16 +265,16 @@ class ClusterRouter:
         return node
 
     def all_brokers(self, patience: Patience) -> Operation[list[BrokerNode]]:
-        """All live brokers, as of now."""
+        """Return all live brokers, as of now."""
         metadata = yield from self._ask([], patience)
         return list(metadata.brokers.values())
 
     def topic_id(self, name: str) -> bytes:
-        """The id of a topic whose metadata is kept."""
+        """Return the id of a topic whose metadata is kept."""
         return self._topics[name].topic_id
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """The leader epoch of a partition whose metadata is kept; it fences stale leaders."""
+        """Return a partition's leader epoch in the kept metadata; it fences stale leaders."""
         return self._topics[tp.topic].partitions[tp.partition].leader_epoch
 
 
@@ -297,7 +300,7 @@ def _metadata_request(topics: Sequence[str] | None, version: int) -> Any:
 
 
 def expect(answer: Answer, message_type: type[T]) -> T:
-    """The message of an answer; ProtocolError for another one than was asked for."""
+    """Return the message of a response; raise ProtocolError for another type."""
     if not isinstance(answer.message, message_type):
         got = type(answer.message).__name__
         raise ProtocolError(f"expected {message_type.__name__}, got {got}")

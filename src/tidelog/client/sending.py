@@ -1,8 +1,8 @@
-"""Collects records into batches, one per partition at a time, and sends them with a producer id.
+"""Batching of records, one batch per partition at a time, sent with a producer id.
 
-Sequences are numbered by partition (KIP-98), so a batch whose answer was lost may be sent again.
-A batch that the topic finds too large is halved until its records fit; a record that is too large
-by itself is TooLargeError. One batch is under way at a time.
+Sequences are numbered by partition (KIP-98), so a batch whose response was lost may be resent. A
+batch that the topic finds too large is halved until its records fit. A record that is too large by
+itself is a TooLargeError. One batch is under way at a time.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tidelog.records.builder import (
     record_size_bytes,
 )
 
-#: A batch is sent when it holds so much: half of what topics take by default.
+#: A batch is sent at this size: half of what topics accept by default.
 BATCH_BYTES: Final = 512 * KIB
-#: What a request may hold beside one record.
+#: Bytes of a request besides one record.
 _REQUEST_OVERHEAD_BYTES: Final = MIB
 _SEQUENCES: Final = 1 << 31
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class TooLargeError(TidelogError):
-    """A record that the topic does not take, in a batch of its own."""
+    """A record that the topic rejects as too large, in a batch of its own."""
 
 
 @dataclass(slots=True)
 class SentPartition:
-    """What went to one partition; offsets -1 where the broker told none."""
+    """The records sent to one partition; offsets are -1 where the broker sent none."""
 
     records: int = 0
     first_offset: int = -1
@@ -49,7 +49,10 @@ class SentPartition:
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """`timeout_ms` is how long a leader may wait for replicas; `acks` -1: for all in sync."""
+    """The settings of a sender.
+
+    `timeout_ms` is how long a leader may wait for replicas; `acks` -1 waits for all in sync.
+    """
 
     acks: int = -1
     idempotent: bool = True
@@ -58,7 +61,7 @@ class SendOptions:
 
 
 class RecordSender:
-    """Sends records to one topic."""
+    """A sender of records to one topic."""
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class RecordSender:
         options: SendOptions,
         first_partition: int = 0,
     ) -> None:
-        """`partitions`: those that the topic has; `first_partition`: of records without a key."""
+        """`partitions`: of the topic; `first_partition`: the first for records without a key."""
         self.sent: dict[int, SentPartition] = {}
         self._writer = writer
         self._topic = topic
@@ -86,8 +89,11 @@ class RecordSender:
         return sum(each.records for each in self.sent.values())
 
     def add(self, record: NewRecord, partition: int | None) -> Operation[None]:
-        """Take a record; sends a batch where one is full. Raises KafkaError, TooLargeError,
-        OutcomeUnknownError; nothing behind the failed batch was sent then."""
+        """Take a record; send a batch where one is full.
+
+        Raises KafkaError, TooLargeError, OutcomeUnknownError; nothing behind the failed batch was
+        sent then.
+        """
         size = record_size_bytes(record)
         if size > MAX_REQUEST_BYTES - _REQUEST_OVERHEAD_BYTES:
             raise TooLargeError(
@@ -105,7 +111,7 @@ class RecordSender:
         self._held_bytes[partition] = self._held_bytes.get(partition, 0) + size
 
     def flush(self) -> Operation[None]:
-        """Send all that is held."""
+        """Send all held records."""
         for partition in list(self._held):
             yield from self._send(partition)
 
@@ -131,8 +137,8 @@ class RecordSender:
             offset = yield from self._writer.produce(tp, batch, options.acks, options.timeout_ms)
         except TidelogError as error:
             if not isinstance(error, KafkaError) or error.code not in _TOO_LARGE:
-                # It may be stored all the same. What is sent next under its sequence would pass for
-                # its repetition, and be lost: go on as another producer.
+                # The broker may have stored the batch. It would take the next batch under its
+                # sequence for a duplicate, and lose it: go on as another producer.
                 self._producer = None
                 self._sequences.clear()
                 raise

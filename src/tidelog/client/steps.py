@@ -1,10 +1,9 @@
-"""What operations ask of their driver, and how they are answered.
+"""The steps that operations request from their driver, and the driver's responses.
 
-An operation is a generator: it yields a `Call` (send a request to an address and give me the
-answer) or a `Pause` (wait), and returns its result. The driver sends an `Answer` for a call and
-`NO_ANSWER` after a pause, or throws into the generator: NotSent, ConnectionLost, RequestTimeout,
-ProtocolError, and KafkaError where the broker serves no version that is spoken here.
-No sockets, no clock: any loop can drive them.
+An operation is a generator. It yields a `Call` (a request to an address) or a `Pause`, and returns
+its result. The driver sends an `Answer` for a call and `NO_ANSWER` after a pause. Or it throws into
+the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, and KafkaError where the
+broker serves no version known here. No sockets, no clock: any loop can drive them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The address at which a broker listens."""
 
     host: str
     port: int
@@ -31,12 +30,12 @@ class Address(NamedTuple):
 
 
 class NotSent(ConnectionLost):
-    """The request never left: the connection could not be opened. It had no effect."""
+    """A connection that could not be opened: the request never left and had no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `build(version)` makes the message for the version that was negotiated.
+    """One request; `build(version)` makes the message for the negotiated version.
 
     `max_version` caps the negotiation; `answered` is False for produce with acks=0, where the
     driver returns NO_ANSWER as soon as the bytes are sent.
@@ -52,13 +51,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait this long."""
+    """A pause of `delay_ms`."""
 
     delay_ms: int
 
 
 class Answer(NamedTuple):
-    """The response message and the version that was spoken."""
+    """The response message and its version."""
 
     version: int
     message: Any
@@ -70,5 +69,5 @@ Operation = Generator[Call | Pause, Answer, T]
 
 
 def always(message: Any) -> Callable[[int], Any]:
-    """For `Call.build`: the same message at every version."""
+    """Return a `Call.build` that returns the same message at every version."""
     return lambda version: message

@@ -1,7 +1,7 @@
 """Replicas that brokers have set aside: list, delete and restore them, broker by broker (V35).
 
-Our own APIs: brokers of others do not have them (UNSUPPORTED_VERSION). Deletions and restores are
-sent once: where no answer comes, a list tells what became of them.
+The APIs are tidelog's own: other brokers do not have them (UNSUPPORTED_VERSION). Deletions and
+restores are sent once. Where no response comes, a new list shows their outcome.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.wire.registry import ALTER_STRAYS, LIST_STRAYS
 
 
 class StrayAction(IntEnum):
-    """What is to become of a stray."""
+    """The action to take on a stray."""
 
     DELETE = alter_strays.DELETE
     RESTORE = alter_strays.RESTORE
@@ -40,7 +40,7 @@ class StrayAction(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StrayReplica:
-    """A replica that a broker has set aside; `tp` None where its directory does not tell."""
+    """A replica that a broker has set aside; `tp` is None where its directory does not name it."""
 
     broker_id: int
     log_dir: str
@@ -49,14 +49,14 @@ class StrayReplica:
     topic_id: TopicId
     since_ms: int
     size_bytes: int
-    #: None: it waits for an operator's word.
+    #: None: its deletion waits for an operator's decision.
     delete_at_ms: int | None
     is_restorable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StrayAltered:
-    """Outcome for one stray; offsets are -1 but for one that was restored."""
+    """The result for one stray; offsets are -1 unless it was restored."""
 
     stray: StrayReplica
     error: ErrorCode
@@ -72,7 +72,7 @@ class StrayAdmin:
         self._router = router
 
     def list_strays(self, broker_id: int) -> Operation[list[StrayReplica]]:
-        """The strays of a broker, by partition. Raises KafkaError."""
+        """Return the strays of a broker, by partition. Raises KafkaError."""
 
         def attempt(patience: Patience) -> Operation[list[StrayReplica]]:
             node = yield from self._router.broker(broker_id, patience)
@@ -92,8 +92,10 @@ class StrayAdmin:
     def alter(
         self, action: StrayAction, strays: Sequence[StrayReplica]
     ) -> Operation[list[StrayAltered]]:
-        """Delete or restore strays of one broker; errors of each are in the result. Raises
-        KafkaError, and ConnectionLost or RequestTimeout where it is not known what was done."""
+        """Delete or restore strays of one broker; errors of each are in the result.
+
+        Raises KafkaError; ConnectionLost or RequestTimeout where the outcome is unknown.
+        """
         broker_id = strays[0].broker_id
         wanted = [NamedStray(one.log_dir, one.name) for one in strays]
         message = AlterStraysRequest(action, wanted)

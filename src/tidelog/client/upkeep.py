@@ -1,8 +1,8 @@
-"""Upkeep of partitions: elect their leaders, delete their oldest records, look at their bytes.
+"""Upkeep of partitions: elect their leaders, delete their oldest records, read their sizes.
 
-Elections are the controller's (KIP-183, KIP-460), deletions the leaders' (KIP-107), sizes each
-broker's own (KIP-113, KIP-827). All of them may be repeated: an election that has happened is not
-needed any more, and a log never begins earlier than it did.
+The controller serves elections (KIP-183, KIP-460), the leaders deletions (KIP-107), each broker its
+own sizes (KIP-113, KIP-827). All requests may be repeated: a finished election is not needed any
+more, and a log never begins earlier than before.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class ElectionType(IntEnum):
-    """Which replica is to lead: the first one, or any live one though it may lack records."""
+    """The replica to elect: the first one, or any live one, though it may lack records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -51,7 +51,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Outcome of one partition; ELECTION_NOT_NEEDED where the right leader leads already."""
+    """The result for one partition; ELECTION_NOT_NEEDED where the right leader leads already."""
 
     error: ErrorCode
     message: str
@@ -64,7 +64,7 @@ class Election:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """A replica in a log directory; `offset_lag` is how far it is behind the high watermark."""
+    """A replica in a log directory; `offset_lag` is its distance behind the high watermark."""
 
     tp: TopicPartition
     size_bytes: int
@@ -74,7 +74,7 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One log directory of a broker; bytes of its volume are -1 where the broker tells none."""
+    """One log directory of a broker; bytes of its volume are -1 where the broker sends none."""
 
     broker_id: int
     path: str
@@ -90,7 +90,7 @@ class LogDirectory:
 
     @classmethod
     def from_response(cls, broker_id: int, answer: DescribeLogDirsResult) -> LogDirectory:
-        """Reads one directory of the answer; its replicas in order."""
+        """Return one directory of a response; its replicas in order."""
         replicas = [
             ReplicaSize(
                 TopicPartition(topic.name, each.partition_index),
@@ -112,7 +112,7 @@ class LogDirectory:
 
 
 class PartitionAdmin:
-    """Operations on partitions that are there."""
+    """Operations on existing partitions."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router
@@ -120,10 +120,10 @@ class PartitionAdmin:
     def elect_leaders(
         self, election: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> Operation[dict[TopicPartition, Election]]:
-        """Elect leaders of these partitions, or of all (those that need none are left out then).
+        """Elect leaders of these partitions, or of all; then the result omits those that need none.
 
-        Errors of single partitions are in the result. Raises KafkaError where nothing was
-        considered.
+        Errors of single partitions are in the result. Raises KafkaError where the whole request
+        failed.
         """
         wanted = None if partitions is None else list(partitions)
         topics = None
@@ -153,7 +153,7 @@ class PartitionAdmin:
     def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> Operation[dict[TopicPartition, int]]:
-        """Delete what lies below each offset; returns the new low watermark of each partition.
+        """Delete the records below each offset; return the new low watermark of each partition.
 
         Raises KafkaError naming the partition, OFFSET_OUT_OF_RANGE above its high watermark.
         """
@@ -171,7 +171,7 @@ class PartitionAdmin:
                 )
                 response = expect(answer, DeleteRecordsResponse)
                 failures += _collect_deletions(response, leader, before, done)
-            # What will not pass first: it is what the caller must know.
+            # Lasting errors come first: the caller must know them.
             failures.sort(key=lambda failure: failure.code in RETRIABLE)
             if failures:
                 raise failures[0]
@@ -183,7 +183,7 @@ class PartitionAdmin:
         return self._router.repeat("deleting records", attempt)
 
     def describe_log_dirs(self, broker_id: int) -> Operation[list[LogDirectory]]:
-        """The log directories of a broker with all of their replicas. Raises KafkaError."""
+        """Return the log directories of a broker with all of their replicas. Raises KafkaError."""
         message = DescribeLogDirsRequest(topics=None)
 
         def attempt(patience: Patience) -> Operation[list[LogDirectory]]:
@@ -199,7 +199,7 @@ class PartitionAdmin:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of the partitions by topic, in the order given."""
+    """Return the numbers of the partitions by topic, in the order given."""
     numbers: dict[str, list[int]] = {}
     for tp in partitions:
         numbers.setdefault(tp.topic, []).append(tp.partition)

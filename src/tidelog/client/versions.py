@@ -1,7 +1,7 @@
-"""Negotiates API versions: what a broker answers to ApiVersions against what this package speaks.
+"""Negotiation of API versions: a broker's ApiVersions response against this package's versions.
 
-ApiVersions itself is asked at version 3; a broker that does not know it answers error 35 (KIP-511)
-and is asked at version 0.
+The client sends ApiVersions at version 3. A broker that does not know it responds with error 35
+(KIP-511), and gets version 0.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from tidelog.wire.registry import API, API_VERSIONS
 
 _ID_AND_ERROR: Final = struct.Struct(">ih")
-#: The versions at which ApiVersions is asked, one after the other. Brokers since 2.4 know 3, and 4
-#: adds nothing that is used here; every broker knows 0.
+#: The versions of ApiVersions requests, one after the other. Brokers since 2.4 know 3, and 4 adds
+#: nothing that is used here; every broker knows 0.
 ASKED_VERSIONS: Final = (3, 0)
 
 
 def api_versions_request(version: int, software_version: str) -> ApiVersionsRequest:
-    """The first request on every connection."""
+    """Return the first request on every connection."""
     if version < 3:
         return ApiVersionsRequest()
     return ApiVersionsRequest(
@@ -32,10 +32,10 @@ def api_versions_request(version: int, software_version: str) -> ApiVersionsRequ
 
 
 def decode_api_versions(version: int, frame: memoryview) -> tuple[int, ApiVersionsResponse | None]:
-    """Correlation id and answer, None where the broker does not know `version`.
+    """Return correlation id and response, None where the broker does not know `version`.
 
-    Such an answer has a body of version 0 with the range of ApiVersions alone, which is not needed:
-    version 0 is asked next. Raises ProtocolError.
+    Such a response has a body of version 0 with only the range of ApiVersions. It is not needed:
+    the client sends version 0 next. Raises ProtocolError.
     """
     if len(frame) >= 6:
         correlation_id, code = _ID_AND_ERROR.unpack_from(frame)
@@ -56,7 +56,7 @@ class ServedVersions:
 
     @classmethod
     def from_response(cls, address: Address, response: ApiVersionsResponse) -> ServedVersions:
-        """Reads the answer; KafkaError when it is an error."""
+        """Return the ranges of a response; raise KafkaError when it is an error."""
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(
                 error_code(response.error_code), f"{address} refused to tell its API versions"
@@ -67,7 +67,7 @@ class ServedVersions:
         )
 
     def choose(self, api_key: int, max_version: int) -> int:
-        """The highest version that both speak, at most `max_version`.
+        """Return the highest version that both sides know, at most `max_version`.
 
         Raises KafkaError UNSUPPORTED_VERSION naming both ranges when there is none.
         """
@@ -89,7 +89,7 @@ class ServedVersions:
 
 
 def error_code(number: int) -> ErrorCode:
-    """The named error; UNKNOWN_SERVER_ERROR for a number that this package does not know."""
+    """Return the named error; UNKNOWN_SERVER_ERROR for a number that this package does not know."""
     try:
         return ErrorCode(number)
     except ValueError:
