@@ -203,7 +203,7 @@ class TopicAdmin:
         return self._router.repeat(f"looking for topic {name!r}", attempt)
 
     def await_leaders(self, name: str, min_isr: int) -> Operation[TopicMetadata]:
-        """Wait until every partition of a topic has a live leader and `min_isr` replicas in sync."""
+        """Wait until all partitions of a topic have live leaders and `min_isr` in-sync replicas."""
 
         def attempt(patience: Patience) -> Operation[TopicMetadata]:
             self._router.forget()

@@ -1,9 +1,10 @@
-"""Big buffers used again and again, because a fresh megabyte costs more than filling it.
+"""Big buffers for reuse, because a fresh megabyte costs more than filling it.
 
-A new `bytearray` is zeroed and its pages are faulted in: about 290 µs per MiB, twice what reading
-the same bytes from the page cache costs. A pool remembers the buffers that it made and hands one
-out again once nobody else holds it. Nothing is given back by hand: each view of a buffer holds a
-reference to it, so the reference count says whether the last answer or frame made of it is gone.
+A new `bytearray` is zeroed and its pages are faulted in: about 290 µs per MiB, twice the cost of
+reading the same bytes from the page cache. A pool remembers the buffers that it made and returns a
+buffer again once no other code holds it. Callers return nothing by hand. Each view of a buffer
+holds a reference to it, so the reference count shows whether the last response or frame made of it
+is gone.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ def _references_of_unused() -> int:
     return _references(buffer)
 
 
-#: What `_references` says of a buffer that nothing but a local variable holds; Pythons differ.
+#: The result of `_references` for a buffer that only a local variable holds; Pythons differ.
 _UNUSED: Final = _references_of_unused()
 
 
 class BufferPool:
     """The buffers of one owner; remembers at most `max_bytes` of them.
 
-    Safe between threads: whoever looks at a buffer has taken it out first, in one step.
+    Safe between threads: a thread takes a buffer out, in one step, before it looks at it.
     """
 
     __slots__ = ("_buffers", "_max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        #: The least recently looked at first.
+        #: The least recently checked first.
         self._buffers: deque[bytearray] = deque()
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the buffers remembered, in use or not."""
+        """Bytes of the remembered buffers, in use or not."""
         return sum(map(len, tuple(self._buffers)))
 
     def release(self) -> None:
@@ -54,7 +55,7 @@ class BufferPool:
         self._buffers.clear()
 
     def take(self, size_bytes: int) -> bytearray:
-        """A buffer of exactly this size, with whatever bytes it was left with.
+        """Return a buffer of exactly this size, with the bytes of its last use.
 
         It is the caller's alone as long as the caller, or any view of it, holds a reference.
         """

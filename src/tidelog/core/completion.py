@@ -1,9 +1,9 @@
-"""Completion: the result of an operation that may already be there.
+"""Completion: the result of an operation that may already be done.
 
 A future always costs a turn of the loop; most file operations of a quick disk are done when
-`submit` returns (DESIGN.md, rule 3). A completion that is done runs its callbacks at once and in
-order; one that is not runs them when the lane delivers it, on the loop. Not thread-safe: resolved
-on the loop only.
+`submit` returns (DESIGN.md, rule 3). A done completion runs its callbacks at once and in order. A
+pending one runs them when the lane delivers it, on the loop. Not thread-safe: resolved on the loop
+only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Completion(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Completion[T]:
-        """A completion that is done."""
+        """Return a completion that is done."""
         completion = cls()
         completion._done = True
         completion._value = value
@@ -36,7 +36,7 @@ class Completion(Generic[T]):
 
     @classmethod
     def failed(cls, error: BaseException) -> Completion[T]:
-        """A completion that has failed."""
+        """Return a completion that has failed."""
         completion = cls()
         completion._done = True
         completion._error = error
@@ -44,7 +44,7 @@ class Completion(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether a value or an error is there."""
+        """Whether the completion has a value or an error."""
         return self._done
 
     @property
@@ -53,7 +53,7 @@ class Completion(Generic[T]):
         return self._error
 
     def result(self) -> T:
-        """The value; raises the error, or RuntimeError while pending."""
+        """Return the value; raise the error, or RuntimeError while pending."""
         if not self._done:
             raise RuntimeError("the completion is pending")
         if self._error is not None:
@@ -61,11 +61,11 @@ class Completion(Generic[T]):
         return cast(T, self._value)
 
     def resolve(self, value: T) -> None:
-        """Deliver the value; runs the callbacks."""
+        """Deliver the value and run the callbacks."""
         self._deliver(value, None)
 
     def fail(self, error: BaseException) -> None:
-        """Deliver an error; runs the callbacks."""
+        """Deliver an error and run the callbacks."""
         self._deliver(None, error)
 
     def then(self, callback: Callable[[Completion[T]], None]) -> None:

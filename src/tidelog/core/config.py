@@ -1,9 +1,10 @@
 """The configuration of one broker: Kafka's server.properties, same keys, same defaults.
 
 `BrokerConfig` has one attribute per supported key (dots as underscores), checked when it is made:
-types and ranges as Kafka's, and what belongs together. What Kafka has and we have not is named in
-`warnings` or, where ignoring it would be dangerous, refused. Keys of ours are few and marked so.
-No file is read here (`core.config_text` reads text) and no host name looked up.
+types and ranges as Kafka's, and the keys that belong together. A key of Kafka that has no support
+here is named in `warnings`, or refused where ignoring it would be dangerous. A few keys are
+tidelog's own and marked so. No file is read here (`core.config_text` reads text) and no host name
+looked up.
 
 Rules: F9 (`replica.fetch.wait.max.ms` must be less than `replica.lag.time.max.ms`; the session
 timeout should be), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).
@@ -58,7 +59,7 @@ def _is_store(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Everything a broker is told. Make one with `from_properties`; all values are checked.
+    """The whole configuration of a broker, all values checked; made with `from_properties`.
 
     Times are in the unit that ends the name, sizes in bytes, -1 means no limit where Kafka says so.
     """
@@ -114,7 +115,7 @@ class BrokerConfig:
         ours=True,
     )
 
-    # Topics made without saying more.
+    # Defaults of created topics.
     num_partitions: int = integer(1, "Partitions of an automatically made topic.", at_least=1)
     default_replication_factor: int = integer(
         1, "Replication factor of an automatically made topic.", at_least=1, at_most=INT16_MAX
@@ -122,7 +123,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = boolean(True, "Make a topic when a client asks for it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
 
-    # What a topic takes over unless it has a configuration of its own.
+    # Defaults that a topic has unless it sets the key itself.
     min_insync_replicas: int = integer(
         1,
         "Replicas that must be in sync for acks=all to be accepted; where a partition has fewer in "
@@ -286,7 +287,7 @@ class BrokerConfig:
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
     )
 
-    # The topic of what happens in the cluster.
+    # The topic of cluster events.
     cluster_events_enable: bool = boolean(
         False,
         "Write what happens in the cluster (leader and ISR changes, failovers, sessions) to the "
@@ -305,7 +306,7 @@ class BrokerConfig:
         _WEEK_MS, "How long events of the cluster are kept; -1: for ever.", at_least=-1, ours=True
     )
 
-    # The topic of committed offsets, made when a group is first looked for.
+    # The topic of committed offsets, created when a client first looks for a group's coordinator.
     offsets_topic_num_partitions: int = integer(
         50, "Partitions of __consumer_offsets; not to be changed once it exists.", at_least=1
     )
@@ -403,9 +404,9 @@ class BrokerConfig:
         ours=True,
     )
 
-    #: What the operator should know about this configuration, one sentence each.
+    #: Warnings for the operator about this configuration, one sentence each.
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    #: What was given, key and text as they came: tells a value that was set from a default.
+    #: Keys and texts as they were given: a value that was set differs from a default.
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -439,9 +440,9 @@ class BrokerConfig:
         return dataclasses.replace(config, warnings=tuple(warnings), given=merged)
 
     def with_dynamic(self, dynamic: Mapping[str, str]) -> BrokerConfig:
-        """This configuration under what the store says (KIP-226); ConfigError as above.
+        """Return this configuration with the store's settings on top (KIP-226).
 
-        What was given and its warnings stay those of this one.
+        Raises ConfigError like `from_properties`. `given` and `warnings` stay those of this one.
         """
         if not dynamic:
             return self
@@ -449,8 +450,10 @@ class BrokerConfig:
         return dataclasses.replace(made, warnings=self.warnings, given=self.given)
 
     def embedded_store_directory(self) -> str | None:
-        """The directory of the embedded metadata store, None where the metadata is in ZooKeeper;
-        ConfigError when no store is configured."""
+        """Return the directory of the embedded metadata store, None with ZooKeeper.
+
+        Raises ConfigError when no store is configured.
+        """
         if self.metadata_store.startswith(_EMBEDDED):
             return self.metadata_store[len(_EMBEDDED) :].strip()
         if self.metadata_store:
@@ -488,17 +491,17 @@ _FOLDED_KEYS = (
 
 
 def folded_keys() -> tuple[str, ...]:
-    """Keys that have an effect through other ones."""
+    """Return the keys that have an effect through other keys."""
     return _FOLDED_KEYS
 
 
 def supported_keys() -> tuple[str, ...]:
-    """Every key that has an effect, in the order of the reference."""
+    """Return every key that has an effect, in the order of the reference."""
     return (*keys_of(BrokerConfig), *_FOLDED_KEYS)
 
 
 def known_keys() -> tuple[str, ...]:
-    """Every key that is known by name, supported or not; for reading the environment."""
+    """Return every key known by name, supported or not; for reading the environment."""
     return (*supported_keys(), *sorted(UNSUPPORTED_KEYS))
 
 
@@ -529,7 +532,7 @@ def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
 
 
 def _log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """`log.dirs`, else `log.dir`, else Kafka's default; each directory once (rule D1)."""
+    """Return `log.dirs`, else `log.dir`, else Kafka's default; each directory once (rule D1)."""
     key = "log.dirs" if properties.get("log.dirs", "").strip() else "log.dir"
     text_value = properties.get(key, "/tmp/kafka-logs")
     directories = [entry if entry == "/" else entry.rstrip("/") for entry in comma_list(text_value)]
@@ -541,7 +544,7 @@ def _log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
-    """Coarser keys count where the finer ones are absent, as in Kafka."""
+    """Apply coarser keys where the finer ones are absent, as in Kafka."""
     keys = keys_of(BrokerConfig)
     roll, retention = keys["log.roll.ms"][1], keys["log.retention.ms"][1]
     if "log_roll_ms" not in values and "log.roll.hours" in properties:
@@ -568,7 +571,7 @@ def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
 
 
 def _fold_connection_timeout(values: dict[str, Any]) -> None:
-    """As in Kafka: without a time of its own, connecting may take as long as a session timeout."""
+    """Let connecting take a session timeout where it has no time of its own, as in Kafka."""
     session_ms = values.get("metadata_session_timeout_ms")
     if session_ms is not None:
         values.setdefault("zookeeper_connection_timeout_ms", session_ms)
@@ -593,7 +596,7 @@ def _listener_values(listening: Listeners) -> dict[str, Any]:
 
 
 def _check_together(config: BrokerConfig, warnings: list[str]) -> None:
-    """What no key can tell alone (rule F9 and Kafka's own checks)."""
+    """Check the keys that depend on each other (rule F9 and Kafka's own checks)."""
     lag_ms, wait_ms = config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms
     if wait_ms >= lag_ms:
         raise ConfigError(

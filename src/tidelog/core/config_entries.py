@@ -1,9 +1,9 @@
-"""Configuration as DescribeConfigs tells it: each value, where it comes from, what lies below it.
+"""Configuration as DescribeConfigs reports it: each value, its source, and its synonyms.
 
-Synonyms are the places that a value may come from, most specific first; the first one that is set
-holds (KIP-226). The coarser keys of times (`log.retention.hours`) are synonyms of the finer ones,
-with values in their own units; as in Kafka, they are listed behind the finer key only, so a key has
-no synonyms where only a coarser one is set. A key that Kafka does not know is listed without its
+Synonyms are the possible sources of a value, most specific first; the first one that is set holds
+(KIP-226). The coarser keys of times (`log.retention.hours`) are synonyms of the finer ones, with
+values in their own units. As in Kafka, they are listed behind the finer key only. So a key has no
+synonyms where only a coarser one is set. A key that Kafka does not know is listed without its
 value, which may be a secret. Source: ConfigHelper, DynamicBrokerConfig.brokerConfigSynonyms.
 """
 
@@ -23,14 +23,14 @@ from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
 from tidelog.core.unsupported import why
 
-#: Keys that count where the finer one is not given, in their order, with their defaults.
+#: Keys that hold where the finer one is not given, in their order, with their defaults.
 _COARSER: dict[str, tuple[tuple[str, str | None], ...]] = {
     "log.retention.ms": (("log.retention.minutes", None), ("log.retention.hours", "168")),
     "log.roll.ms": (("log.roll.hours", "168"),),
     "log.roll.jitter.ms": (("log.roll.jitter.hours", "0"),),
     "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", str(INT64_MAX)),),
 }
-#: Keys whose default is null in Kafka, so that it is not listed.
+#: Keys whose default is null in Kafka, so that the default is not listed.
 _WITHOUT_DEFAULT = (
     *_COARSER,
     "broker.rack",
@@ -44,7 +44,7 @@ _FOLDED = "Read together with the key that it belongs to."
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+    """The source of a value (DescribeConfigsResponse.ConfigSource)."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -55,7 +55,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that a value may come from."""
+    """One possible source of a value."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource. `value` is None where it is not told (`is_sensitive`)."""
+    """One key of a resource. `value` is None where it is hidden (`is_sensitive`)."""
 
     name: str
     value: str | None
@@ -82,8 +82,10 @@ def topic_entries(
     in_force: BrokerConfig,
     overrides: Mapping[str, str],
 ) -> list[ConfigEntry]:
-    """Every topic key, of a topic with these settings of its own; `in_force` is the broker's
-    configuration with the dynamic one over it."""
+    """Return every topic key of a topic with these `overrides`.
+
+    `in_force` is the broker's configuration with the dynamic one over it.
+    """
     config, _ = TopicConfig.lenient(in_force, overrides)
     below = broker_keys()
     declared = keys_of(TopicConfig)
@@ -105,7 +107,7 @@ def topic_entries(
 
 
 def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """Every key of one broker, and what else its configuration names."""
+    """Return every key of one broker, and the other keys that its configuration names."""
     config, _ = broker_config(static, dynamic)
     changeable = dynamic_keys()
     entries = []
@@ -130,7 +132,7 @@ def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[Config
 
 
 def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """What is set for all brokers, and nothing else, as Kafka lists it."""
+    """Return the keys that are set for all brokers, and no others, as Kafka lists them."""
     declared = dynamic_keys()
     inert = inert_broker_keys()
     layer = [(dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
@@ -148,7 +150,7 @@ def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
 
 
 def chosen(entries: Iterable[ConfigEntry], keys: Sequence[str] | None) -> list[ConfigEntry]:
-    """The entries asked for, in the order asked for; all of them for no keys, as in Kafka."""
+    """Return the requested entries in the requested order; all of them for no keys, as in Kafka."""
     if not keys:
         return list(entries)
     by_name = {entry.name: entry for entry in entries}
@@ -164,7 +166,7 @@ def _broker_synonyms(static: BrokerConfig, dynamic: DynamicConfigs, name: str) -
     for layer, source in _layers(static, dynamic):
         found.extend(Synonym(one, layer[one].strip(), source) for one in names if one in layer)
     if not found and getattr(static, attribute) != default:
-        # Follows from other keys, as metadata.store does from zookeeper.connect.
+        # The value follows from other keys, as metadata.store does from zookeeper.connect.
         found.append(Synonym(name, to_text(getattr(static, attribute)), ConfigSource.STATIC_BROKER))
     if name not in _WITHOUT_DEFAULT:
         found.append(Synonym(name, to_text(default), ConfigSource.DEFAULT))
@@ -185,7 +187,7 @@ def _layers(
 
 
 def _inert_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """Kafka's dynamic keys without effect here, where they are set."""
+    """Return Kafka's dynamic keys without effect here, where they are set."""
     entries = []
     for name, key in inert_broker_keys().items():
         synonyms = tuple(
@@ -209,7 +211,7 @@ def _inert_documentation(name: str, key: Key) -> str:
 def _not_known(
     name: str, layers: Iterable[tuple[Mapping[str, str], ConfigSource]], is_read_only: bool
 ) -> ConfigEntry:
-    """A stored key without a type: it may be a secret, so it is listed without its value."""
+    """Return the entry of a stored key without a type, without its value: it may be a secret."""
     synonyms = tuple(Synonym(name, None, source) for layer, source in layers if name in layer)
     return ConfigEntry(
         name,
@@ -260,7 +262,7 @@ def _endpoints(endpoints: Sequence[Endpoint]) -> str:
 def _other_entries(
     static: BrokerConfig, dynamic: DynamicConfigs, listed: set[str]
 ) -> list[ConfigEntry]:
-    """Coarser keys as they were given, and names of those without effect."""
+    """Return coarser keys as they were given, and the names of keys without effect."""
     supported = dict.fromkeys(supported_keys())
     layers = _layers(static, dynamic)
     entries = []

@@ -1,9 +1,9 @@
-"""How one configuration key is declared and read: type, default, range, meaning.
+"""Declaration and parsing of one configuration key: type, default, range, meaning.
 
-A key is a field of a frozen dataclass; its name is the attribute's with dots for underscores, and
-its declaration carries how to read it and what it means, so that parser, validation and the
-generated reference have one source. Types and ranges are Kafka's (ConfigDef in 3.9). This module
-knows no particular key.
+A key is a field of a frozen dataclass; its name is the attribute's with dots for underscores. Its
+declaration carries its parser and its meaning, so that parser, validation and the generated
+reference have one source. Types and ranges are Kafka's (ConfigDef in 3.9). This module knows no
+particular key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INT64_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """What a value is, as DescribeConfigs tells it (ConfigEntry.ConfigType of KIP-569)."""
+    """The type of a value, as DescribeConfigs reports it (ConfigEntry.ConfigType of KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -41,9 +41,10 @@ class ConfigType(IntEnum):
 class Key:
     """One configuration key.
 
-    `read` takes the text (without surrounding blanks) and raises ValueError with what would be
-    right; `expected` says the same for the reference. `ours` marks keys that Kafka does not have.
-    `without_effect` is why a key of Kafka is accepted and does nothing here; empty for all others.
+    `read` takes the text (without surrounding blanks) and raises ValueError with the right form.
+    `expected` is the right form for the reference. `ours` marks keys that Kafka does not have.
+    `without_effect` is the reason why a key of Kafka is accepted and does nothing here; empty for
+    all others.
     """
 
     read: Callable[[str], Any]
@@ -56,18 +57,18 @@ class Key:
 
     @property
     def documentation(self) -> str:
-        """What DescribeConfigs says of the key."""
+        """The text of the key in DescribeConfigs."""
         note = f" It has no effect here: {self.without_effect}." if self.without_effect else ""
         return f"{self.meaning} Takes {self.expected}.{note}"
 
 
 def key_name(attribute: str) -> str:
-    """The configuration key of an attribute."""
+    """Return the configuration key of an attribute."""
     return attribute.replace("_", ".")
 
 
 def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
-    """`{key: (attribute, declaration, default)}` of a configuration class, in declared order."""
+    """Return `{key: (attribute, declaration, default)}` of a configuration class, in its order."""
     return {
         key_name(field.name): (field.name, field.metadata["key"], field.default)
         for field in dataclasses.fields(config_class)
@@ -76,7 +77,7 @@ def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
 
 
 def read_value(name: str, key: Key, text: str) -> Any:
-    """The value of a key's text; a ConfigError names key, value and what would be right."""
+    """Return the value of a key's text; a ConfigError names key, value and the right form."""
     try:
         return key.read(text.strip())
     except ValueError as error:
@@ -88,7 +89,7 @@ def read_value(name: str, key: Key, text: str) -> Any:
 
 
 def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Attribute values of all keys of `config_class` that `properties` holds; the rest is ignored.
+    """Return the attribute values of all keys of `config_class` in `properties`; ignore the rest.
 
     A key's own name counts before its synonyms, and those in their order.
     """
@@ -102,7 +103,7 @@ def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str
 
 
 def to_text(value: Any) -> str:
-    """A value as a configuration file has it: what `Key.read` makes the same value of."""
+    """Return a value as a configuration file has it: `Key.read` parses it to the same value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -124,7 +125,7 @@ def integer(
     synonyms: tuple[str, ...] = (),
     also: int | None = None,
 ) -> Any:
-    """A field of Kafka's type INT: 32 bits, within a range; `also` is one value outside of it."""
+    """Return a field of Kafka's type INT: 32 bits, in a range; `also` is one value outside of it."""
     if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):
@@ -153,14 +154,14 @@ def long(
     ours: bool = False,
     synonyms: tuple[str, ...] = (),
 ) -> Any:
-    """A field of Kafka's type LONG: 64 bits, with a lower bound."""
+    """Return a field of Kafka's type LONG: 64 bits, with a lower bound."""
     return integer(
         default, meaning, at_least=at_least, at_most=INT64_MAX, ours=ours, synonyms=synonyms
     )
 
 
 def whole_number(text: str) -> int:
-    """An integer as Java reads one: ASCII digits and a sign; raises ValueError otherwise."""
+    """Return an integer as Java reads one: ASCII digits and a sign; raise ValueError otherwise."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError("not an integer")
@@ -168,7 +169,7 @@ def whole_number(text: str) -> int:
 
 
 def ratio(default: float, meaning: str) -> Any:
-    """A field of Kafka's type DOUBLE between 0 and 1."""
+    """Return a field of Kafka's type DOUBLE between 0 and 1."""
 
     def read(text: str) -> float:
         number = float(text)
@@ -180,7 +181,7 @@ def ratio(default: float, meaning: str) -> Any:
 
 
 def number(default: float, meaning: str, *, above: float = 0) -> Any:
-    """A field of Kafka's type DOUBLE that is larger than `above`."""
+    """Return a field of Kafka's type DOUBLE that is larger than `above`."""
 
     def read(text: str) -> float:
         value = float(text)
@@ -193,7 +194,7 @@ def number(default: float, meaning: str, *, above: float = 0) -> Any:
 
 
 def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
-    """A field of Kafka's type BOOLEAN."""
+    """Return a field of Kafka's type BOOLEAN."""
 
     def read(text: str) -> bool:
         lowered = text.lower()
@@ -205,7 +206,7 @@ def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
 
 
 def choice(default: str, meaning: str, *allowed: str) -> Any:
-    """A field with a fixed set of values."""
+    """Return a field with a fixed set of values."""
 
     def read(text: str) -> str:
         if text not in allowed:
@@ -216,7 +217,7 @@ def choice(default: str, meaning: str, *allowed: str) -> Any:
 
 
 def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
-    """A field of Kafka's type LIST whose elements come from a fixed set; it may be empty."""
+    """Return a field of Kafka's type LIST of elements from a fixed set; it may be empty."""
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)
@@ -229,7 +230,7 @@ def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
 
 
 def throttled_replicas(meaning: str) -> Any:
-    """A field of Kafka's type LIST that names replicas, all of them by `*`."""
+    """Return a field of Kafka's type LIST that names replicas, all of them by `*`."""
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)
@@ -248,18 +249,18 @@ def _is_replica(element: str) -> bool:
 
 
 def _elements(text: str) -> list[str]:
-    """The elements of a LIST as Kafka's ConfigDef splits it: an empty text has none."""
+    """Return the elements of a LIST as Kafka's ConfigDef splits it: an empty text has none."""
     return [element.strip() for element in text.split(",")] if text.strip() else []
 
 
 def without_effect(field: Any, reason: str) -> Any:
-    """The declaration `field` as a key that is accepted and does nothing, and why."""
+    """Return the declaration `field` as a key that is accepted and does nothing."""
     key = dataclasses.replace(field.metadata["key"], without_effect=reason)
     return _declare(field.default, key)
 
 
 def only(default: Any, meaning: str, value: str) -> Any:
-    """A key of Kafka whose one supported value is its default; others are refused by name."""
+    """Return a key of Kafka with its default as only supported value; others are errors."""
 
     def read(text: str) -> Any:
         if text.lower() != value:
@@ -279,7 +280,7 @@ def text(
     synonyms: tuple[str, ...] = (),
     pattern: Callable[[str], bool] = lambda _: True,
 ) -> Any:
-    """A field of Kafka's type STRING."""
+    """Return a field of Kafka's type STRING."""
 
     def read(value: str) -> str:
         if not pattern(value):
@@ -290,5 +291,5 @@ def text(
 
 
 def comma_list(value: str) -> list[str]:
-    """The elements of a comma list, without blanks around them and without empty ones."""
+    """Return the elements of a comma list, without blanks around them and without empty ones."""
     return [element.strip() for element in value.split(",") if element.strip()]

@@ -1,7 +1,7 @@
 """The reference of every configuration key, docs/configuration.md, made from the declarations.
 
-What is honoured, with type, default and meaning; what is accepted without effect; what is refused,
-and why. `tidelog configs reference` prints it; a test compares the file with it.
+It lists honoured keys with type, default and meaning, keys accepted without effect, and refused
+keys with the reason. `tidelog configs reference` prints it; a test compares the file with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORT
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.unsupported import why
 
-#: What the keys say that are read together with others.
+#: The meanings of keys that are read together with others.
 _FOLDED = {
     "node.id": "Another name of `broker.id`.",
     "log.dir": "Where `log.dirs` is not given.",
@@ -51,7 +51,7 @@ it is set while brokers run.
 
 
 def reference() -> str:
-    """The whole file."""
+    """Return the whole file."""
     lines = [_HEAD, "## Brokers", ""]
     lines += _table(("key", "default", "takes", "live", "meaning"), _broker_rows())
     lines += ["", "Read together with others:", ""]

@@ -1,9 +1,9 @@
 """Configuration as text: the file formats and the environment, all brought to `{key: value}`.
 
 Java's properties format is read as `java.util.Properties` reads it (comments, separators, line
-continuation, escapes), so that Kafka's server.properties needs no change. TOML files carry the same
+continuation, escapes), so that Kafka's server.properties needs no change. TOML files have the same
 keys, flat and quoted or as tables. Environment variables are `TIDELOG_` and the key in upper case
-with underscores. No file is opened here and nothing is validated: that is `core.config`.
+with underscores. No file is opened here and nothing is validated: `core.config` validates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blanks; those that end in a backslash joined with the next."""
+    """Yield lines without comments and blanks; a line that ends in a backslash joins the next."""
     joined = ""
     continues = False
     for raw in text.splitlines():
@@ -59,7 +59,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _key_end(line: str) -> int:
-    """Where the key ends: at the first blank, `=` or `:` that no backslash protects."""
+    """Return where the key ends: at the first blank, `=` or `:` that no backslash protects."""
     position = 0
     while position < len(line):
         if line[position] == "\\":
@@ -130,9 +130,9 @@ def _toml_scalar(key: str, value: object) -> str:
 
 
 def from_environment(environment: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    """The configuration in environment variables: `TIDELOG_LOG_DIRS` is `log.dirs`.
+    """Return the configuration in environment variables: `TIDELOG_LOG_DIRS` is `log.dirs`.
 
-    `keys` are all known keys; a variable that fits none is passed on as a guess (underscores as
+    `keys` are all known keys. A variable that matches none is passed on as a guess (underscores as
     dots), so that the validation names it as unknown.
     """
     by_variable = {environment_name(key): key for key in keys}
@@ -145,12 +145,12 @@ def from_environment(environment: Mapping[str, str], keys: Iterable[str]) -> dic
 
 
 def environment_name(key: str) -> str:
-    """The environment variable of a key."""
+    """Return the environment variable of a key."""
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """`key=value` words as `--override` takes them; raises ConfigError for a word without `=`."""
+    """Parse `key=value` words of `--override`; raise ConfigError for a word without `=`."""
     found: dict[str, str] = {}
     for word in overrides:
         key, separator, value = word.partition("=")

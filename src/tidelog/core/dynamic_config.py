@@ -1,10 +1,10 @@
 """Configuration that changes while brokers run (KIP-226, KIP-339): layers, operations, checks.
 
-What is stored for an entity is a mapping of key to text. `altered` applies the operations of a
-request to it, `check_topic` and `check_broker` judge what comes out, `broker_config` lays the
-stored settings over a broker's own configuration. Most specific first, a value comes from: the
-topic, the broker (`/config/brokers/N`), all brokers (`/config/brokers/<default>`), the broker's
-configuration at start, the default. Nothing is read or written here.
+The store holds a mapping of key to text for each entity. `altered` applies the operations of a
+request to it. `check_topic` and `check_broker` judge the result. `broker_config` lays the stored
+settings over a broker's own configuration. A value comes, most specific first, from the topic, the
+broker (`/config/brokers/N`), all brokers (`/config/brokers/<default>`), the broker's configuration
+at start, the default. Nothing is read or written here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORT
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
 
-#: Kafka's dynamic keys apart from the defaults of topics; those that this broker has are honoured.
-#: And ours.
+#: Kafka's dynamic keys apart from the defaults of topics, as far as this broker honours them; and
+#: tidelog's own.
 _DYNAMIC = (
     "cluster.events.enable",
     "log.cleaner.backoff.ms",
@@ -38,7 +38,7 @@ _DYNAMIC = (
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does with a key (AlterConfigOp.OpType)."""
+    """The operation of IncrementalAlterConfigs on a key (AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -56,16 +56,16 @@ class Alteration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DynamicConfigs:
-    """What the store says about brokers: all of them, and one."""
+    """The store's settings of brokers: of all brokers, and of one."""
 
     cluster: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
 
 
 def dynamic_keys() -> dict[str, Key]:
-    """Broker keys that take effect while the broker runs; all others need a restart.
+    """Return the broker keys that take effect at once; all others need a restart.
 
-    Kafka takes the format of records from the configuration at start alone.
+    Kafka reads the format of records only from the configuration at start.
     """
     declared = keys_of(BrokerConfig)
     names = dict.fromkeys([*broker_keys().values(), *_DYNAMIC])
@@ -74,7 +74,7 @@ def dynamic_keys() -> dict[str, Key]:
 
 
 def is_accepted_without_effect(name: str) -> bool:
-    """Whether Kafka stores this key while brokers run, and this broker does nothing with it.
+    """Return whether Kafka stores this key while brokers run, and this broker ignores it.
 
     Kafka does so with its own dynamic keys and with any key that it does not know (KIP-226).
     """
@@ -91,9 +91,9 @@ def is_accepted_without_effect(name: str) -> bool:
 def broker_config(
     static: BrokerConfig, dynamic: DynamicConfigs
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
-    """The configuration in force, and what of the stored settings cannot be used.
+    """Return the configuration in force, and the stored settings that cannot be used.
 
-    Somebody else may have written them: a bad one leaves in force what lies below it.
+    Another program may have written them: a bad setting leaves the next layer's value in force.
     """
     usable: dict[str, str] = {}
     config = static
@@ -122,7 +122,7 @@ def _passed_over(name: str) -> str:
 
 # altering
 
-#: The elements of a list that a key has before any are appended: its inherited value.
+#: Elements of a list that a key has before the first append: its inherited value.
 Inherited = Callable[[str], str]
 
 
@@ -132,10 +132,10 @@ def altered(
     declared: Mapping[str, Key],
     inherited: Inherited,
 ) -> dict[str, str]:
-    """What is stored after the operations; values are checked by the caller.
+    """Return the stored settings after the operations; the caller checks the values.
 
     Raises KafkaError: INVALID_REQUEST for a key that is named twice, a missing value or an unknown
-    operation, INVALID_CONFIG for APPEND and SUBTRACT of what is no list.
+    operation, INVALID_CONFIG for APPEND and SUBTRACT on a key that is no list.
     """
     _check_request(alterations)
     result = dict(current)
@@ -184,19 +184,19 @@ def _check_request(alterations: Sequence[Alteration]) -> None:
 
 
 def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[Alteration]:
-    """AlterConfigs as operations: what is not named goes (KIP-133)."""
+    """Return AlterConfigs as operations: keys not named are deleted (KIP-133)."""
     named = dict.fromkeys(one.name for one in wanted)
     gone = [Alteration(name, ConfigOperation.DELETE, None) for name in current if name not in named]
     return [*wanted, *gone]
 
 
-# judging
+# checks
 
 
 def check_topic(broker: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_CONFIG) unless a topic may be configured so.
 
-    What is stored already and stays as it is was somebody else's to judge.
+    Stored settings that stay as they are have been checked by their writer.
     """
     changed = {name: text for name, text in after.items() if before.get(name) != text}
     try:
@@ -208,7 +208,7 @@ def check_topic(broker: BrokerConfig, before: Mapping[str, str], after: Mapping[
 
 
 def _check_lags(config: TopicConfig) -> None:
-    """What the topic sets and what it has from its broker must fit together, as in Kafka."""
+    """Check that the topic's lags and those of its broker fit together, as in Kafka."""
     lag_ms, limit_ms = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if lag_ms > limit_ms:
         raise ConfigError(
@@ -227,7 +227,7 @@ def _is_topic_value(name: str, text: str) -> bool:
 def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_REQUEST), as Kafka does, unless brokers may be configured so.
 
-    A key that needs a restart and a bad value are refused. A key without effect is accepted where
+    A key that needs a restart and a bad value are rejected. A key without effect is accepted where
     Kafka accepts it, which includes every key that Kafka does not know.
     """
     known = dynamic_keys()
@@ -277,13 +277,13 @@ def _refusal(name: str) -> str:
 
 
 def inherited_by_topic(broker: BrokerConfig) -> Inherited:
-    """What a topic has where it says nothing itself; empty for an unknown key."""
+    """Return the values that a topic inherits where it sets none; empty for an unknown key."""
     config = TopicConfig.of(broker, {})
     declared = keys_of(TopicConfig)
     return lambda name: to_text(getattr(config, declared[name][0])) if name in declared else ""
 
 
 def inherited_by_broker(broker: BrokerConfig) -> Inherited:
-    """What a broker has where the store says nothing; empty for an unknown key."""
+    """Return the values that a broker inherits where the store has none; empty for unknown keys."""
     declared = keys_of(BrokerConfig)
     return lambda name: to_text(getattr(broker, declared[name][0])) if name in declared else ""

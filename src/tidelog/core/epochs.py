@@ -23,7 +23,7 @@ class LeaderEpochs:
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        #: Set by every change, cleared by whoever writes the checkpoint.
+        #: Set by every change, cleared when the checkpoint is written.
         self.changed = False
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
@@ -33,11 +33,11 @@ class LeaderEpochs:
         return len(self._epochs)
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), oldest first."""
+        """Return (epoch, start offset), oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def copy(self) -> LeaderEpochs:
-        """An independent copy."""
+        """Return an independent copy."""
         other = LeaderEpochs()
         other._epochs = self._epochs.copy()
         other._starts = self._starts.copy()
@@ -50,13 +50,13 @@ class LeaderEpochs:
 
     @property
     def latest_start_offset(self) -> int:
-        """Where the last epoch starts, -1 when there is none."""
+        """The start of the last epoch, -1 when there is none."""
         return self._starts[-1] if self._starts else UNDEFINED_OFFSET
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that records from `start_offset` on have `epoch`; returns whether it was news.
+        """Note that records from `start_offset` on have `epoch`; return whether anything changed.
 
-        Entries that contradict it (a later start or epoch, from a log that was cut) give way.
+        Contradicting entries (a later start or epoch, from a log that was truncated) are removed.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"negative leader epoch or offset: {epoch}, {start_offset}")
@@ -71,10 +71,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch <= `requested_epoch` and its end offset, (-1, -1) when unknown.
+        """Return the largest epoch <= `requested_epoch` and its end offset, (-1, -1) when unknown.
 
-        A requested epoch equal to the latest one ends at `log_end_offset`; one above it is unknown,
-        one below the first ends where that begins (Kafka's LeaderEpochFileCache.endOffsetFor).
+        A requested epoch equal to the latest one ends at `log_end_offset`. A later one is unknown.
+        One below the first ends where the first begins (Kafka's LeaderEpochFileCache.endOffsetFor).
         """
         if requested_epoch == NO_EPOCH or not self._epochs:
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
@@ -84,12 +84,13 @@ class LeaderEpochs:
         if index == len(self._epochs):
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)
         if index == 0:
-            # Before our first epoch: nothing of it is here; it ends no later than that begins.
+            # It precedes the first epoch here: this log has none of it, and it ends where that one
+            # begins.
             return EpochEnd(requested_epoch, self._starts[0])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at `offset`, -1 when it lies before the first entry."""
+        """Return the epoch of the record at `offset`, -1 when it lies before the first entry."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
 
@@ -99,7 +100,7 @@ class LeaderEpochs:
         return self._epochs[0] if self._epochs else NO_EPOCH
 
     def start_offset_of(self, epoch: int) -> int:
-        """Where `epoch` starts, -1 when it is not here."""
+        """Return where `epoch` starts, -1 when it is not here."""
         index = bisect_right(self._epochs, epoch)
         if index and self._epochs[index - 1] == epoch:
             return self._starts[index - 1]
@@ -113,12 +114,11 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Keep what tells of offsets >= `start_offset` (retention, DeleteRecords), and the entry of
-        the record before it.
+        """Keep the entries of offsets >= `start_offset`, and the entry of the record before it.
 
-        That one stays where it was (Kafka moves it to `start_offset`): a follower whose log ends
-        just there in an earlier epoch may have other records below, and only the true start of
-        the epoch tells (V67).
+        For retention and DeleteRecords. That last entry keeps its start (Kafka moves it to
+        `start_offset`). A follower whose log ends just there in an earlier epoch may have other
+        records below. Only the true start of the epoch reveals them (V67).
         """
         keep_from = bisect_left(self._starts, start_offset) - 1
         if keep_from <= 0:
@@ -127,7 +127,7 @@ class LeaderEpochs:
         self.changed = True
 
     def clear(self) -> None:
-        """Forget everything (the log starts anew elsewhere)."""
+        """Forget all entries (the log restarts at another offset)."""
         if self._epochs:
             self.changed = True
         self._epochs.clear()

@@ -1,10 +1,10 @@
 """Errors: Kafka's numbered protocol errors, and the exceptions that this package raises.
 
 `ErrorCode` holds the numbers that travel on the wire (Kafka's `Errors`). `KafkaError` carries one
-of them with a message for a person. Operating errors are handled where they arise; a broken
-invariant is an `InvariantError` and stops the broker loudly (DESIGN.md, rule 9).
-`NodeDead` is raised by port handles of a crashed incarnation under simulation; it is a
-BaseException so that no handler of operating errors can swallow it.
+of them with a message for a person. Operating errors are handled where they arise. A broken
+invariant is an `InvariantError` and stops the broker loudly (DESIGN.md, rule 9). Port handles of a
+crashed incarnation raise `NodeDead` under simulation. It is a BaseException so that no handler of
+operating errors can swallow it.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class TidelogError(Exception):
 
 
 class KafkaError(TidelogError):
-    """An error with a protocol code, to be answered to the peer that asked.
+    """An error with a protocol code, for the response to the peer's request.
 
     `message` is meant for a person: what was wrong, where, and what would be right.
     """
@@ -161,16 +161,14 @@ class ProtocolError(TidelogError):
 
 
 class ConfigError(TidelogError):
-    """A configuration value that cannot be used: names the key, the value, what would be right."""
+    """An unusable configuration value; the message names the key, the value and the right form."""
 
 
 class StorageError(TidelogError):
-    """A file operation failed; carries what the directory's owner needs to judge it.
+    """A failed file operation, with the facts from which the directory's owner judges it.
 
-    Rules D1, D14, D17.
-
-    `directory` is the log directory, `operation` the call ("pwrite", "fsync", ...), `path` what it
-    touched, `errno` the cause, `at_ms` the wall clock when it failed.
+    Rules D1, D14, D17. `directory` is the log directory, `operation` the call ("pwrite", "fsync",
+    ...), `path` the file, `errno` the cause, `at_ms` the wall clock of the failure.
     """
 
     def __init__(
@@ -189,34 +187,34 @@ class StorageError(TidelogError):
 
     @property
     def is_full(self) -> bool:
-        """The disk or quota is full (D14): this operation failed, the device did not."""
+        """Whether the disk or quota is full (D14): this operation failed, the device did not."""
         return self.errno in FULL_ERRNOS
 
     @property
     def is_device_failure(self) -> bool:
-        """The directory must be taken as failed (D1's list; any failed fsync, D17)."""
+        """Whether the directory must be taken as failed (D1's list; any failed fsync, D17)."""
         return self.errno in DEVICE_ERRNOS or self.operation == "fsync"
 
 
-#: Errors that tell of a failed device or a directory that is gone (rule D1).
+#: Errors of a failed device or a directory that is gone (rule D1).
 DEVICE_ERRNOS = frozenset(
     {_errno.EIO, _errno.EROFS, _errno.EACCES, _errno.ENOENT, _errno.ENXIO, _errno.ESTALE}
 )
-#: Errors that tell of a full disk or quota (rule D14).
+#: Errors of a full disk or quota (rule D14).
 FULL_ERRNOS = frozenset({_errno.ENOSPC, _errno.EDQUOT})
 
 
 class InvariantError(AssertionError):
-    """A broken invariant: the broker stops rather than go on with a state that cannot be right."""
+    """A broken invariant: the broker stops, because its state cannot be right."""
 
 
 class NodeDead(BaseException):
-    """Raised by every port call of a crashed incarnation (simulation only); never caught."""
+    """A call to a port of a crashed incarnation (simulation only); never caught."""
 
 
 class ConnectionLost(TidelogError):
-    """The connection closed before the answer came; the outcome of the request is unknown."""
+    """A connection that closed before the response; the outcome of the request is unknown."""
 
 
 class RequestTimeout(TidelogError):
-    """No answer within the time given; the outcome of the request is unknown."""
+    """No response within the time given; the outcome of the request is unknown."""

@@ -44,5 +44,5 @@ class _InertKeys:
 
 @cache
 def inert_broker_keys() -> dict[str, Key]:
-    """`{key: declaration}` of each."""
+    """Return `{key: declaration}` of each key."""
     return {name: key for name, (_, key, _) in keys_of(_InertKeys).items()}

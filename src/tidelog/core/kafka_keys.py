@@ -1,9 +1,9 @@
 """Kafka's broker keys that this broker knows by name and does not support.
 
-They are accepted with a warning that names them, so that a server.properties written for Kafka
-works and nobody believes in a setting that has no effect. A key whose loss would leave the cluster
-open, or that asks for another kind of cluster, is refused instead. Source: the ConfigDef of Kafka
-3.9. The keys that are supported are declared in `core.config`.
+They are accepted with a warning that names them. A server.properties written for Kafka so works,
+and no operator believes in a setting without effect. A key whose loss would leave the cluster open,
+or that asks for another kind of cluster, is refused instead. Source: the ConfigDef of Kafka 3.9.
+`core.config` declares the supported keys.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ UNSUPPORTED_KEYS: frozenset[str] = frozenset(
 #: Any key below this prefix belongs to one listener's security.
 LISTENER_KEY_PREFIX = "listener.name."
 
-#: Keys that are refused when set to anything but the values given: what to do instead.
+#: Keys that are refused unless they have one of these values, with the remedy.
 REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name": (
         ("",),

@@ -1,7 +1,7 @@
 """Listeners of a broker: Kafka's `listeners` family of keys, brought to endpoints.
 
 Decides which endpoints a broker listens on, which it advertises, and which of them other brokers
-use. Only plain connections are served today; a listener with TLS or SASL is refused rather than
+use. Only plain connections are served today. A listener with TLS or SASL is refused rather than
 served in the clear. Looks no host name up: a listener without a host is advertised as 127.0.0.1.
 """
 
@@ -23,7 +23,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What the family of keys comes to. An empty host in `listeners` means every interface."""
+    """The result of the family of keys; an empty host in `listeners` means every interface."""
 
     listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
@@ -32,7 +32,7 @@ class Listeners:
 
 
 def read_listeners(properties: Mapping[str, str]) -> Listeners:
-    """Read and check the family; raises ConfigError naming key, value and what would be right."""
+    """Read and check the family; raise ConfigError naming key, value and the right form."""
     protocols = _protocol_map(properties)
     listeners = _endpoints("listeners", properties.get("listeners", "PLAINTEXT://:9092"), protocols)
     warnings: list[str] = []
@@ -143,7 +143,7 @@ def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:
 
 
 def _inter_broker_name(properties: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
-    """The listener for other brokers: named, or by security protocol, or the only one there is."""
+    """Return the listener for other brokers: named, by security protocol, or the only one."""
     name = properties.get("inter.broker.listener.name", "").strip().upper()
     protocol = properties.get("security.inter.broker.protocol", "").strip().upper()
     names = [endpoint.listener for endpoint in advertised]

@@ -1,8 +1,8 @@
-"""Numbers that a broker keeps of itself, under the names that dashboards will ask for.
+"""Numbers that a broker keeps of itself, under the names that dashboards use.
 
-A metric is declared here with its meaning; one that is not cannot be counted. Labels are few and
-bounded (brokers of the cluster, phases of failovers): what is over is dropped, so that nothing
-grows. Reads no clock, writes nothing: who shows them is somebody else.
+A metric is declared here with its meaning; an undeclared one cannot be counted. Labels are few and
+bounded (brokers of the cluster, phases of failovers). Finished labels are dropped, so that nothing
+grows. Reads no clock and writes nothing: other modules publish the numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METRICS: Final[Mapping[str, str]] = {
     EVENTS_DROPPED: "events that __cluster_events lacks, as too many waited or none could be sent",
 }
 
-#: A metric, and for a label its value.
+#: A metric, and the value of its label.
 Key = tuple[str, str]
 
 
@@ -43,26 +43,26 @@ class Metrics:
         self._values: dict[Key, int] = {}
 
     def add(self, name: str, count: int = 1, label: object = "") -> None:
-        """Count; KeyError for a metric that is not declared."""
+        """Add to a counter; KeyError for a metric that is not declared."""
         METRICS[name]
         key = (name, str(label))
         self._values[key] = self._values.get(key, 0) + count
 
     def put(self, name: str, value: int, label: object = "") -> None:
-        """Show a value from now on; KeyError for a metric that is not declared."""
+        """Set the value of a metric; KeyError for a metric that is not declared."""
         METRICS[name]
         self._values[name, str(label)] = value
 
     def drop(self, name: str, label: object = "") -> None:
-        """Show nothing any more; harmless where nothing was shown."""
+        """Remove a metric's value; harmless where it has none."""
         self._values.pop((name, str(label)), None)
 
     def value(self, name: str, label: object = "") -> int:
-        """The number, 0 where nothing was counted."""
+        """Return the number, 0 where nothing was counted."""
         return self._values.get((name, str(label)), 0)
 
     def __iter__(self) -> Iterator[tuple[str, str, int]]:
-        """(metric, value of the label, number), sorted."""
+        """Return (metric, value of the label, number), sorted."""
         return iter(
             [(name, label, self._values[name, label]) for name, label in sorted(self._values)]
         )

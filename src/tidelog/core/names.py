@@ -1,4 +1,4 @@
-"""Topic names: what is allowed (rule V24), checked before any path is built from one.
+"""Topic names: the allowed ones (rule V24), checked before any path is built from a name.
 
 The rules are Kafka's (`org.apache.kafka.common.internals.Topic`), and so are the names of the
 topics that brokers keep for themselves.
@@ -14,7 +14,7 @@ from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
 #: Committed offsets and group metadata; the states of transactions.
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-#: What happened in the cluster (V80); ours.
+#: Cluster events (V80); tidelog's own.
 CLUSTER_EVENTS = "__cluster_events"
 _INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_EVENTS)
 
@@ -22,12 +22,12 @@ _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_internal_topic(name: str) -> bool:
-    """Whether brokers keep their own records in a topic of this name: clients may read it."""
+    """Return whether a topic of this name holds records of brokers: clients may read it."""
     return name in _INTERNAL
 
 
 def validate_topic_name(name: str) -> None:
-    """Raise KafkaError(INVALID_TOPIC_EXCEPTION), saying what is wrong, unless the name is one."""
+    """Raise KafkaError(INVALID_TOPIC_EXCEPTION), with the reason, unless the name is valid."""
     reason = _fault(name)
     if reason is not None:
         raise KafkaError(

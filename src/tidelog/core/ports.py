@@ -25,20 +25,20 @@ class TimerHandle(Protocol):
     """A timer that can be cancelled."""
 
     def cancel(self) -> None:
-        """Never call back; harmless if it has fired."""
+        """Cancel the timer; harmless if it has fired."""
 
 
 class Clock(Protocol):
-    """Time. Monotonic time is for durations, wall time for timestamps in records and nodes only."""
+    """Time: monotonic for durations, wall time for timestamps in records and nodes only."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds that never go back; comparable within one process only."""
+        """Return nanoseconds that never go back; comparable within one process only."""
 
     def monotonic_ms(self) -> int:
-        """`monotonic_ns` in whole milliseconds."""
+        """Return `monotonic_ns` in whole milliseconds."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970; may jump."""
+        """Return milliseconds since 1970; may jump."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
         """Call back on the loop after `delay_ms`, never before this call returns."""
@@ -69,40 +69,42 @@ class VolumeSize(NamedTuple):
 class Files(Protocol):
     """File calls of one log directory, as POSIX has them; failures are OSError with errno.
 
-    Paths are absolute or relative to nothing: they are passed on as they are. Only operations
-    that a lane runs may hold one of these.
+    Paths are absolute or relative to nothing: they are passed on as they are. Only operations that
+    a lane runs may hold one of these.
     """
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle: ...
     def close(self, handle: Handle) -> None: ...
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; returns the bytes written, which may be fewer (a full disk)."""
+        """Write at a position; return the bytes written, which may be fewer (a full disk)."""
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes`; fewer only at the end of the file."""
+        """Return up to `size_bytes`; fewer only at the end of the file."""
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
-        """Like `pread`, but None where it would wait for the disk (RWF_NOWAIT)."""
+        """Read like `pread`, but return None where that would wait for the disk (RWF_NOWAIT)."""
 
     def size(self, handle: Handle) -> int: ...
     def truncate(self, handle: Handle, size_bytes: int) -> None: ...
     def fsync(self, handle: Handle) -> None: ...
     def fsync_directory(self, path: str) -> None: ...
     def sync_volume(self, path: str) -> None:
-        """Make everything durable that is on the volume of a path, names too: one wait instead of
-        one for each of thousands of files. Failures are those of fsync."""
+        """Make everything on the volume of a path durable, names too.
+
+        One wait instead of one for each of thousands of files. Failures are those of fsync.
+        """
 
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
     def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it is there."""
+        """Make a directory and its parents; no error when it exists."""
 
     def rmdir(self, path: str) -> None: ...
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all that is in it; no error when it is not there."""
+        """Remove a directory with its content; no error when it is missing."""
 
     def listdir(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
 
     def exists(self, path: str) -> bool: ...
     def read_file(self, path: str) -> bytes: ...
@@ -110,7 +112,7 @@ class Files(Protocol):
         """Write `path + ".tmp"`, sync it if asked, rename it to `path`: old or new, never half."""
 
     def volume_size(self, path: str) -> VolumeSize:
-        """The size of the volume that holds a path, and what is free there."""
+        """Return the size of the volume that holds a path, and its free bytes."""
 
 
 class Work(Enum):
@@ -118,7 +120,8 @@ class Work(Enum):
 
     #: On the loop while the directory is quick, else on its thread; in order of submission.
     FAST = "fast"
-    #: On the loop at once, before what waits for the thread: for what cannot wait for the disk.
+    #: On the loop at once, before operations that wait for the thread: for operations that cannot
+    #: wait for the disk.
     NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
     SLOW = "slow"
@@ -128,9 +131,9 @@ class Work(Enum):
 
 
 class Lane(Protocol):
-    """All file operations of one log directory go through its lane (DESIGN.md, rule 3).
+    """The lane through which all file operations of one log directory go (DESIGN.md, rule 3).
 
-    Operations see nothing but `Files` and what they captured; their result is delivered on the
+    Operations see nothing but `Files` and their captured values; their result is delivered on the
     loop. An OSError becomes a StorageError that names directory, call, path, errno and time.
     """
 
@@ -142,27 +145,35 @@ class Lane(Protocol):
         """Whether a FAST operation submitted now is done when `submit` returns."""
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
-        """Run `operation(files)`; FAST ones among themselves, SLOW ones among themselves and
-        COMPUTE ones among themselves keep their order; a FAST one never overtakes an earlier FAST
-        one that waits for the thread. A NOWAIT one is done when this returns."""
+        """Run `operation(files)`.
+
+        FAST operations keep their order among themselves, and so do SLOW and COMPUTE ones. A FAST
+        one never overtakes an earlier FAST one that waits for the thread. A NOWAIT one is done when
+        this returns.
+        """
 
     async def close(self) -> None:
-        """Finish what was submitted, with what its callbacks submit in turn (such as to close the
-        file that they had read), and end the thread. RuntimeError for whoever submits later."""
+        """Finish submitted operations and end the thread.
+
+        Operations that their callbacks submit in turn are finished, too, such as closing the file
+        that they read. A later submission raises RuntimeError.
+        """
 
 
 class FrameHandler(Protocol):
-    """What a connection's owner implements."""
+    """The callbacks of a connection's owner."""
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Whole frames without their size prefix, in order. Views are valid during this call
-        only, unless `Transport.keep_frames()` is called in it."""
+        """Handle whole frames without their size prefix, in order.
+
+        Views are valid during this call only, unless `Transport.keep_frames()` is called in it.
+        """
 
     def connection_lost(self, reason: str) -> None:
-        """The connection is gone; called once, also after `close()`."""
+        """Handle the end of the connection; called once, also after `close()`."""
 
     def send_queue_drained(self) -> None:
-        """The peer took what was queued; called only after `queued_bytes` was over the limit."""
+        """Resume sending: the peer took the queue, after `queued_bytes` was over the limit."""
 
 
 class Transport(Protocol):
@@ -177,20 +188,26 @@ class Transport(Protocol):
         """Bytes given to `send` that the kernel has not taken."""
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send bytes that already carry their size prefixes. Sends during `frames_received` are
-        corked and leave together when it returns. Buffers must not change until sent."""
+        """Send bytes that already carry their size prefixes.
+
+        Sends during `frames_received` are corked and leave together when it returns. Buffers must
+        not change until sent.
+        """
 
     def keep_frames(self) -> None:
-        """The frames of the current `frames_received` call stay valid as long as they are held."""
+        """Keep the frames of the current `frames_received` call valid as long as they are held."""
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """A frame of more than `receive_budget.SMALL_REQUEST_BYTES`, of an accepted connection, is
-        held no more: its size no longer counts against the budget of its listener."""
+        """Release the budget of a frame that is held no more.
+
+        Applies to frames of more than `receive_budget.SMALL_REQUEST_BYTES` of an accepted
+        connection.
+        """
 
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def close(self, reason: str) -> None:
-        """Send what is queued if the peer takes it, then close; safe to repeat."""
+        """Send queued bytes if the peer takes them, then close; safe to repeat."""
 
 
 class Listener(Protocol):
@@ -213,8 +230,10 @@ class Network(Protocol):
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
-        """Listen; OSError when the port is taken. `port` 0 takes a free one. Frames of accepted
-        connections take room in the budget; None: without a limit."""
+        """Listen; raise OSError when the port is taken. `port` 0 takes a free one.
+
+        Frames of accepted connections take room in the budget; None: without a limit.
+        """
 
     def connect(
         self,
@@ -224,20 +243,20 @@ class Network(Protocol):
         timeout_ms: int,
         max_frame_bytes: int,
     ) -> Awaitable[Transport]:
-        """Connect; ConnectionLost when refused, unreachable or not there in time."""
+        """Connect; raise ConnectionLost when rejected, unreachable or not connected in time."""
 
 
 class Tracer(Protocol):
-    """What happened, for logs, metrics, checkers and stories. Never decides anything."""
+    """The record of events for logs, metrics, checkers and stories. Never decides anything."""
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """A state change worth a line in the state-change log and in a simulation's trace."""
+        """Record a state change for the state-change log and a simulation's trace."""
 
     def mark(self, name: str, /) -> None:
-        """An interesting state was reached (`sometimes` marks)."""
+        """Record that an interesting state was reached (`sometimes` marks)."""
 
     def log(self, logger: str, level: int, message: str, /) -> None:
-        """A line for people; `level` as in stdlib logging."""
+        """Log a line for operators; `level` as in stdlib logging."""
 
 
 @dataclass(slots=True)
@@ -249,9 +268,9 @@ class Ports:
     random: Random
     network: Network
     tracer: Tracer
-    #: Calls back first in every turn of the loop, before whatever is due in it.
+    #: Calls back first in every turn of the loop, before the events due in it.
     on_turn: Callable[[Callable[[], None]], None]
-    #: Opens the lane of a log directory; raises ConfigError for one that cannot be used.
+    #: Opens the lane of a log directory; raises ConfigError for an unusable one.
     open_lane: Callable[[str], Lane]
     #: Ends the node at once without clean-up, as a crash does; the reason goes to the log.
     halt: Callable[[str], None]

@@ -1,18 +1,17 @@
 """Memory of requests that are being received, over all connections: `queued.max.request.bytes`.
 
 A request above `SMALL_REQUEST_BYTES` reserves its whole size before more than its beginning is
-read, and keeps it until it is answered. Where the budget has no room, its connection is not read,
-and waits in the order of arrival. So no two requests can wait for each other's memory, and the
-largest request gets its turn: the budget has room for it once all others are answered.
+read, and keeps it until the response. Without room, its connection is not read, and waits in the
+order of arrival. So no two requests can wait for each other's memory. The largest request gets its
+turn: the budget has room for it after all other responses. Requests other than Produce have a
+budget of their own, of the size of the largest request. Producers so cannot delay the controller's
+commands, followers' fetches, or consumer groups.
 
-Requests other than Produce have a budget of their own, of the size of the largest request: writers
-cannot keep back the commands of the controller, fetches of followers, or consumer groups.
-
-A client may announce a request and send it slowly, or never. While others wait, a connection with a
-half-received request is closed where nothing came for `STALLED_MS`, or less than
-`MIN_PROGRESS_BYTES` or a `MAX_PERIODS`th part of it in `PROGRESS_MS`. So the largest request holds
-its room for a minute then: for longer no client waits for its answer.
-Knows no sockets: a transport asks for room and is called back.
+A client may announce a request and send it slowly, or never. While others wait, the broker closes a
+connection with a half-received request that stalls. It stalls when nothing came for `STALLED_MS`,
+or less than `MIN_PROGRESS_BYTES` or a `MAX_PERIODS`th part of it in `PROGRESS_MS`. So the largest
+request then holds its room for a minute, as long as clients wait for a response. Knows no sockets:
+a transport asks for room and is called back.
 """
 
 from __future__ import annotations
@@ -29,29 +28,31 @@ if TYPE_CHECKING:
 
 #: Smaller requests take no room in the budget; `max.connections` of them are 256 MiB.
 SMALL_REQUEST_BYTES: Final = 64 * KIB
-#: What a connection with a half-received request must receive while others wait for its room.
+#: Bytes that a connection with a half-received request must receive while others wait for room.
 MIN_PROGRESS_BYTES: Final = MIB
 PROGRESS_MS: Final = 10_000
-#: So many times `PROGRESS_MS` may pass until a request is whole, while others wait.
+#: How many times `PROGRESS_MS` may pass until a request is whole, while others wait.
 MAX_PERIODS: Final = 6
-#: A connection whose peer has bytes to send shows some of them within a round trip.
+#: A peer with bytes to send shows some of them within a round trip.
 STALLED_MS: Final = 5_000
 _CHECK_MS: Final = 1_000
-#: Between two lines of the log that say that requests wait.
+#: Pause between two log lines about waiting requests.
 _LOG_MS: Final = 60_000
 _PRODUCE: Final = 0
 
 
 def budget_bytes(config: BrokerConfig) -> int | None:
-    """`queued.max.request.bytes` in force; None: no limit. The default gives way to a larger
-    `socket.request.max.bytes`, so that each request has room."""
+    """Return `queued.max.request.bytes` in force; None: no limit.
+
+    The default gives way to a larger `socket.request.max.bytes`, so that each request has room.
+    """
     if config.queued_max_request_bytes <= 0:
         return None
     return max(config.queued_max_request_bytes, config.socket_request_max_bytes)
 
 
 class _Room:
-    """A number of bytes, who holds them, and who waits for them."""
+    """A number of bytes, with the connections that hold them and that wait for them."""
 
     __slots__ = ("holders", "max_bytes", "used_bytes", "waiting")
 
@@ -63,7 +64,7 @@ class _Room:
         self.waiting: deque[BudgetShare] = deque()
 
     def has(self, size_bytes: int) -> bool:
-        """Whether a request of this size fits; one alone always does."""
+        """Return whether a request of this size fits; one alone always does."""
         return self.used_bytes == 0 or self.used_bytes + size_bytes <= self.max_bytes
 
 
@@ -77,7 +78,7 @@ class ReceiveBudget:
         clock: Clock,
         log: Callable[[str], None],
     ) -> None:
-        """`log` takes a line for people, where requests wait or connections are closed."""
+        """`log` takes a line for operators, where requests wait or connections are closed."""
         self._clock = clock
         self.log = log
         self._max_bytes = max_bytes
@@ -93,22 +94,25 @@ class ReceiveBudget:
 
     @property
     def waiting(self) -> int:
-        """Connections that are not read because there is no room for their request."""
+        """Connections that are not read because their request has no room."""
         return len(self._writes.waiting) + len(self._others.waiting)
 
     def share(
         self, peer: str, on_room: Callable[[], None], close: Callable[[str], None]
     ) -> BudgetShare:
-        """The share of a new connection. `on_room`: the request that had to wait has room now;
-        `close` ends the connection for a reason."""
+        """Return the share of a new connection.
+
+        `on_room`: the request that had to wait has room now; `close` ends the connection for a
+        reason.
+        """
         return BudgetShare(self, peer, on_room, close)
 
     def room(self, api_key: int) -> _Room:
-        """Where requests of an API take their room."""
+        """Return the room in which requests of an API take their bytes."""
         return self._writes if api_key == _PRODUCE else self._others
 
     def wait(self, share: BudgetShare, room: _Room, size_bytes: int) -> None:
-        """A connection waits for room; holders must show progress from now on."""
+        """Let a connection wait for room; holders must show progress from now on."""
         now_ms = self._clock.monotonic_ms()
         if not room.waiting:
             for holder in room.holders:
@@ -126,7 +130,7 @@ class ReceiveBudget:
             self._clock.call_later(_CHECK_MS, self._check)
 
     def release(self, room: _Room, size_bytes: int) -> None:
-        """Bytes are free again: those that wait take them, in their order."""
+        """Free bytes; waiting requests take them, in their order."""
         room.used_bytes -= size_bytes
         assert room.used_bytes >= 0, "more is given back than was taken"
         waiting = room.waiting
@@ -147,7 +151,7 @@ class ReceiveBudget:
 
 
 class BudgetShare:
-    """What one connection has of the budget. After `close` all calls do nothing."""
+    """The part of the budget that one connection has. After `close` all calls do nothing."""
 
     __slots__ = (
         "_begun_ms", "_budget", "_close", "_closed", "_handled_later", "_on_room", "_room",
@@ -171,15 +175,17 @@ class BudgetShare:
         #: Whether that request has no room yet.
         self.is_waiting = False
         self._room: _Room | None = None
-        #: Bytes of it that came since its progress was last judged, and when that was.
+        #: Bytes of it that came since the last check of its progress, and the time of that check.
         self._since_begun = 0
         self._begun_ms = 0
-        #: Bytes of whole requests that are not answered, by room.
+        #: Bytes of whole requests without a response, by room.
         self._handled_later: dict[_Room, int] = {}
 
     def reserve(self, size_bytes: int, api_key: int) -> bool:
-        """Whether a request of which the beginning has come may be read on. Where not, the
-        connection is not to be read before `on_room` is called."""
+        """Reserve room for a request whose beginning has come; return whether it may be read on.
+
+        Otherwise the connection must not be read before `on_room` is called.
+        """
         if self._closed:
             return True
         room = self._room = self._budget.room(api_key)
@@ -194,12 +200,14 @@ class BudgetShare:
         return True
 
     def received(self, nbytes: int) -> None:
-        """Bytes of the half-received request came."""
+        """Count bytes of the half-received request."""
         self._since_begun += nbytes
 
     def completed(self, size_bytes: int, api_key: int) -> None:
-        """A request above the limit is whole. One that came at once takes room in any case: its
-        bytes are in memory."""
+        """Note that a request above the limit is whole.
+
+        A request that came at once takes room in any case: its bytes are in memory.
+        """
         if self._closed:
             return
         room = self._room
@@ -213,14 +221,14 @@ class BudgetShare:
         self._handled_later[room] = self._handled_later.get(room, 0) + size_bytes
 
     def handled(self, size_bytes: int, api_key: int) -> None:
-        """A whole request above the limit is answered."""
+        """Release the room of a whole request above the limit after its response."""
         if not self._closed:
             room = self._budget.room(api_key)
             self._handled_later[room] -= size_bytes
             self._budget.release(room, size_bytes)
 
     def close(self) -> None:
-        """The connection is gone: give everything back."""
+        """Release everything: the connection is gone."""
         if self._closed:
             return
         self._closed = True
@@ -245,7 +253,7 @@ class BudgetShare:
         room.holders[self] = None
 
     def grant(self, now_ms: int) -> None:
-        """There is room for the request that waited."""
+        """Give the waiting request its room."""
         assert self._room is not None, "a connection that waits knows for what"
         self.is_waiting = False
         self._take(self._room, self.wanted_bytes)
@@ -253,12 +261,12 @@ class BudgetShare:
         self._on_room()
 
     def begin_progress(self, now_ms: int) -> None:
-        """Progress counts from now on."""
+        """Count progress from now on."""
         self._begun_ms = now_ms
         self._since_begun = 0
 
     def check_progress(self, now_ms: int, waiting: int) -> None:
-        """Close the connection if its half-received request does not get on."""
+        """Close the connection if its half-received request makes no progress."""
         elapsed_ms = now_ms - self._begun_ms
         if elapsed_ms < (PROGRESS_MS if self._since_begun else STALLED_MS):
             return

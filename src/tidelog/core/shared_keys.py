@@ -19,7 +19,7 @@ from tidelog.core.config_keys import (
     without_effect,
 )
 
-#: Value of compression.type -> codec of batches, None where each keeps its producer's.
+#: Value of compression.type -> codec of batches; None keeps each producer's own.
 CODECS: dict[str, int | None] = {
     "producer": None,
     "uncompressed": 0,
@@ -41,7 +41,7 @@ _VERSIONS = {
 
 
 def compression_type() -> Any:
-    """compression.type."""
+    """Return the field of compression.type."""
     return choice(
         "producer",
         "Codec of stored batches. producer keeps each batch as it came; for any other value the "
@@ -51,23 +51,23 @@ def compression_type() -> Any:
 
 
 def compression_gzip_level() -> Any:
-    """compression.gzip.level (KIP-390)."""
+    """Return the field of compression.gzip.level (KIP-390)."""
     meaning = "Level of compression.type=gzip."
     return integer(_GZIP_DEFAULT, meaning, at_least=1, at_most=9, also=_GZIP_DEFAULT)
 
 
 def compression_lz4_level() -> Any:
-    """compression.lz4.level (KIP-390)."""
+    """Return the field of compression.lz4.level (KIP-390)."""
     return integer(9, "Level of compression.type=lz4.", at_least=1, at_most=17)
 
 
 def compression_zstd_level() -> Any:
-    """compression.zstd.level (KIP-390)."""
+    """Return the field of compression.zstd.level (KIP-390)."""
     return integer(3, "Level of compression.type=zstd.", at_least=-131_072, at_most=22)
 
 
 def timestamp_difference_max_ms() -> Any:
-    """message.timestamp.difference.max.ms, deprecated since 3.6 (KIP-937)."""
+    """Return the field of message.timestamp.difference.max.ms, deprecated since 3.6 (KIP-937)."""
     return long(
         INT64_MAX,
         "Deprecated. Holds for timestamps before and after the leader's clock where the key of "
@@ -77,30 +77,30 @@ def timestamp_difference_max_ms() -> Any:
 
 
 def timestamp_before_max_ms() -> Any:
-    """message.timestamp.before.max.ms (KIP-937)."""
+    """Return the field of message.timestamp.before.max.ms (KIP-937)."""
     meaning = "How far the CreateTime of a record may lie before the leader's clock."
     return long(INT64_MAX, meaning, at_least=0)
 
 
 def timestamp_after_max_ms() -> Any:
-    """message.timestamp.after.max.ms (KIP-937)."""
+    """Return the field of message.timestamp.after.max.ms (KIP-937)."""
     meaning = "How far the CreateTime of a record may lie after the leader's clock."
     return long(INT64_MAX, meaning, at_least=0)
 
 
 def segment_jitter_ms() -> Any:
-    """segment.jitter.ms."""
+    """Return the field of segment.jitter.ms."""
     return long(0, "A segment is rolled up to this much earlier than at its age.", at_least=0)
 
 
 def preallocate() -> Any:
-    """preallocate."""
+    """Return the field of preallocate."""
     meaning = "Give a new segment its full size on the disk."
     return without_effect(boolean(False, meaning), "files grow as they are written")
 
 
 def message_format_version() -> Any:
-    """message.format.version, which Kafka ignores since 3.0."""
+    """Return the field of message.format.version, which Kafka ignores since 3.0."""
     field = text(
         "3.0-IV1",
         "Format of records.",
@@ -111,25 +111,25 @@ def message_format_version() -> Any:
 
 
 def message_downconversion_enable() -> Any:
-    """message.downconversion.enable."""
+    """Return the field of message.downconversion.enable."""
     meaning = "Convert records for consumers that know older formats only."
     return without_effect(boolean(True, meaning), "consumers without format 2 are not served")
 
 
 def local_retention_ms() -> Any:
-    """local.retention.ms."""
+    """Return the field of local.retention.ms."""
     meaning = "Age at which records with a remote copy may be deleted."
     return without_effect(long(-2, meaning, at_least=-2), _NO_TIERS)
 
 
 def local_retention_bytes() -> Any:
-    """local.retention.bytes."""
+    """Return the field of local.retention.bytes."""
     meaning = "Size of a partition above which records with a remote copy may be deleted."
     return without_effect(long(-2, meaning, at_least=-2), _NO_TIERS)
 
 
 def _is_version(value: str) -> bool:
-    """Whether Kafka's MetadataVersion.fromVersionString takes the text."""
+    """Return whether Kafka's MetadataVersion.fromVersionString accepts the text."""
     parts = value.split(".")
     kept = 3 if value.startswith("0.") else 2
     key = ".".join(parts[:kept])

@@ -1,7 +1,7 @@
-"""Which partition coordinates a group or a transactional id (rule G2).
+"""The partition that coordinates a group or a transactional id (rule G2).
 
-Kafka takes Java's String.hashCode, which is defined over UTF-16 units, modulo the partitions of
-the internal topic. Every client and broker of a cluster must agree, so it must be that hash.
+Kafka takes Java's String.hashCode, which is defined over UTF-16 units, modulo the partitions of the
+internal topic. Every client and broker of a cluster must agree, so it must be that hash.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _UNIT: Final = struct.Struct(">H")
 
 
 def java_string_hash(text: str) -> int:
-    """`text.hashCode()` of Java as a signed 32-bit number."""
+    """Return `text.hashCode()` of Java as a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for (unit,) in _UNIT.iter_unpack(units):
@@ -22,5 +22,5 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinating_partition(name: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` or `__transaction_state` that owns `name` (G2)."""
+    """Return the partition of an internal topic that owns `name` (G2)."""
     return (java_string_hash(name) & 0x7FFF_FFFF) % partitions

@@ -1,8 +1,8 @@
 """Coroutines that behave alike under asyncio and under virtual time.
 
-`asyncio.wait`, `gather`, `TaskGroup` and `timeout` order by object address or reach for the
-running loop's clock; these do not. A task that fails is never silent: its error goes to the
-`on_failure` of its `Tasks`, which stops the broker (DESIGN.md, rule 9).
+`asyncio.wait`, `gather`, `TaskGroup` and `timeout` order by object address or use the running
+loop's clock; these do not. A failed task is never silent: its error goes to the `on_failure` of its
+`Tasks`, which stops the broker (DESIGN.md, rule 9).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Tasks:
-    """Starts and ends the long flows of one node."""
+    """The long flows of one node, started and ended."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], str] = {}
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine; its failure (not its cancellation) is reported by name."""
+        """Run a coroutine; report its failure (not its cancellation) by name."""
         task = asyncio.Task(coroutine, loop=self._loop, name=name)
         self._running[task] = name
         task.add_done_callback(self._ended)
@@ -56,11 +56,10 @@ class Tasks:
             timer.cancel()
 
     async def timeout(self, delay_ms: float, awaitable: Awaitable[T], what: str) -> T:
-        """The result of `awaitable`; RequestTimeout naming `what` when it takes too long.
-
-        A task or future is cancelled on timeout; one that is done at that instant counts. What a
-        cancelled coroutine raises instead of ending is reported as a failure of `what`, operating
-        errors (whose outcome the timeout left open) apart.
+        """Return the result of `awaitable`; raise RequestTimeout naming `what` when it is late.
+        A task or future is cancelled on timeout; its result counts if it is done at that instant.
+        An error that a cancelled coroutine raises instead of ending is reported as a failure of
+        `what`. Operating errors, whose outcome the timeout left open, are not.
         """
         inner = (
             awaitable
@@ -83,7 +82,7 @@ class Tasks:
         return inner.result()
 
     def _abandon(self, task: asyncio.Future[Any], what: str) -> None:
-        """Cancel something that nobody waits for any more; its error must not get lost."""
+        """Cancel a task whose result no caller awaits; its error must not get lost."""
 
         def ended(_: asyncio.Future[Any]) -> None:
             if not task.cancelled():
@@ -95,8 +94,10 @@ class Tasks:
         task.add_done_callback(ended)
 
     async def gather_ordered(self, *awaitables: Awaitable[T]) -> list[T]:
-        """All results in order; the first error, in order of the arguments, is raised after all
-        have ended."""
+        """Return all results in order.
+
+        The first error, in order of the arguments, is raised after all have ended.
+        """
         tasks = [
             asyncio.Task(_drive(item), loop=self._loop, name="gather_ordered")
             for item in awaitables
@@ -118,7 +119,7 @@ class Tasks:
         return results
 
     async def close(self) -> None:
-        """Cancel what runs, in order of creation, and wait for each to end."""
+        """Cancel the running tasks, in order of creation, and wait for each to end."""
         current = asyncio.current_task(self._loop)
         for task in [task for task in self._running if task is not current]:
             task.cancel()
@@ -146,7 +147,7 @@ def _resolve_with(future: asyncio.Future[bool], value: bool) -> None:
 
 
 class Signal:
-    """Wakes one waiting coroutine; a set before the wait is kept."""
+    """A wake-up for one waiting coroutine; a set before the wait is kept."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

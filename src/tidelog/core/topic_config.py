@@ -1,9 +1,9 @@
 """The configuration of one topic: Kafka's topic-level keys over the broker's defaults.
 
-`validate_topic_configs` checks what a client sends with CreateTopics; `TopicConfig` is what a
-partition works with. A topic stores only what was set for it (`/config/topics/T`), so a changed
-default reaches every topic that does not say otherwise. Keys and ranges are Kafka's (LogConfig in
-3.9); one without effect here is accepted and says so (`settings_without_effect`).
+`validate_topic_configs` checks the configuration of a CreateTopics request; `TopicConfig` is the
+one that a partition uses. A topic stores only its own settings (`/config/topics/T`), so a changed
+default reaches every topic that does not set the key. Keys and ranges are Kafka's (LogConfig in
+3.9). A key without effect here is accepted, and `settings_without_effect` lists it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_THROTTLES = "there are no quotas and throttles yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What holds for one topic. Times in ms, sizes in bytes, -1 means no limit where it may.
+    """The configuration of one topic. Times in ms, sizes in bytes, -1 means no limit where it may.
 
     Make one with `TopicConfig.of`; the defaults of the fields are those of a broker without any
     configuration.
@@ -120,7 +120,7 @@ class TopicConfig:
 
     @classmethod
     def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """The broker's defaults under what the topic's own configuration says.
+        """Return the topic's own configuration over the broker's defaults.
 
         Raises ConfigError like `validate_topic_configs`.
         """
@@ -130,7 +130,7 @@ class TopicConfig:
     def lenient(
         cls, broker: BrokerConfig, overrides: Mapping[str, str]
     ) -> tuple[TopicConfig, tuple[str, ...]]:
-        """Like `of` for a stored configuration, which somebody else may have written.
+        """Like `of` for a stored configuration, which another program may have written.
 
         A key or value that cannot be used leaves the default in force and is reported.
         """
@@ -186,7 +186,7 @@ _BROKER_DEFAULTS = {
 
 
 def broker_keys() -> dict[str, str]:
-    """Topic key -> the broker's key that is its default, for topic keys that have one."""
+    """Return topic key -> the broker's key that is its default, for topic keys that have one."""
     return {key_name(topic): key_name(default) for topic, default in _BROKER_DEFAULTS.items()}
 
 
@@ -195,7 +195,7 @@ def _defaults_of(broker: BrokerConfig) -> dict[str, Any]:
 
 
 def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Attribute values of topic keys, checked one by one and together."""
+    """Return attribute values of topic keys, checked one by one and together."""
     declared = keys_of(TopicConfig)
     values: dict[str, Any] = {}
     for key in sorted(configs):
@@ -217,7 +217,7 @@ def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def settings_without_effect(configs: Mapping[str, str]) -> list[str]:
-    """One sentence for each setting that is valid, is not the default, and does nothing here."""
+    """Return a sentence for each valid setting other than the default that has no effect here."""
     declared = keys_of(TopicConfig)
     sentences = []
     for name in sorted(configs):
@@ -231,9 +231,9 @@ def settings_without_effect(configs: Mapping[str, str]) -> list[str]:
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Check what a client sets for a topic; returns it as it is stored, blanks around values gone.
+    """Check a client's settings of a topic; return them as stored, without surrounding blanks.
 
-    Raises ConfigError naming the key, the value and what would be right.
+    Raises ConfigError naming the key, the value and the right form.
     """
     _read(configs)
     return {key: value.strip() for key, value in configs.items() if value is not None}

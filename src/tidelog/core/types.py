@@ -1,8 +1,8 @@
-"""Plain values that every layer names alike: partitions, topic ids, endpoints, published state.
+"""Plain values that all layers share: partitions, topic ids, endpoints, published state.
 
 A topic id is 16 bytes here and on the wire; its text form is Kafka's (URL-safe base64 without
-padding, 22 characters). `PartitionState` is what the state node of a partition holds (rules V5,
-V6): an immutable value, replaced and never changed.
+padding, 22 characters). `PartitionState` is the content of a partition's state node (rules V5, V6):
+an immutable value, replaced and never changed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class TopicPartition(NamedTuple):
 
 
 class ReassignmentEntry(NamedTuple):
-    """One partition of `/admin/reassign_partitions`: where it is to be, and, once that was
-    accepted, where it was (R1)."""
+    """One partition of `/admin/reassign_partitions`.
+
+    It has the target replicas and, once the controller accepted it, the original ones (R1).
+    """
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
@@ -44,7 +46,7 @@ class ReassignmentEntry(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The end offset (exclusive) of a leader epoch, as OffsetForLeaderEpoch answers it."""
+    """The end offset (exclusive) of a leader epoch, as in an OffsetForLeaderEpoch response."""
 
     leader_epoch: int
     end_offset: int
@@ -60,12 +62,12 @@ class Endpoint(NamedTuple):
 
 
 def topic_id_to_text(topic_id: TopicId) -> str:
-    """Kafka's text form of a topic id: 22 characters of URL-safe base64."""
+    """Return Kafka's text form of a topic id: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
 
 
 def topic_id_from_text(text: str) -> TopicId:
-    """The 16 bytes of a topic id; raises ValueError for anything that is not one."""
+    """Return the 16 bytes of a topic id; raise ValueError for any other text."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
@@ -77,7 +79,7 @@ def topic_id_from_text(text: str) -> TopicId:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker: what `/brokers/ids/N` holds, and its epoch (rule V4)."""
+    """A registered broker: the content of `/brokers/ids/N`, and its epoch (rule V4)."""
 
     broker_id: int
     broker_epoch: int
@@ -108,11 +110,11 @@ class PartitionState:
     last_leader: int = NO_LEADER
     #: The partition was removed: the node is kept for its epochs (V71).
     removed: bool = False
-    #: The replicas that a reassignment has come down to: those that it takes away are out of the
-    #: ISR for good (V52). Means nothing once the topic node's target is another.
+    #: The replicas to which a reassignment has come down: the replicas that it removes are out of
+    #: the ISR for good (V52). It has no meaning once the topic node has another target.
     reassigned_to: tuple[int, ...] = ()
-    #: (leader epoch, partition epoch) of the first state of the partition's present life; above
-    #: zero where a partition of that number was removed before (V71).
+    #: (leader epoch, partition epoch) of the first state of the partition's present incarnation;
+    #: above zero where a partition of that number was removed before (V71).
     first_epochs: tuple[int, int] = (0, 0)
     #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
     mzxid: int = field(default=0, compare=False)

@@ -1,7 +1,6 @@
-"""Why a key of Kafka has no effect here, for people who set it (see `core.kafka_keys`).
+"""Why a key of Kafka has no effect here, for operators that set it (see `core.kafka_keys`).
 
-Reasons are found by the longest prefix of the key that is listed; a test sees that every
-unsupported key has one.
+The longest listed prefix of a key has its reason; a test checks that every unsupported key has one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _SYSTEM_SOCKETS = "sockets have the operating system's settings"
 _NO_SOCKET_LIMITS = "connections are limited by max.connections alone"
 _ZOOKEEPER_CLIENT = "connections to ZooKeeper are Python's, certificates and keys are PEM"
 
-#: Prefix of keys -> why.
+#: Prefix of keys -> reason.
 _REASONS: dict[str, str] = {
     "alter.config.policy.": _NO_POLICIES,
     "alter.log.dirs.": _NO_MOVES,
@@ -86,6 +85,6 @@ _REASONS: dict[str, str] = {
 
 
 def why(key: str) -> str | None:
-    """The reason, without a full stop; None where none is listed."""
+    """Return the reason, without a full stop; None where none is listed."""
     fitting = [prefix for prefix in _REASONS if key.startswith(prefix)]
     return _REASONS[max(fitting, key=len)] if fitting else None
