@@ -125,7 +125,7 @@ def integer(
     synonyms: tuple[str, ...] = (),
     also: int | None = None,
 ) -> Any:
-    """Return a field of Kafka's type INT: 32 bits, in a range; `also` is one value outside of it."""
+    """Return a field of Kafka's type INT: 32 bits, in a range; `also` is one value outside."""
     if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):

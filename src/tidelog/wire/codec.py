@@ -1,11 +1,11 @@
 """Frames to messages and back: headers, and the generated codec of each (API, version).
 
-Encoding gives parts ready for writev or join: the first begins with the four bytes of frame size;
-record buffers of 1 KiB and more are parts of their own, uncopied, so their owner must leave them
+Encoding gives parts ready for writev or join: the first begins with the four bytes of frame size.
+Record buffers of 8 KiB and more are parts of their own, uncopied, so their owner must leave them
 unchanged until sent. Decoding takes a frame without its size and is total: any bytes give a message
-or a ProtocolError; what follows a request is ignored, as in Kafka. Codecs are generated at first
-use and kept. A frame whose API or version is not spoken raises UnsupportedVersion with the header,
-so that a server can answer ApiVersions.
+or a ProtocolError. Bytes behind a request are ignored, as in Kafka. Codecs are generated at first
+use and kept. A frame of an unknown API or version raises UnsupportedVersion with the header, so
+that a server can respond to ApiVersions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request's body."""
+    """The header before every request's body."""
 
     api_key: int
     api_version: int
@@ -46,7 +46,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedVersion(ProtocolError):
-    """A request for an API or version that is not spoken here; carries its header."""
+    """A request for an API or version that is not known here; carries its header."""
 
     def __init__(self, header: RequestHeader) -> None:
         api = API.get(header.api_key)
@@ -59,7 +59,7 @@ class UnsupportedVersion(ProtocolError):
 
 
 class _Codec:
-    """One message at one version, with generated functions made when first needed."""
+    """One message at one version, with functions generated at their first use."""
 
     __slots__ = (
         "_decoder",
@@ -83,20 +83,20 @@ class _Codec:
         exact: bool,
     ) -> None:
         self.message = message
-        #: Nothing may follow the message. Requests are read as Kafka reads them, which ignores what
-        #: follows: librdkafka asks for all topics with three bytes too many.
+        #: Nothing may follow the message. Requests are read as Kafka reads them, which ignores
+        #: bytes behind them: librdkafka asks for all topics with three bytes too many.
         self.exact = exact
         self.api_key = api_key
         self.version = version
         self.flexible = flexible
         self.header_flexible = header_flexible
-        #: Known when the decoder is.
+        #: Known once the decoder is built.
         self.in_view = False
         self._decoder: Decoder | None = None
         self._encoder: Encoder | None = None
 
     def decode(self, frame: memoryview, offset: int) -> Any:
-        """The message in `frame[offset:]`, which it must fill if `exact`; raises ProtocolError."""
+        """Return the message in `frame[offset:]`, all of it if `exact`; raise ProtocolError."""
         decoder = self._decoder
         if decoder is None:
             self.in_view = has_records(self.message, self.version)
@@ -111,7 +111,7 @@ class _Codec:
         return message
 
     def encode(self, head: bytes, message: Any) -> list[Buffer]:
-        """The frame of `message` after `head`, whose first four bytes become the frame size."""
+        """Return the frame of `message` after `head`, whose first four bytes become its size."""
         encoder = self._encoder
         if encoder is None:
             encoder = self._encoder = build_encoder(self.message, self.version, self.flexible)
@@ -174,15 +174,15 @@ def _codec(codecs: dict[tuple[int, int], _Codec], api_key: int, version: int) ->
 
 
 def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header of a request frame and the offset of its body.
+    """Return the header of a request frame and the offset of its body.
 
-    Raises UnsupportedVersion (with the header) where the API or version is not spoken, and
-    ProtocolError for anything that is no header.
+    Raises UnsupportedVersion (with the header) where the API or version is not known, and
+    ProtocolError for bytes that are no header.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
         if version == 0 and api_key == CONTROLLED_SHUTDOWN:
-            # Its header ends before the client id; what was read as a length is of the body.
+            # Its header ends before the client id; the length that was read belongs to the body.
             return RequestHeader(api_key, version, correlation_id, None), _BARE_HEADER_BYTES
         offset = 10
         client_id = None
@@ -210,7 +210,7 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
-    """The request that begins at `offset` of a frame whose `header` is decoded already."""
+    """Return the request at `offset` of a frame whose `header` is decoded already."""
     codec = _REQUESTS.get((header.api_key, header.api_version))
     if codec is None:
         raise UnsupportedVersion(header)
@@ -218,16 +218,17 @@ def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, Any]:
-    """Header and request of a whole frame (without its size). Raises ProtocolError."""
+    """Return header and request of a whole frame (without its size). Raises ProtocolError."""
     header, offset = decode_header(frame)
     return header, _REQUESTS[header.api_key, header.api_version].decode(frame, offset)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
-    """Correlation id and response of a whole frame (without its size). Raises ProtocolError.
+    """Return correlation id and response of a whole frame (without its size).
 
-    `api_key` and `version` are those of the request that it answers. An ApiVersions answer with
-    UNSUPPORTED_VERSION may be of version 0 whatever was asked (KIP-511).
+    `api_key` and `version` are those of the request. An ApiVersions response with
+    UNSUPPORTED_VERSION may have version 0, whatever the request's version (KIP-511). Raises
+    ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:
@@ -249,7 +250,10 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Buffer]:
-    """The parts of a request's frame, size included. Raises SchemaError for a wrong message."""
+    """Return the parts of a request's frame, size included.
+
+    Raises SchemaError for a wrong message.
+    """
     codec = _codec(_REQUESTS, api_key, version)
     try:
         head = _REQUEST_PREFIX.pack(0, api_key, version, correlation_id)
@@ -263,7 +267,10 @@ def encode_request(
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
-    """The parts of a response's frame, size included. Raises SchemaError for a wrong message."""
+    """Return the parts of a response's frame, size included.
+
+    Raises SchemaError for a wrong message.
+    """
     codec = _codec(_RESPONSES, api_key, version)
     prefix = _RESPONSE_PREFIX_FLEXIBLE if codec.header_flexible else _RESPONSE_PREFIX
     return codec.encode(prefix.pack(0, correlation_id), message)

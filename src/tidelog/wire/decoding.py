@@ -1,12 +1,12 @@
-"""Generates the decoder of one message at one version: straight-line Python from the declarations.
+"""Generator of one message's decoder at one version: straight-line Python from the declarations.
 
-A run is what one precompiled Struct reads: the integers of a short array, the fixed-width fields
+A run is one read of a precompiled Struct: the integers of a short array, the fixed-width fields
 after it, and the length of the next variable field. Fields declared rare are read as empty within
-their run; where one is not, the run is read again from there, field by field.
-The generated function is `decode(buf, pos, end) -> (message, pos)`. Every length is checked against
-the bytes present before anything is allocated for it. It may raise ProtocolError, struct.error,
-IndexError and UnicodeDecodeError; `codec.py` makes a ProtocolError of them all.
-Messages without records are decoded from `bytes`, which is faster to index than a view.
+their run; where one is not, the run is read again from there, field by field. The generated
+function is `decode(buf, pos, end) -> (message, pos)`. Every length is checked against the bytes
+present before anything is allocated for it. It may raise ProtocolError, struct.error, IndexError
+and UnicodeDecodeError; `codec.py` makes a ProtocolError of them all. Messages without records are
+decoded from `bytes`, which is faster to index than a view.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Decoder = Callable[[Any, int, int], tuple[Any, int]]
 #: What malformed bytes can raise in generated decoders, besides ProtocolError.
 MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 
-#: Arrays of up to so many integers are read together with what follows them.
+#: Arrays of at most this many integers are read together with the fields behind them.
 SHORT_ARRAY: Final = 16
 
 
@@ -52,7 +52,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Readers of n integers and then `codes`, by the array's length as on the wire."""
+    """Return readers of n integers and then `codes`, by the array's length as on the wire."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -65,7 +65,7 @@ def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[
 
 
 def has_records(struct_class: type, version: int) -> bool:
-    """Whether decoded messages hold views of the frame."""
+    """Return whether decoded messages hold views of the frame."""
     for each in schema.fields_of(struct_class):
         if version not in each.spec.versions:
             continue
@@ -77,7 +77,7 @@ def has_records(struct_class: type, version: int) -> bool:
 
 
 class _Value(NamedTuple):
-    """A variable field whose length is read, or will be: `length` names the local that holds it."""
+    """A variable field whose length is read, or will be: the local `length` holds it."""
 
     place: str
     spec: FieldSpec
@@ -86,7 +86,7 @@ class _Value(NamedTuple):
 
 
 class _DecoderBuilder:
-    """Emits the decoder of one (message, version)."""
+    """The emitter of the decoder of one (message, version)."""
 
     def __init__(self, struct_class: type, version: int, flexible: bool) -> None:
         self.source = Source()
@@ -122,7 +122,7 @@ class _DecoderBuilder:
     # -- structs ------------------------------------------------------------------------------
 
     def struct(self, struct_class: type, target: str) -> None:
-        """Emits code that leaves a decoded instance in the local `target`."""
+        """Emit code that leaves a decoded instance in the local `target`."""
         src = self.source
         class_name = src.constant(struct_class, "C", struct_class)
         frozen = schema.is_frozen(struct_class)
@@ -189,7 +189,7 @@ class _DecoderBuilder:
     # -- runs ---------------------------------------------------------------------------------
 
     def field(self, place: str, field: NamedField, what: str) -> None:
-        """Adds one value to the run; emits the run where the value cannot be part of it."""
+        """Add one value to the run; emit the run where the value cannot be part of it."""
         spec = field.spec
         if spec.kind in FIXED_FORMATS:
             self.run.append((FIXED_FORMATS[spec.kind], place))
@@ -209,7 +209,7 @@ class _DecoderBuilder:
             self.value(value)
 
     def one_struct(self, place: str, spec: FieldSpec) -> None:
-        """Emits the run and a struct; before a nullable one, its marker ends the run."""
+        """Emit the run and a struct; before a nullable one, its marker ends the run."""
         assert isinstance(spec.element, type)
         src, local = self.source, self.source.fresh("m")
         if not self.nullable(spec):
@@ -227,7 +227,7 @@ class _DecoderBuilder:
             src.line(f"{place} = {local}")
 
     def length_code(self, spec: FieldSpec) -> str:
-        """The struct code of a length; compact ones begin with one byte."""
+        """Return the struct code of a length; compact ones begin with one byte."""
         if self.flexible:
             return "B"
         return "h" if spec.kind == "string" else "i"
@@ -236,7 +236,7 @@ class _DecoderBuilder:
         return self.version in spec.nullable
 
     def flush(self) -> None:
-        """Emits the run."""
+        """Emit the run."""
         ints, run, rare = self.ints, self.run, self.rare
         self.ints, self.run, self.rare = None, [], {}
         if ints is None:
@@ -267,7 +267,7 @@ class _DecoderBuilder:
         return run
 
     def read(self, run: list[tuple[str, str]]) -> None:
-        """Emits one read for all these."""
+        """Emit one read for all fields of `run`."""
         if not run:
             return
         src = self.source
@@ -283,7 +283,7 @@ class _DecoderBuilder:
         src.line(f"pos += {packer.size}")
 
     def read_with_ints(self, ints: _Value, run: list[tuple[str, str]]) -> None:
-        """Emits one read for a short array and the run after it; two where the array is longer."""
+        """Emit one read for a short array and the run after it; two where the array is longer."""
         src = self.source
         codes = "".join(code for code, _ in run)
         targets = ", ".join([f"*{ints.place}", *(target for _, target in run)])
@@ -303,7 +303,7 @@ class _DecoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def is_empty(self, value: _Value) -> str:
-        """An expression: the length read is that of an empty value (of null, for strings)."""
+        """Return an expression: the length is that of an empty value (of null, for strings)."""
         nullable, length = self.nullable(value.spec), value.length
         if value.spec.kind == "string":
             return f"{length} == {0 if self.flexible else -1}"
@@ -312,7 +312,7 @@ class _DecoderBuilder:
         return f"-1 <= {length} <= 0" if nullable else f"{length} == 0"
 
     def empty(self, value: _Value) -> str:
-        """An expression: what a length that `is_empty` stands for."""
+        """Return an expression for the value of a length that `is_empty` accepts."""
         if value.spec.kind == "string":
             return "None"
         if not self.nullable(value.spec):
@@ -320,7 +320,7 @@ class _DecoderBuilder:
         return f"[] if {value.length} == {1 if self.flexible else 0} else None"
 
     def value(self, value: _Value) -> None:
-        """Emits the read of a variable field, from behind its length's first byte on.
+        """Emit the read of a variable field, from behind its length's first byte on.
 
         Compact lengths are as on the wire until then: the length plus one, zero for null.
         """
@@ -335,7 +335,7 @@ class _DecoderBuilder:
                 self.sized(value)
 
     def null(self, value: _Value) -> None:
-        """Emits the null case."""
+        """Emit the null case."""
         src, length = self.source, value.length
         with src.block(f"if {length} == 0:" if self.flexible else f"if {length} < 0:"):
             if not self.nullable(value.spec):
@@ -347,7 +347,7 @@ class _DecoderBuilder:
             src.line(f"{value.place} = None")
 
     def sized(self, value: _Value) -> None:
-        """Strings, bytes and records: that many bytes."""
+        """Emit the read of a string, bytes or records: as many bytes as their length."""
         src, stop = self.source, self.source.fresh("e")
         src.line(f"{stop} = pos + {value.length}{' - 1' if self.flexible else ''}")
         with src.block(f"if {stop} > end:"):
@@ -384,7 +384,7 @@ class _DecoderBuilder:
             self.loop(value, kind)
 
     def loop(self, value: _Value, kind: str) -> None:
-        """Elements one by one."""
+        """Emit the read of an array's elements, one by one."""
         src, element = self.source, value.spec.element
         items, item = src.fresh("a"), src.fresh("m")
         src.line(f"{value.place} = {items} = []")
@@ -402,5 +402,8 @@ class _DecoderBuilder:
 
 
 def build_decoder(struct_class: type, version: int, flexible: bool) -> Decoder:
-    """The decoder of this message at this version; takes bytes, or a view where `has_records`."""
+    """Return the decoder of this message at this version.
+
+    It takes bytes, or a view where `has_records`.
+    """
     return _DecoderBuilder(struct_class, version, flexible).build()

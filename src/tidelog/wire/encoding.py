@@ -1,13 +1,13 @@
-"""Generates the encoder of one message at one version: straight-line Python from the declarations.
+"""Generator of one message's encoder at one version: straight-line Python from the declarations.
 
-The generated function is `encode(m, out, parts)`: it appends chunks to `out`; a record buffer of
-OWN_PART_BYTES or more becomes an element of `parts` of its own, uncopied, and what was gathered in
-`out` before it another. A run is what one precompiled Struct packs: fixed-width fields, the length
-of the variable field after them, and its integers where it is a short array. Fields declared rare
-are packed within their run where they are empty; else the run is packed field by field.
-A field that the version lacks must hold its default, unless it is ignorable: else SchemaError.
-Wrong types raise what Python raises (struct.error, AttributeError, ...); `codec.py` makes a
-SchemaError of it.
+The generated function is `encode(m, out, parts)`: it appends chunks to `out`. A record buffer of
+OWN_PART_BYTES or more becomes an element of `parts`, uncopied; the chunks in `out` before it become
+another. A run is one call of a precompiled Struct's pack. It holds fixed-width fields, the length
+of the variable field after them, and the integers of that field where it is a short array. Fields
+declared rare are packed within their run where they are empty; else the run is packed field by
+field. A field that the version lacks must hold its default, unless it is ignorable: else
+SchemaError. Wrong types raise Python's errors (struct.error, AttributeError, ...); `codec.py` makes
+a SchemaError of them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tidelog.wire.source import Source
 #: encode(message, chunks, parts)
 Encoder = Callable[[Any, list[Buffer], list[Buffer]], None]
 
-#: What a wrongly built message can raise in generated encoders, besides SchemaError.
+#: Errors that a wrongly built message can raise in generated encoders, besides SchemaError.
 MISBUILT: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
-#: Record buffers from this size on are handed over uncopied; below, a copy costs less than a part.
+#: Record buffers from this size on are passed uncopied; below, a copy costs less than a part.
 OWN_PART_BYTES: Final = 8 * 1024
 
-#: Arrays of up to so many integers are packed together with what precedes them.
+#: Arrays of at most this many integers are packed together with the fields before them.
 SHORT_ARRAY: Final = 16
 
 
@@ -41,7 +41,7 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Packers of `codes` and then n integers, by n."""
+    """Return packers of `codes` and then n integers, by n."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
@@ -68,7 +68,7 @@ def _put_records(records: Records, size: int, out: list[Buffer], parts: list[Buf
         out.append(records)  # type: ignore[arg-type]
     else:
         if out:
-            # The first part gets the frame's size written into it.
+            # The frame's size is written into the first part.
             parts.append(b"".join(out) if parts else bytearray().join(out))
             out.clear()
         parts.append(records)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ class _Value(NamedTuple):
 
 
 class _EncoderBuilder:
-    """Emits the encoder of one (message, version)."""
+    """The emitter of the encoder of one (message, version)."""
 
     def __init__(self, struct_class: type, version: int, flexible: bool) -> None:
         self.source = Source()
@@ -124,7 +124,7 @@ class _EncoderBuilder:
     # -- structs ------------------------------------------------------------------------------
 
     def struct(self, struct_class: type, var: str) -> None:
-        """Emits the write of the struct in the local `var`."""
+        """Emit the write of the struct in the local `var`."""
         for each in schema.absent_fields(struct_class, self.version):
             if not each.spec.ignorable:
                 self.must_be_default(struct_class, var, each)
@@ -138,7 +138,7 @@ class _EncoderBuilder:
             self.tags(struct_class, var, tagged)
 
     def differs(self, value: str, spec: FieldSpec) -> str:
-        """An expression: `value` is not the field's default."""
+        """Return an expression: `value` is not the field's default."""
         if spec.default is None:
             return f"{value} is not None"
         if spec.kind == "array":
@@ -182,7 +182,7 @@ class _EncoderBuilder:
     # -- runs ---------------------------------------------------------------------------------
 
     def field(self, expression: str, field: NamedField, what: str) -> None:
-        """Adds one value to the run; emits the run where the value cannot be part of it."""
+        """Add one value to the run; emit the run where the value cannot be part of it."""
         spec, src = field.spec, self.source
         if spec.kind == "uuid":
             with src.block(f"if len({expression}) != 16:"):
@@ -197,7 +197,7 @@ class _EncoderBuilder:
             self.variable(expression, spec)
 
     def one_struct(self, expression: str, spec: FieldSpec) -> None:
-        """Adds a struct to the run; a nullable one's marker ends it."""
+        """Add a struct to the run; a nullable one's marker ends it."""
         assert isinstance(spec.element, type)
         local = self.source.fresh("m")
         self.source.line(f"{local} = {expression}")
@@ -210,7 +210,7 @@ class _EncoderBuilder:
             self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
-        """Adds the length of an empty value (of null, for strings) to the run."""
+        """Add the length of an empty value (of null, for strings) to the run."""
         local = self.source.fresh("r")
         self.source.line(f"{local} = {expression}")
         null, empty = (0, 1) if self.flexible else (-1, 0)
@@ -221,7 +221,7 @@ class _EncoderBuilder:
         self.run.append((self.length_code(spec), length))
 
     def length_code(self, spec: FieldSpec) -> str:
-        """The struct code of a length; a short compact one is one byte."""
+        """Return the struct code of a length; a short compact one is one byte."""
         if self.flexible:
             return "B"
         return "h" if spec.kind == "string" else "i"
@@ -235,7 +235,7 @@ class _EncoderBuilder:
         return taken
 
     def flush(self) -> None:
-        """Emits the run."""
+        """Emit the run."""
         run, rare = self.take()
         if not rare:
             self.pack(run)
@@ -246,7 +246,7 @@ class _EncoderBuilder:
             self.one_by_one(run, rare)
 
     def all_empty(self, rare: dict[int, tuple[str, FieldSpec]]) -> str:
-        """An expression: all these rare values are what `rare_field` took them for."""
+        """Return an expression: all these rare values are as `rare_field` assumed."""
         return " and ".join(
             f"{local} is None"
             if spec.kind == "string"
@@ -257,7 +257,7 @@ class _EncoderBuilder:
     def one_by_one(
         self, run: list[tuple[str, str]], rare: dict[int, tuple[str, FieldSpec]]
     ) -> None:
-        """Emits the run with its rare values as they are."""
+        """Emit the run with its rare values as they are."""
         for index, write in enumerate(run):
             if index in rare:
                 local, spec = rare[index]
@@ -268,7 +268,7 @@ class _EncoderBuilder:
         self.pack(run)
 
     def pack(self, run: list[tuple[str, str]]) -> None:
-        """Emits one pack for all these."""
+        """Emit one pack for all writes of `run`."""
         if not run:
             return
         codes = "".join(code for code, _ in run)
@@ -282,7 +282,7 @@ class _EncoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def variable(self, expression: str, spec: FieldSpec) -> None:
-        """Emits the run, the length of a variable field with it, and the field."""
+        """Emit the run, the length of a variable field with it, and the field."""
         src = self.source
         value = _Value(spec, src.fresh("v"), src.fresh("n"))
         src.line(f"{value.local} = {expression}")
@@ -302,7 +302,7 @@ class _EncoderBuilder:
                 src.line(f"put_records({value.local}, {value.size}, out, parts)")
 
     def measure(self, value: _Value) -> None:
-        """Emits the computation of a value's size; a string becomes its bytes."""
+        """Emit the computation of a value's size; a string becomes its bytes."""
         src, local, size = self.source, value.local, value.size
         if value.spec.kind == "string":
             plain = f"{local} = {local}.encode(); {size} = len({local})"
@@ -319,7 +319,7 @@ class _EncoderBuilder:
             src.line(plain)
 
     def length(self, value: _Value) -> None:
-        """Emits the run and a length: as it is, or plus one where compact."""
+        """Emit the run and a length: as it is, or plus one where compact."""
         run, rare = self.take()
         length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
         tests = [self.all_empty(rare)] if rare else []
@@ -345,7 +345,7 @@ class _EncoderBuilder:
             self.pack([length])
 
     def ints(self, value: _Value) -> None:
-        """Emits the run, and an array of integers with it where it is short."""
+        """Emit the run, and an array of integers with it where it is short."""
         if self.nullable(value.spec):
             self.length(value)
             with self.source.block(f"if {value.size} > 0:"):
@@ -366,7 +366,7 @@ class _EncoderBuilder:
             src.line(f"out.append(pack_int32s({value.local}))")
 
     def loop(self, value: _Value) -> None:
-        """Emits the elements of an array that has some."""
+        """Emit the elements of a non-empty array."""
         src, element = self.source, value.spec.element
         item = src.fresh("m")
         if isinstance(element, type):
@@ -384,5 +384,5 @@ class _EncoderBuilder:
 
 
 def build_encoder(struct_class: type, version: int, flexible: bool) -> Encoder:
-    """The encoder of this message at this version."""
+    """Return the encoder of this message at this version."""
     return _EncoderBuilder(struct_class, version, flexible).build()

@@ -1,11 +1,11 @@
-"""Cuts a byte stream into frames: four bytes of size, then that many bytes. No I/O.
+"""Frames of a byte stream: four bytes of size, then that many bytes. No I/O.
 
-A `FrameReader` owns one receive buffer, made for asyncio.BufferedProtocol: `get_buffer` says where
-the next bytes go, `received` returns the frames that are complete, as views of that buffer. Nothing
-is copied but the beginning of a frame that must move to fit, and a buffer that must grow.
-Memory follows the bytes that came, never the size that a frame claims: a buffer at most doubles,
-and only when it is full. Buffers above RETAINED_BYTES are let go with their frames, smaller ones
-after a while without need, so that an idle connection costs little.
+A `FrameReader` owns one receive buffer, made for asyncio.BufferedProtocol. `get_buffer` returns the
+room for the next bytes; `received` returns the complete frames, as views of that buffer. It copies
+only the beginning of a frame that must move to fit, and a buffer that must grow. Memory follows the
+received bytes, never the size that a frame claims: a buffer at most doubles, and only when it is
+full. Buffers above RETAINED_BYTES are released with their frames, smaller ones after a while
+without need, so that an idle connection costs little.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from tidelog.core.limits import (
 )
 
 SIZE_BYTES: Final = 4
-#: The first buffer of a connection: most only ever send small requests, as the heartbeats and
-#: commits of a member of a group; with 16 KiB thousands of members cost more than twice as much.
+#: The first buffer of a connection. Most connections only ever send small requests, such as the
+#: heartbeats and commits of a group member. With 16 KiB thousands of members cost more than twice
+#: as much.
 FIRST_BUFFER_BYTES: Final = 2 * KIB
 #: A frame of this size or more is read up to its end exactly, so that its successor starts clean.
 BIG_FRAME_BYTES: Final = 128 * KIB
-#: An incomplete frame of so few bytes moves to the front, so that the next read has all the room.
+#: An incomplete frame of at most this size moves to the front: the next read has all the room.
 CHEAP_MOVE_BYTES: Final = 4 * KIB
 #: A buffer above this is not kept for the next frame: a connection that falls silent holds no more.
 RETAINED_BYTES: Final = 2 * MIB
-#: Reads in a row that needed a quarter of the buffer or less, after which it shrinks.
+#: Consecutive reads that needed a quarter of the buffer or less, after which it shrinks.
 QUIET_READS: Final = 64
 
 _SIZE: Final = struct.Struct(">i")
 
 
 class FrameError(ProtocolError):
-    """A stream that cannot be cut into frames any further; `frames` are those complete before."""
+    """A stream that cannot be split any further; `frames` holds the frames complete before."""
 
     def __init__(self, message: str, frames: list[memoryview]) -> None:
         super().__init__(message)
@@ -52,12 +53,12 @@ class FrameTooLarge(FrameError):
 
 
 def _rounded(size: int) -> int:
-    """Up to a multiple of 64 KiB: frames of nearly one size then fit one buffer."""
+    """Return a size rounded up to 64 KiB: frames of nearly one size then fit one buffer."""
     return (size + 0xFFFF) & ~0xFFFF
 
 
 class FrameReader:
-    """Splits the bytes of one connection; see the module's docstring for its memory."""
+    """The frames of one connection's bytes; see the module's docstring for its memory."""
 
     __slots__ = (
         "_buffer",
@@ -84,7 +85,7 @@ class FrameReader:
     ) -> None:
         """`max_frame_bytes` may be changed at any time (it rises after authentication).
 
-        Readers that share a `pool` use each other's former buffers again.
+        Readers that share a `pool` reuse each other's former buffers.
         """
         self.max_frame_bytes = max_frame_bytes
         #: Reads that fill the buffer make it grow up to here, whatever the frames' size.
@@ -97,10 +98,10 @@ class FrameReader:
         self._end = 0
         #: Bytes of that frame, its size included, as far as known.
         self._need = SIZE_BYTES
-        #: Length of the last big frame: what to read at once where nothing is known yet.
+        #: Length of the last big frame: the size of the next read where nothing is known yet.
         self._expected = 0
         self._kept = False
-        #: The last read filled the buffer: more was waiting.
+        #: The last read filled the buffer: more bytes were waiting.
         self._full = False
         self._quiet = 0
 
@@ -111,17 +112,19 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes received of a frame that is not complete; not 0 at the stream's end is a cut."""
+        """Received bytes of an incomplete frame; if not 0 at the stream's end, it was cut off."""
         return self._end - self._start
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes of the frame that is not complete, its size included, as far as known."""
+        """Bytes of the incomplete frame, its size included, as far as known."""
         return self._need
 
     def pending_frame(self) -> tuple[int, int] | None:
-        """Size and first two bytes (of a request: its API key) of the frame that is not complete;
-        None where so much of it has not come."""
+        """Return size and first two bytes (of a request: its API key) of the incomplete frame.
+
+        None where fewer bytes have come.
+        """
         start = self._start
         if self._end - start < SIZE_BYTES + 2:
             return None
@@ -129,21 +132,23 @@ class FrameReader:
         return self._need - SIZE_BYTES, key
 
     def keep(self) -> None:
-        """Leaves the frames returned last to their holders: their bytes will not change.
+        """Leave the frames returned last to their holders: their bytes will not change.
 
-        To be called before the next `get_buffer`; the reader goes on with another buffer.
+        Call it before the next `get_buffer`; the reader continues with another buffer.
         """
         self._kept = True
 
     def shrink(self) -> None:
-        """Go on with the smallest buffer, unless part of a frame is in the present one. Between two
-        reads only."""
+        """Continue with the smallest buffer, unless part of a frame is in the present one.
+
+        Between two reads only.
+        """
         if self._end == self._start and len(self._buffer) > FIRST_BUFFER_BYTES:
             self._expected = 0
             self._replace(FIRST_BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty. Ends the life of frames that are not kept."""
+        """Return the room for the next bytes, never empty. Invalidates frames that are not kept."""
         capacity = len(self._buffer)
         held = self._end - self._start
         if self._full and capacity < self._usual_bytes:
@@ -167,7 +172,7 @@ class FrameReader:
         return self._view[self._end :]
 
     def _replace(self, capacity: int) -> None:
-        """Goes on with a fresh buffer that begins with the bytes of the incomplete frame."""
+        """Continue with a fresh buffer that begins with the bytes of the incomplete frame."""
         fresh = self._pool.take(capacity)
         held = self._end - self._start
         if held:
@@ -179,10 +184,10 @@ class FrameReader:
         self._quiet = 0
 
     def received(self, nbytes: int) -> list[memoryview]:
-        """The frames complete after `nbytes` more, without their sizes, in order.
+        """Return the frames complete after `nbytes` more, without their sizes, in order.
 
-        They are valid until the next `get_buffer`, or for good after `keep`.
-        Raises FrameError (FrameTooLarge) for a size that no frame can have.
+        They are valid until the next `get_buffer`, or for good after `keep`. Raises FrameError
+        (FrameTooLarge) for a size that no frame can have.
         """
         self._kept = False
         buffer, view = self._buffer, self._view
@@ -218,7 +223,7 @@ class FrameReader:
         )
 
     def _let_go(self, used: int) -> None:
-        """Shrinks between frames: at once above what is retained, or after few bytes came often.
+        """Shrink between frames: at once above the retained size, or after many small reads.
 
         The frames just returned hold the old buffer as long as they live.
         """

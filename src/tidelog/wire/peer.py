@@ -1,10 +1,10 @@
-"""The client's side of one connection as a state: what was sent, what may come, when to give up.
+"""The client's side of one connection as a state: requests sent, responses due, deadlines.
 
 No I/O and no clock: `now_ms` is an argument, frames go out as parts and come in as views. Kafka
-answers one connection's requests in order, so an answer must carry the oldest correlation id;
-anything else is a ProtocolError, after which the connection is of no use. A request that expired
-keeps its place: everything behind it waits for the same peer, so a driver should close the
-connection (Kafka's clients do); where it does not, the late answer comes with the token LATE.
+responds to one connection's requests in order, so a response must carry the oldest correlation id.
+Any other is a ProtocolError, after which the connection is of no use. An expired request keeps its
+place: every request behind it waits for the same peer. A driver should therefore close the
+connection, as Kafka's clients do. Where it does not, the late response comes with the token LATE.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.wire.registry import API
 
 
 class _Late:
-    """The token of an answer whose request had expired."""
+    """The token of a response whose request had expired."""
 
     def __repr__(self) -> str:
         return "LATE"
@@ -50,11 +50,11 @@ class CorrelationIds:
     __slots__ = ("upcoming",)
 
     def __init__(self, first: int = 0) -> None:
-        #: What `take` will return next.
+        #: The next result of `take`.
         self.upcoming = first
 
     def take(self) -> int:
-        """The next number, which is used up."""
+        """Return the next number, which is then used up."""
         taken = self.upcoming
         self.upcoming = (taken + 1) & 0x7FFFFFFF
         return taken
@@ -72,22 +72,22 @@ class Peer:
         self._client_id = client_id
         self._correlation_ids = CorrelationIds() if correlation_ids is None else correlation_ids
         self._in_flight: deque[_InFlight] = deque()
-        #: Versions that the peer speaks, by API key; empty until `learn_versions`.
+        #: Versions that the peer serves, by API key; empty until `learn_versions`.
         self.versions: Mapping[int, tuple[int, int]] = {}
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer so far, expired ones included."""
+        """Requests without a response so far, expired ones included."""
         return len(self._in_flight)
 
     def learn_versions(self, response: ApiVersionsResponse) -> None:
-        """Takes what ApiVersions answered; also its UNSUPPORTED_VERSION, which lists the ranges."""
+        """Take over the ranges of an ApiVersions response, also of an UNSUPPORTED_VERSION one."""
         self.versions = {
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
 
     def version(self, api_key: int, highest: int | None = None) -> int:
-        """The highest version of an API that both sides speak, at most `highest`.
+        """Return the highest version of an API that both sides know, at most `highest`.
 
         Raises KafkaError UNSUPPORTED_VERSION where there is none.
         """
@@ -107,10 +107,11 @@ class Peer:
     def send(
         self, api_key: int, version: int, message: Any, now_ms: int, timeout_ms: int, token: Any
     ) -> list[Buffer]:
-        """The parts to write. `token` comes back with the answer, or from `expired` or `close`.
+        """Return the parts to write.
 
-        A Produce with acks 0 has no answer: its token never comes back.
-        Raises SchemaError where the message cannot be sent at this version.
+        `token` comes back with the response, or from `expired` or `close`. A Produce with acks 0
+        has no response: its token never comes back. Raises SchemaError where the message cannot be
+        sent at this version.
         """
         correlation_id = self._correlation_ids.upcoming
         parts = encode_request(api_key, version, correlation_id, self._client_id, message)
@@ -122,9 +123,9 @@ class Peer:
         return parts
 
     def received(self, frame: memoryview) -> tuple[Any, Any]:
-        """Token and message of an answer; the token is LATE where the request had expired.
+        """Return token and message of a response; the token is LATE where the request had expired.
 
-        Raises ProtocolError for bytes that are not the answer to the oldest request.
+        Raises ProtocolError for bytes that are not the response to the oldest request.
         """
         if not self._in_flight:
             raise ProtocolError(f"{len(frame)} bytes of answer where nothing was asked")
@@ -139,12 +140,12 @@ class Peer:
         return oldest.token, message
 
     def next_deadline_ms(self) -> int | None:
-        """When `expired` will next have something to say; None while nothing is awaited."""
+        """Return the earliest deadline of a pending request; None without one."""
         deadlines = [each.deadline_ms for each in self._in_flight if each.token is not LATE]
         return min(deadlines, default=None)
 
     def expired(self, now_ms: int) -> list[Any]:
-        """The tokens of requests whose deadline has come, each reported once, oldest first."""
+        """Return the tokens of requests whose deadline has come, each once, oldest first."""
         tokens = []
         for each in self._in_flight:
             if each.deadline_ms <= now_ms and each.token is not LATE:
@@ -153,7 +154,7 @@ class Peer:
         return tokens
 
     def close(self) -> list[Any]:
-        """Forgets all requests; the tokens of those that had neither answer nor expiry."""
+        """Forget all requests; return the tokens of those that had neither response nor expiry."""
         tokens = [each.token for each in self._in_flight if each.token is not LATE]
         self._in_flight.clear()
         return tokens

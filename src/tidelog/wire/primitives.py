@@ -1,8 +1,8 @@
 """The protocol's primitive encodings as plain functions: varints, zigzag, compact lengths.
 
-The generated codecs inline the common cases and call these for the rest; headers and tests use
-them directly. Decoders take a buffer and a position and return (value, next position); they raise
-ProtocolError for values that the protocol forbids and may raise IndexError at the buffer's end,
+The generated codecs inline the common cases and call these for the rest; headers and tests use them
+directly. Decoders take a buffer and a position and return (value, next position). They raise
+ProtocolError for values that the protocol forbids. They may raise IndexError at the buffer's end,
 which the codec's outer layer turns into a ProtocolError.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tidelog.core.errors import ProtocolError
 
-#: What bytes and records fields accept on encode; decoding gives memoryviews of single bytes.
+#: The types that bytes and records fields accept on encode; decoding gives memoryviews of bytes.
 Buffer = bytes | bytearray | memoryview
 #: A records field: one buffer, or several that follow each other on the wire (log slices).
 Records = Buffer | Sequence[Buffer]
@@ -25,7 +25,7 @@ ONE_BYTE = [bytes((value,)) for value in range(128)]
 
 
 def encode_uvarint(value: int) -> bytes:
-    """Unsigned LEB128; `value` must not be negative."""
+    """Return unsigned LEB128; `value` must not be negative."""
     if 0 <= value < 0x80:
         return ONE_BYTE[value]
     if value < 0:
@@ -39,7 +39,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def decode_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits."""
+    """Return an unsigned varint of at most 32 bits."""
     first = buf[pos]
     if first < 0x80:
         return first, pos + 1
@@ -47,7 +47,7 @@ def decode_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def decode_long_uvarint(first: int, buf: Buffer, pos: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose `first` byte, at `pos - 1`, had its high bit set."""
+    """Return an unsigned varint whose `first` byte, at `pos - 1`, had its high bit set."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buf[pos]
@@ -61,7 +61,7 @@ def decode_long_uvarint(first: int, buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def decode_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most 64 bits."""
+    """Return an unsigned varint of at most 64 bits."""
     value = shift = 0
     while True:
         byte = buf[pos]
@@ -77,34 +77,37 @@ def decode_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def zigzag(value: int) -> int:
-    """Signed to unsigned so that small magnitudes stay small: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    """Return an unsigned number that keeps small magnitudes small: 0, -1, 1, -2 become 0 to 3."""
     return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def unzigzag(value: int) -> int:
-    """The inverse of `zigzag`."""
+    """Return the inverse of `zigzag`."""
     return (value >> 1) ^ -(value & 1)
 
 
 def encode_varint(value: int) -> bytes:
-    """A signed (zigzag) varint, of 32 or 64 bits."""
+    """Return the bytes of a signed (zigzag) varint, of 32 or 64 bits."""
     return encode_uvarint(zigzag(value))
 
 
 def decode_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A signed (zigzag) varint of at most 32 bits."""
+    """Return a signed (zigzag) varint of at most 32 bits."""
     value, pos = decode_uvarint(buf, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
 def decode_varlong(buf: Buffer, pos: int) -> tuple[int, int]:
-    """A signed (zigzag) varint of at most 64 bits."""
+    """Return a signed (zigzag) varint of at most 64 bits."""
     value, pos = decode_uvarlong(buf, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
 def encode_nullable_string(text: str | None) -> bytes:
-    """The old form: two bytes of length, -1 for null. Raises ValueError above 32,767 bytes."""
+    """Return the old form: two bytes of length, -1 for null.
+
+    Raises ValueError above 32,767 bytes.
+    """
     if text is None:
         return b"\xff\xff"
     raw = text.encode()
@@ -114,13 +117,13 @@ def encode_nullable_string(text: str | None) -> bytes:
 
 
 def encode_compact_string(text: str) -> bytes:
-    """The flexible form: length plus one as an unsigned varint."""
+    """Return the flexible form: length plus one as an unsigned varint."""
     raw = text.encode()
     return encode_uvarint(len(raw) + 1) + raw
 
 
 def skip_tagged_fields(count: int, buf: Buffer, pos: int, end: int) -> int:
-    """The position after `count` tagged fields, none of which is known here."""
+    """Return the position after `count` tagged fields, all unknown here."""
     for _ in range(count):
         _tag, pos = decode_uvarint(buf, pos)
         size, pos = decode_uvarint(buf, pos)

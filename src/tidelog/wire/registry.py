@@ -1,8 +1,8 @@
-"""Lists the APIs that this project speaks, with the versions of each.
+"""The APIs that this project implements, with the versions of each.
 
-What a broker serves and advertises is told by the cards of its handlers (`broker/apis`), within
-these ranges. Client-facing ranges hold what Kafka 3.9 serves and current client families need;
-inter-broker ones what Kafka 3.9 sends.
+The cards of a broker's handlers (`broker/apis`) declare the versions that it serves and advertises,
+within these ranges. Client-facing ranges hold the versions that Kafka 3.9 serves and current client
+families need. Inter-broker ranges hold the versions that Kafka 3.9 sends.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ ALLOCATE_PRODUCER_IDS: Final = 67
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
-#: APIs of ours have keys from here on (G5); Kafka's are far below.
+#: tidelog's own APIs have keys from here on (G5); Kafka's are far below.
 FIRST_OWN_KEY: Final = 20_000
 REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1

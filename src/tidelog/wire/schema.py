@@ -1,11 +1,11 @@
-"""Declares messages: which fields a struct has, of which type, at which versions.
+"""Declarations of messages: the fields of a struct, their types, their versions.
 
-A message is a `@dataclass(slots=True)` whose fields are made by the functions below; one class
-serves all versions, and the codecs of a version are generated from the declarations
-(`decoding.py`, `encoding.py`). This module knows no bytes and no API keys' meaning.
-Versions are written as Kafka writes them: "3+" from 3 on, "0-12" both included, "5" that one.
-A field with a tag travels in the tagged section wherever it exists; flexible versions only.
-Structs that are usually absent (tagged ones) are frozen, so that all messages share one default.
+A message is a `@dataclass(slots=True)` whose fields are made by the functions below. One class
+serves all versions, and the codecs of a version are generated from the declarations (`decoding.py`,
+`encoding.py`). This module knows no bytes and no meaning of API keys. Versions are written as Kafka
+writes them: "3+" from 3 on, "0-12" both included, "5" that one. A field with a tag travels in the
+tagged section wherever it exists; flexible versions only. Structs that are usually absent (tagged
+ones) are frozen, so that all messages share one default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.core.errors import TidelogError
 ZERO_UUID: Final = bytes(16)
 _OPEN_END: Final = 0x7FFF
 _METADATA_KEY: Final = "wire"
-#: The first flexible version of what has none: above all versions.
+#: The first flexible version of a struct that has none: above all versions.
 NEVER_FLEXIBLE: Final = _OPEN_END + 1
 
 #: Fixed-width types and their struct codes (big endian on the wire).
@@ -38,7 +38,7 @@ VARIABLE_TYPES: Final = ("string", "bytes", "records", "array", "struct")
 
 
 class SchemaError(TidelogError):
-    """A programming error: a message that cannot be expressed at the version asked for."""
+    """A programming error: a message that the requested version cannot express."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Reads "3+", "0-12", "5" or "none"; raises SchemaError otherwise."""
+        """Parse "3+", "0-12", "5" or "none"; raise SchemaError otherwise."""
         if text == "none":
             return NO_VERSIONS
         match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
@@ -70,11 +70,11 @@ NO_VERSIONS: Final = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """How one field travels: `kind` is a key of FIXED_FORMATS or one of VARIABLE_TYPES.
+    """The encoding of one field: `kind` is a key of FIXED_FORMATS or one of VARIABLE_TYPES.
 
-    `element` is the class of a struct, or for arrays a class or a primitive's name.
-    `default` is the value that an absent field has (for arrays and structs: made anew or shared).
-    `rare` tells the codecs that the value is nearly always empty or null: they take a short way.
+    `element` is the class of a struct, or for arrays a class or a primitive's name. `default` is
+    the value of an absent field (for arrays a new one, for structs a shared one). `rare` marks a
+    value that is nearly always empty or null: the codecs take a short way.
     """
 
     kind: str
@@ -117,45 +117,45 @@ def _field(
 def boolean(
     versions: str, default: bool = False, *, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """One byte; any non-zero byte reads as true."""
+    """Return a field of one byte; any non-zero byte reads as true."""
     return _field("bool", versions, default, ignorable=ignorable, tag=tag)
 
 
 def int8(
     versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """A signed byte."""
+    """Return a field of a signed byte."""
     return _field("int8", versions, default, ignorable=ignorable, tag=tag)
 
 
 def int16(
     versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """Two bytes, signed, big endian."""
+    """Return a field of two bytes, signed, big endian."""
     return _field("int16", versions, default, ignorable=ignorable, tag=tag)
 
 
 def int32(
     versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """Four bytes, signed, big endian."""
+    """Return a field of four bytes, signed, big endian."""
     return _field("int32", versions, default, ignorable=ignorable, tag=tag)
 
 
 def int64(
     versions: str, default: int = 0, *, ignorable: bool = False, tag: int | None = None
 ) -> Any:
-    """Eight bytes, signed, big endian."""
+    """Return a field of eight bytes, signed, big endian."""
     return _field("int64", versions, default, ignorable=ignorable, tag=tag)
 
 
 def float64(versions: str, default: float = 0.0, *, ignorable: bool = False) -> Any:
-    """Eight bytes, a double of IEEE 754, big endian."""
+    """Return a field of eight bytes, a double of IEEE 754, big endian."""
     return _field("float64", versions, default, ignorable=ignorable)
 
 
 def uuid(versions: str, *, ignorable: bool = False, tag: int | None = None) -> Any:
-    """Sixteen bytes; absent is ZERO_UUID."""
+    """Return a field of sixteen bytes; absent is ZERO_UUID."""
     return _field("uuid", versions, ZERO_UUID, ignorable=ignorable, tag=tag)
 
 
@@ -168,21 +168,21 @@ def string(
     tag: int | None = None,
     rare: bool = False,
 ) -> Any:
-    """UTF-8 text of at most 32,767 bytes (compact form: bounded by the frame)."""
+    """Return a field of UTF-8 text, at most 32,767 bytes (compact form: bounded by the frame)."""
     return _field(
         "string", versions, default, nullable=nullable, ignorable=ignorable, tag=tag, rare=rare
     )
 
 
 def records(versions: str, *, nullable: str = "none", ignorable: bool = False) -> Any:
-    """Record batches: opaque here, a view of the frame on decode, any buffers on encode."""
+    """Return a field of record batches: a view of the frame on decode, any buffers on encode."""
     return _field("records", versions, None, nullable=nullable, ignorable=ignorable)
 
 
 def binary(
     versions: str, default: bytes | None = b"", *, nullable: str = "none", ignorable: bool = False
 ) -> Any:
-    """Bytes that clients exchange and brokers only keep: on decode a copy that needs no frame."""
+    """Return a field of bytes that brokers only keep: on decode a copy that needs no frame."""
     return _field("bytes", versions, default, nullable=nullable, ignorable=ignorable)
 
 
@@ -196,7 +196,7 @@ def array(
     tag: int | None = None,
     rare: bool = False,
 ) -> Any:
-    """A list of structs, or of a primitive given by name ("int32", "string", ...)."""
+    """Return a field of a list of structs, or of a primitive by name ("int32", "string", ...)."""
     return _field(
         "array",
         versions,
@@ -217,7 +217,7 @@ def nested(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """One struct of a frozen class; absent is that class's all-defaults instance, shared.
+    """Return a field of a frozen class's struct; absent is its all-defaults instance, shared.
 
     A nullable one has a byte before it, -1 for null and 1 otherwise; absent is None.
     """
@@ -241,7 +241,7 @@ class NamedField:
 
 
 def fields_of(struct_class: type) -> tuple[NamedField, ...]:
-    """The declared fields of a struct in wire order; SchemaError if one is undeclared."""
+    """Return the declared fields of a struct in wire order; SchemaError if one is undeclared."""
     named = []
     for each in dataclasses.fields(struct_class):
         spec = each.metadata.get(_METADATA_KEY)
@@ -254,12 +254,12 @@ def fields_of(struct_class: type) -> tuple[NamedField, ...]:
 
 
 def plain_fields(struct_class: type, version: int) -> list[NamedField]:
-    """The untagged fields present at this version, in wire order."""
+    """Return the untagged fields present at this version, in wire order."""
     return [f for f in fields_of(struct_class) if f.spec.tag is None and version in f.spec.versions]
 
 
 def tagged_fields(struct_class: type, version: int) -> list[NamedField]:
-    """The tagged fields present at this version, by tag."""
+    """Return the tagged fields present at this version, by tag."""
     tagged = [
         f for f in fields_of(struct_class) if f.spec.tag is not None and version in f.spec.versions
     ]
@@ -267,18 +267,18 @@ def tagged_fields(struct_class: type, version: int) -> list[NamedField]:
 
 
 def absent_fields(struct_class: type, version: int) -> list[NamedField]:
-    """The fields that this version lacks."""
+    """Return the fields that this version lacks."""
     return [f for f in fields_of(struct_class) if version not in f.spec.versions]
 
 
 def is_frozen(struct_class: type) -> bool:
-    """Whether instances are immutable (and so built by a call, and shared as defaults)."""
+    """Return whether instances are immutable (and so built by a call, and shared as defaults)."""
     params = getattr(struct_class, "__dataclass_params__")  # noqa: B009 - untyped attribute
     return bool(params.frozen)
 
 
 def min_size(spec_type: str, element: type | str | None, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this type takes at this version."""
+    """Return the fewest bytes that a value of this type takes at this version."""
     if spec_type in FIXED_FORMATS:
         return struct.calcsize(">" + FIXED_FORMATS[spec_type])
     if spec_type == "struct":
@@ -290,7 +290,7 @@ def min_size(spec_type: str, element: type | str | None, version: int, flexible:
 
 
 def struct_min_size(struct_class: type, version: int, flexible: bool) -> int:
-    """The fewest bytes that an instance of this class takes at this version."""
+    """Return the fewest bytes that an instance of this class takes at this version."""
     total = 1 if flexible else 0
     for each in plain_fields(struct_class, version):
         if each.spec.kind == "struct" and version in each.spec.nullable:
@@ -302,7 +302,7 @@ def struct_min_size(struct_class: type, version: int, flexible: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API key: its messages and the versions that this project speaks.
+    """One API key: its messages and the versions that this project implements.
 
     `inter_broker` marks the APIs that brokers use among each other (they are not negotiated).
     """
@@ -317,25 +317,25 @@ class Api:
     inter_broker: bool = False
 
     def supports(self, version: int) -> bool:
-        """Whether this version is spoken."""
+        """Return whether this version is implemented."""
         return self.min_version <= version <= self.max_version
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields (KIP-482)."""
+        """Return whether this version has compact lengths and tagged fields (KIP-482)."""
         return version >= self.first_flexible_version
 
     def request_header_version(self, version: int) -> int:
-        """2 for flexible versions, 1 otherwise; 0, which has no client id, for one alone."""
+        """Return 2 for flexible versions, else 1; 0 (no client id) for ControlledShutdown 0."""
         if self.key == CONTROLLED_SHUTDOWN_KEY and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 for flexible versions, 0 otherwise; always 0 for ApiVersions (KIP-511)."""
+        """Return 1 for flexible versions, 0 otherwise; always 0 for ApiVersions (KIP-511)."""
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
 
 
-#: These are named here because the header of ApiVersions' answers, and that of the requests of
-#: ControlledShutdown 0, break the rule of all other APIs.
+#: These are named here because the header of ApiVersions responses, and that of ControlledShutdown
+#: 0 requests, break the rule of all other APIs.
 API_VERSIONS_KEY: Final = 18
 CONTROLLED_SHUTDOWN_KEY: Final = 7

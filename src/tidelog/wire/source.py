@@ -1,4 +1,4 @@
-"""Writes Python source for the generated codecs: lines, indentation, names, constants.
+"""Python source of the generated codecs: lines, indentation, names, constants.
 
 Knows nothing of messages. Constants (struct methods, classes, shared defaults) enter the generated
 function's globals under short names; equal constants share a name.
@@ -22,24 +22,24 @@ class Source:
         self.namespace: dict[str, Any] = {}
 
     def line(self, text: str) -> None:
-        """Adds one line at the present depth."""
+        """Add one line at the present depth."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Adds `header` and indents what is added inside; the inside must not be empty."""
+        """Add `header` and indent the lines added inside; the inside must not be empty."""
         self.line(header)
         self._depth += 1
         yield
         self._depth -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A local name not used before."""
+        """Return a local name not used before."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def constant(self, key: object, prefix: str, value: Any) -> str:
-        """The global name of `value`; the same name again for the same `key`."""
+        """Return the global name of `value`; the same name again for the same `key`."""
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = f"{prefix}_{len(self._names)}"
@@ -47,7 +47,7 @@ class Source:
         return name
 
     def build(self, name: str, title: str) -> Callable[..., Any]:
-        """Compiles the lines; returns the function `name`. `title` shows in tracebacks."""
+        """Compile the lines; return the function `name`. `title` shows in tracebacks."""
         text = "\n".join(self._lines) + "\n"
         exec(compile(text, f"<{title}>", "exec"), self.namespace)
         function: Callable[..., Any] = self.namespace[name]

@@ -1,4 +1,4 @@
-"""Makes the classes of messages: dataclasses that generate a method when it is first called.
+"""Classes of messages: dataclasses that generate a method at its first call.
 
 There are 300 such classes, and a process uses few of them. Generating the methods of all of them
 was an eighth of the time that a broker or a command needs to start. From its first call on, a
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-#: Methods that are generated late, with the option of `dataclasses` that asks for each.
+#: Methods that are generated late, with the option of `dataclasses` that requests each.
 _LATE: Final = {"__init__": "init", "__repr__": "repr", "__eq__": "eq"}
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _with_late_methods(declared: type, slots: bool) -> Any:
     made: Any = dataclasses.dataclass(slots=slots, init=False, repr=False, eq=False)(declared)
     for name in _LATE:
         setattr(made, name, _late(made, name))
-    # As every class whose instances are compared by value and may change.
+    # Like every class whose instances are compared by value and may change.
     made.__hash__ = None
     return made
 

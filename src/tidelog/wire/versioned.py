@@ -1,7 +1,7 @@
-"""Structs that travel behind their own version: two bytes, and then the fields as it has them.
+"""Structs that travel behind their own version: two bytes, and then the version's fields.
 
-So Kafka writes the keys and values of its internal topics, and clients what they exchange through
-a group's coordinator. The structs are declared as messages are (`schema.py`), their codecs
+Kafka so writes the keys and values of its internal topics, and clients the data that they exchange
+through a group's coordinator. The structs are declared like messages (`schema.py`), their codecs
 generated at first use and kept. Decoding is total: any bytes give a struct or a ProtocolError.
 """
 
@@ -30,7 +30,10 @@ class UnknownVersion(ProtocolError):
 
 
 def version_of(data: Buffer, what: str) -> int:
-    """The version in front of `data`; ProtocolError where there is none. `what` names the data."""
+    """Return the version in front of `data`; raise ProtocolError where there is none.
+
+    `what` names the data.
+    """
     try:
         (version,) = _VERSION.unpack_from(data)
     except struct.error:
@@ -41,10 +44,10 @@ def version_of(data: Buffer, what: str) -> int:
 
 
 class Versioned(Generic[T]):
-    """A struct with the versions that are known of it.
+    """A struct with its known versions.
 
-    `open_ended`: later versions only add fields at the end, so a newer one is read as the newest
-    known, and whatever follows the fields is ignored.
+    `open_ended`: later versions only add fields at the end. So a newer version is read as the
+    newest known one, and bytes behind the fields are ignored.
     """
 
     __slots__ = (
@@ -71,7 +74,7 @@ class Versioned(Generic[T]):
         self.max_version: Final = max_version
         self.first_flexible_version: Final = first_flexible_version
         self.open_ended: Final = open_ended
-        #: By the bytes of the version: most data is small, and looking at them is all it takes.
+        #: By the bytes of the version: for most data, which is small, one lookup is enough.
         self._decoders: dict[bytes, Decoder] = {}
         self._encoders: dict[int, Encoder] = {}
 
@@ -82,11 +85,11 @@ class Versioned(Generic[T]):
 
     @property
     def versions(self) -> range:
-        """The versions known."""
+        """The known versions."""
         return range(self.min_version, self.max_version + 1)
 
     def encode(self, value: T, version: int) -> bytes:
-        """Version and fields; SchemaError where this version cannot carry the value."""
+        """Return version and fields; raise SchemaError where the version cannot carry them."""
         if version not in self.versions:
             raise SchemaError(f"{self.name} version {version} is not known")
         if type(value) is not self.struct_class:
@@ -105,10 +108,10 @@ class Versioned(Generic[T]):
         return b"".join((*parts, *out))
 
     def decode(self, data: Buffer) -> T:
-        """The struct in `data`, which holds nothing else.
+        """Return the struct in `data`, which holds nothing else.
 
-        Raises UnknownVersion for a newer version (unless open-ended), ProtocolError for anything
-        else that is no such struct.
+        Raises UnknownVersion for a newer version (unless open-ended), ProtocolError for any other
+        bytes that are no such struct.
         """
         raw = bytes(data)
         decoder = self._decoders.get(raw[: _VERSION.size])
@@ -125,7 +128,7 @@ class Versioned(Generic[T]):
         return value  # type: ignore[no-any-return]  # what the decoder of T makes
 
     def _decoder_of(self, raw: bytes) -> Decoder:
-        """The decoder for the version in front; made when that is first seen."""
+        """Return the decoder for the version in front, made when that version is first seen."""
         version = version_of(raw, self.name)
         if version > self.max_version:
             if not self.open_ended:

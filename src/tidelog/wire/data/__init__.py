@@ -1,4 +1,4 @@
-"""Structs of Kafka's that are no messages: record keys and values, and what clients exchange.
+"""Structs of Kafka that are no messages: record keys and values, and data that clients exchange.
 
 Each travels behind its version (`tidelog.wire.versioned`). Names are Kafka's own, with the unit at
 the end where they hold a time.

@@ -1,14 +1,14 @@
 """Keys and values of the records of `__consumer_offsets`, as Kafka 3.9 writes and reads them.
 
-The version in front of a key tells which of the two it is: 0 and 1 are committed offsets, 2 is the
-metadata of a group; higher ones belong to KIP-848's groups and raise UnknownVersion. A null value
-deletes its key and is no concern of this module.
+The version in front of a key is its kind: 0 and 1 are committed offsets, 2 is the metadata of a
+group. Higher ones belong to KIP-848's groups and raise UnknownVersion. A null value deletes its key
+and is no concern of this module.
 
-OffsetCommitValue 1 has an expiry of its own, 3 the leader epoch (KIP-320); GroupMetadataValue 1
-has the rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static
-members (KIP-345). Version 4 of both is flexible, so that later fields do not harm older readers
-(KIP-915): it is read, and not written. Bytes that follow are refused: two keys that differ must
-not be read as one.
+OffsetCommitValue 1 has an expiry of its own, 3 the leader epoch (KIP-320). GroupMetadataValue 1 has
+the rebalance timeout (KIP-62), 2 the time of the last change of state (KIP-211), 3 static members
+(KIP-345). Version 4 of both is flexible, so that later fields do not harm older readers (KIP-915):
+it is read, and not written. Bytes behind a key or value are rejected: two different keys must not
+be read as one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.wire.versioned import UnknownVersion, Versioned, version_of
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """Of the offset that a group has committed for a partition."""
+    """The key of an offset that a group has committed for a partition."""
 
     group: str = string("0+")
     topic: str = string("0+")
@@ -32,9 +32,9 @@ class OffsetCommitKey:
 
 @dataclass(slots=True)
 class OffsetCommitValue:
-    """`offset` is the next one to read; times are wall-clock milliseconds.
+    """A committed offset, the next to be read; times are wall-clock milliseconds.
 
-    `expire_timestamp_ms` -1: retention is the broker's business. `leader_epoch` -1: not known.
+    `expire_timestamp_ms` -1 leaves the retention to the broker. `leader_epoch` -1: not known.
     """
 
     offset: int = int64("0+")
@@ -46,14 +46,14 @@ class OffsetCommitValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """Of a group's metadata."""
+    """The key of a group's metadata."""
 
     group: str = string("0+")
 
 
 @dataclass(slots=True)
 class MemberMetadata:
-    """A member of a group: what it subscribed to, and what it was given."""
+    """A member of a group, with its subscription and its assignment."""
 
     member_id: str = string("0+")
     group_instance_id: str | None = string("3+", None, nullable="3+", ignorable=True)
@@ -89,23 +89,23 @@ _KEYS: Final[dict[int, Versioned[Any]]] = {
     version: key for key in (OFFSET_COMMIT_KEY, GROUP_METADATA_KEY) for version in key.versions
 }
 
-# What is written, so that a Kafka of the same age reads it.
+# Written versions, so that a Kafka of the same age reads them.
 _OFFSET_COMMIT_KEY_VERSION: Final = 1
 _GROUP_METADATA_KEY_VERSION: Final = 2
 _VALUE_VERSION: Final = 3
-#: The only one with an expiry of its own.
+#: The only version with an expiry of its own.
 _EXPIRING_VALUE_VERSION: Final = 1
 
 
 def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
-    """A record's key; SchemaError for one that cannot be written."""
+    """Return the bytes of a record's key; raise SchemaError for one that cannot be written."""
     if isinstance(key, GroupMetadataKey):
         return GROUP_METADATA_KEY.encode(key, _GROUP_METADATA_KEY_VERSION)
     return OFFSET_COMMIT_KEY.encode(key, _OFFSET_COMMIT_KEY_VERSION)
 
 
 def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
-    """A record's key; UnknownVersion for a kind of record that is skipped, else ProtocolError."""
+    """Return a record's key; raise UnknownVersion for a kind to be skipped, else ProtocolError."""
     version = version_of(data, "a key of __consumer_offsets")
     codec = _KEYS.get(version)
     if codec is None:
@@ -115,14 +115,14 @@ def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
 
 
 def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """Version 3; version 1, which has no leader epoch, where the offset has an expiry of its own.
+    """Return the bytes of a value: version 3, or 1 where the offset has an expiry of its own.
 
-    Raises SchemaError for a value that cannot be written.
+    Version 1 has no leader epoch. Raises SchemaError for a value that cannot be written.
     """
     expires = value.expire_timestamp_ms != -1
     return OFFSET_COMMIT_VALUE.encode(value, _EXPIRING_VALUE_VERSION if expires else _VALUE_VERSION)
 
 
 def encode_group_metadata_value(value: GroupMetadataValue) -> bytes:
-    """Version 3; SchemaError for a value that cannot be written."""
+    """Return the bytes of a value, version 3; raise SchemaError for one that cannot be written."""
     return GROUP_METADATA_VALUE.encode(value, _VALUE_VERSION)

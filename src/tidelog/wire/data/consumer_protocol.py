@@ -1,9 +1,10 @@
-"""What consumers exchange through a group of protocol type "consumer", versions 0 to 3 of both.
+"""Data that consumers exchange in a group of protocol type "consumer", versions 0 to 3 of both.
 
 The subscription travels as `metadata` of JoinGroup, the assignment in SyncGroup. A coordinator
-hands both on unread; it reads subscriptions where it must know which topics a group consumes
-(OffsetDelete). Version 1 tells the partitions owned (KIP-429), 2 the generation in which they were
-(KIP-792), 3 the rack (KIP-881). Neither is flexible; a newer version is read as version 3.
+passes both on unread. It reads subscriptions only where it must know the topics that a group
+consumes (OffsetDelete). Version 1 has the owned partitions (KIP-429), 2 the generation of their
+ownership (KIP-792), 3 the rack (KIP-881). Neither is flexible; a newer version is read as version
+3.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidelog.wire.schema import array, binary, int32, string
 from tidelog.wire.structs import dataclass
 from tidelog.wire.versioned import Versioned
 
-#: The protocol type of the groups whose members speak this.
+#: The protocol type of the groups whose members use these structs.
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
@@ -29,7 +30,7 @@ class TopicPartition:
 
 @dataclass(slots=True)
 class ConsumerProtocolSubscription:
-    """`user_data` is the assignor's own; generation -1: none."""
+    """A member's subscription; `user_data` is the assignor's own; generation -1: none."""
 
     topics: Sequence[str] = array("string", "0+")
     user_data: bytes | None = binary("0+", None, nullable="0+")
@@ -40,7 +41,7 @@ class ConsumerProtocolSubscription:
 
 @dataclass(slots=True)
 class ConsumerProtocolAssignment:
-    """What one member is to read; all versions are alike."""
+    """The partitions assigned to one member; all versions are alike."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition, "0+")
     user_data: bytes | None = binary("0+", None, nullable="0+")

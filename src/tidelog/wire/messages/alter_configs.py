@@ -11,7 +11,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class AlterableConfig:
-    """One configuration to set; those not named go back to their defaults."""
+    """One configuration to set; keys not named return to their defaults."""
 
     name: str = string("0+")
     value: str | None = string("0+", nullable="0+")

@@ -52,7 +52,7 @@ class AlterPartitionRequest:
 
 @dataclass(slots=True)
 class ResponsePartitionData:
-    """What the controller made of it, or why not."""
+    """The new state that the controller wrote, or the reason for none."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")

@@ -21,7 +21,7 @@ class AlterReplicaLogDirTopic:
 
 @dataclass(slots=True)
 class AlterReplicaLogDir:
-    """What is to live in the log directory `path`, which is absolute."""
+    """The replicas to move to the log directory `path`, which is absolute."""
 
     path: str = string("0+")
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic, "0+")
@@ -29,7 +29,7 @@ class AlterReplicaLogDir:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsRequest:
-    """Of the broker asked alone."""
+    """For the receiving broker only."""
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir, "0+")
 

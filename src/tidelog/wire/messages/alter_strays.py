@@ -1,6 +1,6 @@
 """AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
 
-An API of ours (G5). Flexible.
+An API of tidelog's own (G5). Flexible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NamedStray:
 
 @dataclass(slots=True)
 class AlterStraysRequest:
-    """What is to become of these strays of the broker that is asked."""
+    """The action to take on these strays of the receiving broker."""
 
     action: int = int8("0+")
     strays: list[NamedStray] = array(NamedStray, "0+")
@@ -30,7 +30,7 @@ class AlterStraysRequest:
 
 @dataclass(slots=True)
 class AlteredStray:
-    """Outcome of one; of one that was restored the offsets that it has."""
+    """Outcome of one stray; a restored one has its offsets."""
 
     log_dir: str = string("0+")
     name: str = string("0+")

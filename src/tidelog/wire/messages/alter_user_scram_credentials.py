@@ -30,7 +30,7 @@ class ScramCredentialUpsertion:
 
 @dataclass(slots=True)
 class AlterUserScramCredentialsRequest:
-    """What to remove and what to set."""
+    """Credentials to remove and credentials to set."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion, "0+")
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion, "0+")

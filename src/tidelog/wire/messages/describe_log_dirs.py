@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35), versions 1 to 4: sizes of replicas by log directory (KIP-113).
 
-Version 2 is flexible, 3 has an error of the whole answer (KIP-784), 4 tells the space of each
+Version 2 is flexible, 3 has an error of the whole response (KIP-784), 4 has the space of each
 volume (KIP-827).
 """
 
@@ -31,7 +31,8 @@ class DescribeLogDirsRequest:
 class DescribeLogDirsPartition:
     """`partition_size` in bytes; `offset_lag` behind the high watermark.
 
-    A future replica (`is_future_key`) is one being moved here; it lags behind the current one.
+    A future replica (`is_future_key`) is being moved to this directory; it lags behind the current
+    one.
     """
 
     partition_index: int = int32("0+")
@@ -61,7 +62,7 @@ class DescribeLogDirsResult:
 
 @dataclass(slots=True)
 class DescribeLogDirsResponse:
-    """The log directories of the broker asked."""
+    """The log directories of the responding broker."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("3+", ignorable=True)

@@ -1,10 +1,10 @@
 """Fetch (key 1), versions 4 to 17: read record batches, as a consumer or as a follower.
 
 Version 5 carries log start offsets, 7 incremental sessions (KIP-227), 9 the leader epoch for
-fencing (KIP-320), 11 racks and preferred replicas (KIP-392), 12 is flexible and finds divergence
-by `last_fetched_epoch` (KIP-595), 13 names topics by id (KIP-516), 15 moves the follower's id into
-`replica_state` with its broker epoch (KIP-903), 16 lets an answer name new leaders (KIP-951),
-17 carries the follower's directory id (KIP-853).
+fencing (KIP-320), 11 racks and preferred replicas (KIP-392). Version 12 is flexible and finds
+divergence by `last_fetched_epoch` (KIP-595). Version 13 names topics by id (KIP-516). Version 15
+moves the follower's id into `replica_state` with its broker epoch (KIP-903). Version 16 lets a
+response name new leaders (KIP-951); 17 carries the follower's directory id (KIP-853).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """Who fetches: a broker and its epoch, or -1 and -1 for a consumer."""
+    """The reader: a broker and its epoch, or -1 and -1 for a consumer."""
 
     replica_id: int = int32("15+", -1)
     replica_epoch: int = int64("15+", -1)
@@ -26,7 +26,7 @@ class ReplicaState:
 
 @dataclass(slots=True)
 class FetchPartition:
-    """From where to read, with the epochs that fence the reader and find divergence."""
+    """The offset to read from, with the epochs that fence the reader and find divergence."""
 
     partition: int = int32("0+")
     current_leader_epoch: int = int32("9+", -1, ignorable=True)
@@ -75,7 +75,8 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """The largest common epoch and its end offset: truncate there and ask again."""
+    """The largest common epoch and its end offset: the follower truncates there and fetches again.
+    """
 
     epoch: int = int32("12+", -1)
     end_offset: int = int64("12+", -1)
@@ -83,7 +84,7 @@ class EpochEndOffset:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """The leader that the sender knows of; -1 where it knows none."""
+    """The leader that the sender knows; -1 where it knows none."""
 
     leader_id: int = int32("12+", -1)
     leader_epoch: int = int32("12+", -1)
@@ -107,7 +108,7 @@ class AbortedTransaction:
 
 @dataclass(slots=True)
 class PartitionData:
-    """What one partition answers; `records` may be several slices of a log on encode."""
+    """The response for one partition; `records` may be several slices of a log on encode."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -135,7 +136,7 @@ class FetchableTopicResponse:
 
 @dataclass(slots=True)
 class NodeEndpoint:
-    """Address of a leader named in this answer."""
+    """Address of a leader named in this response."""
 
     node_id: int = int32("16+")
     host: str = string("16+")

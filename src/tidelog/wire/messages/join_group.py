@@ -1,9 +1,9 @@
 """JoinGroup (key 11), versions 0 to 9: become or stay a member of a group.
 
-Version 1 brings the rebalance timeout (KIP-62), 2 the throttle time, 4 answers a newcomer
-MEMBER_ID_REQUIRED with its id, under which it joins again (KIP-394), 5 brings static members
-(KIP-345), 6 is flexible, 7 answers the protocol type (KIP-559), 8 carries the reason (KIP-800),
-9 lets the answer tell a leader to assign nothing (KIP-814).
+Version 1 brings the rebalance timeout (KIP-62), 2 the throttle time. Version 4 gives a new member
+MEMBER_ID_REQUIRED with its id, under which it rejoins (KIP-394). Version 5 brings static members
+(KIP-345); 6 is flexible. Version 7 returns the protocol type (KIP-559), 8 carries the reason
+(KIP-800). Version 9 lets the response make a leader assign nothing (KIP-814).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class JoinGroupRequestProtocol:
-    """An assignor that the member knows, and what the group's leader gets to read of it."""
+    """An assignor that the member knows, and the metadata that the group's leader reads."""
 
     name: str = string("0+")
     metadata: bytes = binary("0+")
@@ -22,7 +22,7 @@ class JoinGroupRequestProtocol:
 
 @dataclass(slots=True)
 class JoinGroupRequest:
-    """An empty `member_id` asks for one.
+    """An empty `member_id` requests one.
 
     Version 0 has no rebalance timeout (-1 here): the session timeout stands for it.
     """

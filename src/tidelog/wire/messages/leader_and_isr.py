@@ -1,9 +1,9 @@
-"""LeaderAndIsr (key 4), versions 4 to 7: the controller tells a broker its replicas' roles.
+"""LeaderAndIsr (key 4), versions 4 to 7: the controller sends a broker its replicas' roles.
 
-Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type
-(1 incremental, 2 full: a replica that a full request does not name is stray), 6 the leader
-recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
-Two tagged fields are ours (V71); brokers that do not know them pass over them.
+Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type (1
+incremental, 2 full: a replica that a full request does not name is stray). Version 6 brings the
+leader recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
+Two tagged fields are tidelog's own (V71); brokers that do not know them skip them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 from tidelog.wire.structs import dataclass
 
-#: Far from the tags that Kafka gives, as are the keys of our own APIs.
+#: Far from the tags that Kafka assigns, as are the keys of tidelog's own APIs.
 FIRST_LEADER_EPOCH_TAG = 20_000
 IS_CLOSING_TAG = 20_001
 
@@ -33,7 +33,8 @@ class LeaderAndIsrPartitionState:
     removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True, rare=True)
     is_new: bool = boolean("1+", ignorable=True)
     leader_recovery_state: int = int8("6+")
-    #: Of the partition's present life: replicas of an earlier leader epoch are of a removed one.
+    #: First epoch of the partition's present incarnation: replicas of an earlier leader epoch
+    #: belong to a removed one.
     first_leader_epoch: int = int32("4+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
     #: The partition is about to be removed: its leader takes no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)

@@ -30,7 +30,7 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True)
 class ListOffsetsRequest:
-    """`replica_id` -1 asks as a consumer: below the high watermark or the LSO."""
+    """`replica_id` -1 is a consumer, which reads below the high watermark or the LSO."""
 
     replica_id: int = int32("0+")
     isolation_level: int = int8("2+")
@@ -50,7 +50,7 @@ class ListOffsetsPartitionResponse:
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse:
-    """Answers on one topic."""
+    """Offsets of one topic."""
 
     name: str = string("0+")
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse, "0+")

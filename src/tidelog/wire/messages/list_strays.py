@@ -1,6 +1,6 @@
 """ListStrays (key 20001), version 0: the replicas that a broker has set aside (V35).
 
-An API of ours: Kafka deletes its strays and lists none (G5). Flexible.
+An API of tidelog's own: Kafka deletes its strays and lists none (G5). Flexible.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class ListStraysRequest:
-    """All of the broker that is asked."""
+    """All strays of the receiving broker."""
 
 
 @dataclass(slots=True)
 class ListedStray:
-    """`name` is that of its directory. Of one whose partition or topic id is not known they are
-    empty and -1, or zeros. Times are wall clock, ms; `delete_at_ms` is -1 where its deletion waits
-    for an operator's word. `is_restorable`: it says how far it was flushed."""
+    """A stray; `name` is that of its directory.
+
+    Where its partition or topic id is not known, they are empty and -1, or zeros. Times are wall
+    clock, ms; `delete_at_ms` is -1 where its deletion waits for an operator's decision.
+    `is_restorable`: its recovery point is known.
+    """
 
     name: str = string("0+")
     topic: str = string("0+")
@@ -32,7 +35,7 @@ class ListedStray:
 
 @dataclass(slots=True)
 class ListedStrayDirectory:
-    """A log directory and its strays, or why it cannot be read."""
+    """A log directory and its strays, or the reason why it cannot be read."""
 
     log_dir: str = string("0+")
     error_code: int = int16("0+")

@@ -1,9 +1,9 @@
 """Metadata (key 3), versions 0 to 13: brokers, controller, topics, leaders, ISRs.
 
-In version 0 an empty list of topics asks for all; from 1 on null does and empty asks for none.
-Version 4 lets the asker forbid auto-creation, 5 lists offline replicas, 7 leader epochs, 8 to 10
-authorized operations of the cluster, 9 is flexible, 10 carries topic ids in answers and 12 takes
-them in requests (KIP-516). Version 13 has an error of the whole answer (KIP-1102).
+In version 0 an empty list of topics requests all; from 1 on null does and empty requests none.
+Version 4 lets the client forbid auto-creation, 5 lists offline replicas, 7 leader epochs, 8 to 10
+authorized operations of the cluster; 9 is flexible. Version 10 carries topic ids in responses and
+12 takes them in requests (KIP-516). Version 13 has an error of the whole response (KIP-1102).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MetadataRequest:
 
 @dataclass(slots=True)
 class MetadataResponseBroker:
-    """A live broker at the listener asked through."""
+    """A live broker at the listener of the request."""
 
     node_id: int = int32("0+")
     host: str = string("0+")
@@ -57,7 +57,7 @@ class MetadataResponsePartition:
 
 @dataclass(slots=True)
 class MetadataResponseTopic:
-    """A topic or why there is none."""
+    """A topic or the reason for none."""
 
     error_code: int = int16("0+")
     name: str | None = string("0+", nullable="12+")

@@ -1,8 +1,8 @@
-"""OffsetCommit (key 8), versions 2 to 9: remember how far a group has read.
+"""OffsetCommit (key 8), versions 2 to 9: commit how far a group has read.
 
 Version 3 brings the throttle time, 5 takes the retention time away (KIP-211), 6 brings leader
-epochs (KIP-320), 7 static members (KIP-345), 8 is flexible, 9 serves the members of KIP-848's
-protocol: it may answer STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
+epochs (KIP-320), 7 static members (KIP-345), 8 is flexible. Version 9 serves the members of
+KIP-848's protocol: it may respond STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

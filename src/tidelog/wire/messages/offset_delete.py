@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47), version 0: forget offsets of a group (KIP-496).
+"""OffsetDelete (key 47), version 0: delete offsets of a group (KIP-496).
 
 It is not flexible.
 """
@@ -26,7 +26,7 @@ class OffsetDeleteRequestTopic:
 
 @dataclass(slots=True)
 class OffsetDeleteRequest:
-    """Of one group."""
+    """Offsets of one group."""
 
     group_id: str = string("0+")
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic, "0+")

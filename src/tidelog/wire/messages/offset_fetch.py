@@ -1,9 +1,9 @@
 """OffsetFetch (key 9), versions 1 to 9: how far a group has read.
 
-From version 2 on null topics ask for all, and an error of the group has a field of its own
-(KIP-88). Version 3 brings the throttle time, 5 leader epochs (KIP-320), 6 is flexible, 7 can wait
-for transactions that are open on an offset (KIP-447), 8 asks for many groups in `groups` (KIP-709),
-9 names the member that asks (KIP-848).
+From version 2 on null topics request all, and an error of the group has a field of its own
+(KIP-88). Version 3 brings the throttle time, 5 leader epochs (KIP-320), 6 is flexible. Version 7
+can wait for transactions that are open on an offset (KIP-447). Version 8 names many groups in
+`groups` (KIP-709), 9 the requesting member (KIP-848).
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ class OffsetFetchRequestGroup:
 class OffsetFetchRequest:
     """One group in the flat fields up to version 7, `groups` from 8.
 
-    `require_stable`: where a transaction may still change an offset, answer
-    UNSTABLE_OFFSET_COMMIT.
+    `require_stable`: respond UNSTABLE_OFFSET_COMMIT where a transaction may still change an offset.
     """
 
     group_id: str = string("0-7")
@@ -98,7 +97,7 @@ class OffsetFetchResponseTopics:
 
 @dataclass(slots=True)
 class OffsetFetchResponseGroup:
-    """Offsets of one group, or why there are none."""
+    """Offsets of one group, or the reason for none."""
 
     group_id: str = string("8+")
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ends in the log.
 
 Followers and consumers find their divergence with it (KIP-101, KIP-320). Version 2 fences by the
-current leader epoch, 3 tells who asks (-2: anyone, beyond the high watermark), 4 is flexible.
+current leader epoch, 3 names the requester (-2: any, beyond the high watermark), 4 is flexible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class OffsetForLeaderPartition:
-    """The epoch asked about, and the epoch that the asker believes current."""
+    """The requested epoch, and the epoch that the requester believes current."""
 
     partition: int = int32("0+")
     current_leader_epoch: int = int32("2+", -1, ignorable=True)
@@ -21,7 +21,7 @@ class OffsetForLeaderPartition:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopic:
-    """Questions on one topic."""
+    """Requests for one topic."""
 
     topic: str = string("0+")
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition, "0+")
@@ -37,7 +37,7 @@ class OffsetForLeaderEpochRequest:
 
 @dataclass(slots=True)
 class EpochEndOffset:
-    """The largest epoch not above the one asked for, and its end offset; -1 unknown."""
+    """The largest epoch not above the requested one, and its end offset; -1 unknown."""
 
     error_code: int = int16("0+")
     partition: int = int32("0+")
@@ -47,7 +47,7 @@ class EpochEndOffset:
 
 @dataclass(slots=True)
 class OffsetForLeaderTopicResult:
-    """Answers on one topic."""
+    """Results of one topic."""
 
     topic: str = string("0+")
     partitions: list[EpochEndOffset] = array(EpochEndOffset, "0+")

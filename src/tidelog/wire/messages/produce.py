@@ -1,8 +1,9 @@
 """Produce (key 0), versions 3 to 11: append record batches to partitions.
 
-Version 3 brings record batches v2 and transactions, 5 the log start offset in answers, 7 zstd,
-8 the reasons of refused records (KIP-467), 9 is flexible, 10 lets an answer name the new leader
-and its address (KIP-951), 11 adds the error TRANSACTION_ABORTABLE. With acks 0 there is no answer.
+Version 3 brings record batches v2 and transactions, 5 the log start offset in responses, 7 zstd, 8
+the reasons of rejected records (KIP-467), 9 is flexible. Version 10 lets a response name the new
+leader and its address (KIP-951). Version 11 adds the error TRANSACTION_ABORTABLE. With acks 0 there
+is no response.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class BatchIndexAndErrorMessage:
-    """A record that made its batch be refused, and why."""
+    """A record for which its batch was rejected, and the reason."""
 
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", None, nullable="8+")
@@ -48,7 +49,7 @@ class BatchIndexAndErrorMessage:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIdAndEpoch:
-    """The leader that the sender knows of; -1 where it knows none."""
+    """The leader that the sender knows; -1 where it knows none."""
 
     leader_id: int = int32("10+", -1)
     leader_epoch: int = int32("10+", -1)
@@ -80,7 +81,7 @@ class TopicProduceResponse:
 
 @dataclass(slots=True)
 class NodeEndpoint:
-    """Address of a leader named in this answer."""
+    """Address of a leader named in this response."""
 
     node_id: int = int32("10+")
     host: str = string("10+")

@@ -1,6 +1,6 @@
-"""RemovePartitions (key 20000), version 0: take the highest partitions from topics (V71).
+"""RemovePartitions (key 20000), version 0: remove the highest partitions of topics (V71).
 
-An API of ours: Kafka has none that does it, and its keys are far below (G5). Shaped like
+An API of tidelog's own: Kafka has none for it, and Kafka's keys are far below (G5). Shaped like
 CreatePartitions, whose opposite it is; flexible.
 """
 
@@ -12,8 +12,11 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RemovePartitionsTopic:
-    """`count` is the new total: partitions from that number on go. With `drain` they go when every
-    consumer group that has committed offsets in them has read them to their end."""
+    """`count` is the new total: partitions from that number on are removed.
+
+    With `drain` they are removed when every consumer group with committed offsets in them has read
+    them to their end.
+    """
 
     name: str = string("0+")
     count: int = int32("0+")
@@ -30,7 +33,7 @@ class RemovePartitionsRequest:
 
 @dataclass(slots=True)
 class RemovePartitionsTopicResult:
-    """Outcome of one topic: requested for good, or refused."""
+    """Outcome of one topic: requested for good, or rejected."""
 
     name: str = string("0+")
     error_code: int = int16("0+")

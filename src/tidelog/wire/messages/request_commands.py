@@ -1,7 +1,7 @@
-"""RequestCommands (key 20003), version 0: a broker asks the controller to be told everything.
+"""RequestCommands (key 20003), version 0: a broker requests a full command from the controller.
 
-An API of ours (G5): a broker that has got a replica back is to be told what it is in it (V35).
-Answered before the full command comes. Flexible.
+An API of tidelog's own (G5): a broker that restored a replica must learn its role (V35). The
+response comes before the full command. Flexible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RequestCommandsRequest:
-    """The broker that asks, and its registration."""
+    """The requesting broker, and its registration."""
 
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+", -1)

@@ -12,7 +12,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class SyncGroupRequestAssignment:
-    """What one member is to do."""
+    """The assignment of one member."""
 
     member_id: str = string("0+")
     assignment: bytes = binary("0+")

@@ -1,8 +1,8 @@
-"""UpdateMetadata (key 6), versions 6 to 8: the controller tells a broker the cluster's state.
+"""UpdateMetadata (key 6), versions 6 to 8: the controller sends a broker the cluster's state.
 
 Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
 controllers and the request type as a tagged field (KIP-866). All three are flexible. One tagged
-field is ours (V71); brokers that do not know it pass over it.
+field is tidelog's own (V71); brokers that do not know it skip it.
 """
 
 from __future__ import annotations
