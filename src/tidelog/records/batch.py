@@ -1,9 +1,9 @@
 """Record batch v2 as a view over a buffer: nothing is copied, two fields are patched in place.
 
 The header is 61 bytes, big-endian. Base offset and leader epoch lie outside the CRC-32C, which
-covers everything from the attributes on; a broker therefore assigns both without touching the rest
-(KIP-98). Whatever the bytes: a BatchView or a CorruptBatch, nothing else.
-Source: org.apache.kafka.common.record.DefaultRecordBatch. Knows nothing of what the records hold
+covers everything from the attributes on. A broker therefore assigns both without touching the rest
+(KIP-98). Any bytes give a BatchView or a CorruptBatch, nothing else. Source:
+org.apache.kafka.common.record.DefaultRecordBatch. Knows nothing of the records' content
 (`records.reader`).
 """
 
@@ -18,7 +18,7 @@ from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import Buffer
 
 HEADER_BYTES = 61
-#: Base offset and batch length: what comes before the bytes that `batch_length` counts.
+#: Base offset and batch length: the bytes that `batch_length` does not count.
 LOG_OVERHEAD_BYTES = 12
 #: Smallest value of the length field: a header without records.
 MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -44,7 +44,7 @@ CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-#: Base offset, length, last offset delta: what it takes to go from batch to batch.
+#: Base offset, length, last offset delta: the fields for going from batch to batch.
 STEP = struct.Struct(">qi11xi")
 _OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
@@ -55,7 +55,7 @@ _MAX_TIMESTAMP_POSITION = 35
 
 
 class CorruptBatch(ProtocolError):
-    """Bytes that are not a whole record batch: where they start in the buffer, and why."""
+    """Bytes that are not a whole record batch: their position in the buffer, and the reason."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"record batch at byte {position}: {reason}")
@@ -64,7 +64,7 @@ class CorruptBatch(ProtocolError):
 
 
 class OversizedBatch(CorruptBatch):
-    """A batch that decompresses to more than was allowed for."""
+    """A batch that decompresses to more bytes than allowed."""
 
 
 class InvalidBatch(CorruptBatch):
@@ -74,8 +74,8 @@ class InvalidBatch(CorruptBatch):
 class BatchView:
     """One record batch in a buffer, its header read once.
 
-    `position` is where it starts in `buffer`. Raises CorruptBatch where there are fewer bytes than
-    a header; whether the rest is there and right is for `check`.
+    `position` is its start in `buffer`. Raises CorruptBatch where there are fewer bytes than a
+    header; `check` checks the rest.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class BatchView:
 
     @property
     def end_position(self) -> int:
-        """Where the batch ends in the buffer."""
+        """Position behind the batch in the buffer."""
         return self.position + LOG_OVERHEAD_BYTES + self.batch_length
 
     @property
@@ -165,23 +165,25 @@ class BatchView:
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """A control batch: a marker, no data."""
+        """Whether this is a control batch: a marker, no data."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Wall clock from which the tombstones in this batch may go; None until compaction has
-        seen them (KIP-534: it stands in the field of the base timestamp)."""
+        """Wall clock from which the tombstones in this batch may be removed.
+
+        None until compaction has seen them. KIP-534 puts it in the field of the base timestamp.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
     def has_producer_id(self) -> bool:
-        """Written by an idempotent or transactional producer."""
+        """Whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
@@ -193,11 +195,11 @@ class BatchView:
 
     @property
     def records(self) -> memoryview:
-        """The bytes after the header: records, compressed as `compression` says."""
+        """The bytes after the header: records, compressed with the codec `compression`."""
         return memoryview(self.buffer)[self.position + HEADER_BYTES : self.end_position]
 
     def computed_crc(self) -> int:
-        """CRC-32C over the bytes that it covers."""
+        """Return the CRC-32C over the bytes that it covers."""
         view = memoryview(self.buffer)
         return int(crc32c(view[self.position + ATTRIBUTES_POSITION : self.end_position]))
 
@@ -210,13 +212,13 @@ class BatchView:
 
 
 class Batches:
-    """Iterates the batches of a buffer; see `iter_batches`."""
+    """Iterator over the batches of a buffer; see `iter_batches`."""
 
     __slots__ = ("_buffer", "end_position")
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         self._buffer = buffer
-        #: End of the last whole batch seen; what follows is a partial one, or nothing.
+        #: End of the last whole batch seen; a partial one follows, or nothing.
         self.end_position = position
 
     def __iter__(self) -> Iterator[BatchView]:
@@ -235,16 +237,16 @@ class Batches:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Batches:
-    """The whole batches of `buffer` from `position` on, in order, headers read, nothing checked.
+    """Return the whole batches of `buffer` from `position` on, in order, headers read, unchecked.
 
-    Ends at a trailing partial batch; the `end_position` of what is returned tells where that is.
-    Raises CorruptBatch (in iteration) where a length or magic cannot be one.
+    Ends at a trailing partial batch; the result's `end_position` is where that starts. Raises
+    CorruptBatch (in iteration) for an impossible length or magic.
     """
     return Batches(buffer, position)
 
 
 def size_of_batch(buffer: Buffer, position: int) -> int:
-    """Size in bytes that the batch at `position` claims; at least 12 bytes must be there.
+    """Return the size in bytes that the batch at `position` claims; needs at least 12 bytes.
 
     Raises CorruptBatch for a length that is smaller than a header.
     """
@@ -261,7 +263,7 @@ def check(batch: BatchView) -> None:
             batch.position,
             f"length is {batch.batch_length}, a batch has at least {MIN_BATCH_LENGTH}",
         )
-    # Written out: every append comes by here.
+    # Written out for speed: every append runs this.
     buffer, position = batch.buffer, batch.position
     end = position + LOG_OVERHEAD_BYTES + batch.batch_length
     if end > len(buffer):
@@ -285,7 +287,8 @@ def check(batch: BatchView) -> None:
 def check_from_client(batch: BatchView) -> None:
     """Raise CorruptBatch or InvalidBatch unless a client may send this batch (headers only).
 
-    What the records hold is for `records.reader.check_records`. Source: LogValidator.validateBatch.
+    `records.checking.check_records` checks the records' content. Source:
+    LogValidator.validateBatch.
     """
     check(batch)
     if batch.base_offset != 0:
@@ -322,7 +325,7 @@ def assign(batch: BatchView, base_offset: int, leader_epoch: int) -> None:
 
 
 def set_log_append_time(batch: BatchView, timestamp_ms: int) -> None:
-    """Make all records carry `timestamp_ms` as LogAppendTime; the CRC is computed anew."""
+    """Set the timestamp of all records to `timestamp_ms` as LogAppendTime; recompute the CRC."""
     attributes = batch.attributes | TIMESTAMP_TYPE_MASK
     _ATTRIBUTES.pack_into(batch.buffer, batch.position + ATTRIBUTES_POSITION, attributes)
     batch.attributes = attributes
@@ -330,7 +333,7 @@ def set_log_append_time(batch: BatchView, timestamp_ms: int) -> None:
 
 
 def set_max_timestamp(batch: BatchView, timestamp_ms: int) -> None:
-    """Write the largest timestamp; the CRC is computed anew. The buffer must be writable."""
+    """Write the largest timestamp and recompute the CRC. The buffer must be writable."""
     _MAX_TIMESTAMP.pack_into(batch.buffer, batch.position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     batch.max_timestamp = timestamp_ms
     batch.crc = batch.computed_crc()

@@ -1,4 +1,4 @@
-"""Builds record batches: what clients, coordinators and tests send.
+"""Record batches built for clients, coordinators and tests.
 
 A batch is built in one go from its records; the offsets are 0, 1, 2, … until a leader assigns
 others. Timestamps are milliseconds since 1970. Source: DefaultRecordBatch, DefaultRecord.
@@ -29,7 +29,7 @@ from tidelog.records.batch import (
 
 
 class NewRecord(NamedTuple):
-    """A record to be sent; `timestamp_ms` -1 means none."""
+    """A record to send; `timestamp_ms` -1 means none."""
 
     key: bytes | None
     value: bytes | None
@@ -38,7 +38,7 @@ class NewRecord(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Who writes a batch, and the sequence number of its first record (KIP-98)."""
+    """The producer of a batch, and the sequence number of its first record (KIP-98)."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -59,7 +59,7 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytearray:
-    """One whole batch, ready to be sent, in a buffer that may be patched.
+    """Return one whole batch, ready to send, in a buffer that may be patched.
 
     `log_append_time_ms` makes the batch one of LogAppendTime. Raises ValueError without records.
     """
@@ -101,7 +101,7 @@ def build_batch(
 
 
 def record_size_bytes(record: NewRecord) -> int:
-    """An upper bound of what a record adds to an uncompressed batch, for filling batches."""
+    """Return an upper bound of a record's bytes in an uncompressed batch, for filling batches."""
     size = 35 + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:
         size += 10 + 3 * len(key) + len(value or b"")

@@ -1,9 +1,9 @@
-"""What a leader demands of the records in a client's batch, before it appends them.
+"""The leader's checks of the records in a client's batch, before it appends them.
 
-Every record is walked (`records.walk`), also of uncompressed batches and of those with millions of
-records inside: garbage behind the first record stops librdkafka's consumers without an error.
-Source: LogValidator. Stricter than Kafka in one point: offset deltas must be 0, 1, 2, …; Kafka
-rewrites a compressed batch with other deltas and appends an uncompressed one as it is.
+The leader walks every record (`records.walk`), also of uncompressed batches and of those with
+millions of records inside: garbage behind the first record stops librdkafka's consumers without an
+error. Source: LogValidator. Stricter than Kafka in one point: offset deltas must be 0, 1, 2, …;
+Kafka rewrites a compressed batch with other deltas and appends an uncompressed one as it is.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from tidelog.records.batch import (
 )
 from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad, Rejected, is_compiled, walk
 
-#: The walk over one record takes as long as decompressing so many bytes.
+#: The walk over one record takes as long as decompressing this many bytes.
 RECORD_EFFORT_BYTES = 4 if is_compiled() else 1_000
 
 
 class Demands(NamedTuple):
-    """What a topic demands of each record."""
+    """A topic's demands on each record."""
 
     #: Keys, since the topic is compacted.
     keys: bool = False
-    #: Timestamps from here to there, in ms; a record without one (-1) is good.
+    #: The range of timestamps, in ms; a record without one (-1) is good.
     earliest_ms: int = MIN_INT64
     latest_ms: int = MAX_INT64
 
 
-#: Of a topic that demands nothing but records that can be read.
+#: The demands of a topic that accepts all legible records.
 NO_DEMANDS = Demands()
 
 
 class Effort:
-    """Counts what checks cost, in bytes of decompression; this one forgets it."""
+    """A counter of the cost of checks, in bytes of decompression; this one forgets it."""
 
     __slots__ = ()
 
     def spend(self, effort_bytes: int) -> None:
-        """A check has cost so much."""
+        """Count the cost of a check."""
 
 
 _UNCOUNTED = Effort()
 
 
 class BadRecords(InvalidBatch):
-    """A batch that can be read, with records that its topic does not take."""
+    """A legible batch with records that its topic does not accept."""
 
     def __init__(self, batch: BatchView, bad: list[Bad], count: int) -> None:
         first = bad[0]
@@ -75,10 +75,10 @@ def check_records(
     demands: Demands = NO_DEMANDS,
     effort: Effort = _UNCOUNTED,
 ) -> int:
-    """Walk every record of a client's batch; returns the largest timestamp, in ms.
+    """Walk every record of a client's batch; return the largest timestamp, in ms.
 
-    The header must have passed `check_from_client`. `effort` learns the cost. Raises BadRecords
-    where the topic does not take some records, InvalidBatch where they cannot be read,
+    The header must have passed `check_from_client`. `effort` counts the cost. Raises BadRecords
+    where the topic does not accept some records, InvalidBatch where they are illegible. Raises
     OversizedBatch where they decompress to more than `max_decompressed_bytes`, CorruptBatch where
     they do not decompress.
     """

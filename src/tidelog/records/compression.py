@@ -1,9 +1,9 @@
-"""The compressions of a record batch, each with a mandatory bound on what may come out.
+"""The compressions of a record batch, each with a mandatory bound on its output.
 
 Formats as Kafka's clients make them: gzip; snappy in xerial's framing (raw snappy is read too,
-librdkafka writes it); LZ4 frames with independent blocks (Kafka's reader knows no others); zstd.
-A bomb costs no more memory than the bound: the output buffer grows from a guess, and what does not
-fit the bound is refused. Holds design rule 10.
+librdkafka writes it); LZ4 frames with independent blocks (Kafka's reader knows no others); zstd. A
+bomb costs no more memory than the bound: the output buffer grows from a guess, and larger output is
+rejected. Holds design rule 10.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ IDS = {name: codec for codec, name in NAMES.items()}
 GZIP_DEFAULT = -1
 LZ4_DEFAULT = 9
 ZSTD_DEFAULT = 3
-#: What zlib makes of its default level, -1.
+#: The level that zlib uses for its default, -1.
 _GZIP_DEFAULT = 6
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * KIB
 _BLOCK_SIZE = struct.Struct(">i")
-#: Cramjam's words for an output buffer that is too small.
+#: Cramjam's message for an output buffer that is too small.
 _TOO_SMALL = "failed to write whole buffer"
-#: First guess of the output's size: this many times the input, at least so many bytes.
+#: First guess of the output's size: this many times the input, at least this many bytes.
 _GUESS_RATIO = 6
 _GUESS_BYTES = 64 * KIB
 _GROWTH = 4
@@ -52,7 +52,7 @@ class CompressionError(ProtocolError):
 
 
 class OversizedError(CompressionError):
-    """There is more inside than was allowed for."""
+    """Compressed bytes with more inside than allowed."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -78,10 +78,10 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def _lz4_level(level: int | None) -> int | None:
-    """liblz4's level for one of lz4-java.
+    """Return liblz4's level for a level of lz4-java.
 
-    Kafka takes the fast compressor at its default of 9, and the high compressor, which liblz4
-    begins at 3 and ends at 12, at any other level.
+    Kafka uses the fast compressor at its default of 9. At any other level it uses the high
+    compressor, which liblz4 begins at 3 and ends at 12.
     """
     if level is None:
         return None
@@ -89,7 +89,7 @@ def _lz4_level(level: int | None) -> int | None:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """The bytes inside; never more than `max_bytes`.
+    """Return the decompressed bytes, never more than `max_bytes`.
 
     Raises CompressionError for damaged bytes, an unknown codec, and more output than that.
     """
@@ -151,7 +151,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
         total += size
         if total > max_bytes:
             raise _too_large(max_bytes)
-        # Snappy makes at most 64 bytes out of 3; a larger claim is a lie that costs memory.
+        # Snappy makes at most 64 bytes out of 3; a larger claim is false and would cost memory.
         if size > len(block) * 32:
             raise CompressionError(f"damaged snappy data: {len(block)} bytes cannot hold {size}")
         sizes.append(size)
@@ -171,7 +171,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _snappy_blocks(data: memoryview) -> list[memoryview]:
-    """The raw blocks of xerial's framing, or all of `data` where it has none."""
+    """Return the raw blocks of xerial's framing, or all of `data` where it has none."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return [data]
     position = len(_XERIAL_HEADER)
@@ -189,7 +189,7 @@ def _snappy_blocks(data: memoryview) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """What a raw block claims to hold."""
+    """Return the size that a raw block claims to hold."""
     try:
         return int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:

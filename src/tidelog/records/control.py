@@ -1,8 +1,8 @@
 """Control batches: the markers that end a transaction (KIP-98).
 
 A control record's key is (version 0, type), its value (version 0, coordinator epoch), big-endian.
-Types unknown to us are named, never refused: newer brokers write more of them.
-Source: ControlRecordType, EndTransactionMarker.
+Unknown types are named, never rejected: newer brokers write more of them. Source:
+ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VALUE = struct.Struct(">hi")
 
 
 class ControlMarker(NamedTuple):
-    """What a control batch says; `coordinator_epoch` is -1 for types other than ABORT, COMMIT."""
+    """The content of a control batch; `coordinator_epoch` is -1 except for ABORT and COMMIT."""
 
     control_type: int
     coordinator_epoch: int
@@ -50,7 +50,7 @@ def build_end_marker(
     coordinator_epoch: int,
     timestamp_ms: int,
 ) -> bytearray:
-    """The batch that commits or aborts a producer's transaction on this partition."""
+    """Return the batch that commits or aborts a producer's transaction on this partition."""
     if control_type not in (ABORT, COMMIT):
         raise ValueError(f"a transaction ends with ABORT (0) or COMMIT (1), not {control_type}")
     record = NewRecord(_KEY.pack(0, control_type), _VALUE.pack(0, coordinator_epoch), timestamp_ms)
@@ -59,7 +59,10 @@ def build_end_marker(
 
 
 def read_marker(batch: BatchView) -> ControlMarker | None:
-    """The marker in a control batch, None for one emptied by compaction. Raises CorruptBatch."""
+    """Return the marker in a control batch, None for one emptied by compaction.
+
+    Raises CorruptBatch.
+    """
     if batch.record_count == 0:
         return None
     columns = read_columns(batch, with_headers=False, max_decompressed_bytes=1 << 20)

@@ -1,11 +1,10 @@
 """The records inside a batch: one walk that yields columns.
 
-A walk costs about a microsecond a record in Python, so it goes through the bytes once, with the
-varints of one and two bytes read in line, and fills one list per column: what Arrow wants, and what
-`iter_records` makes single records of. Decompression is bounded (`records.compression`).
-Raises CorruptBatch for whatever cannot be read; nothing else, whatever the bytes. What a leader
-demands of a client's records is stricter (`records.checking`).
-Source: org.apache.kafka.common.record.DefaultRecord.
+A walk costs about a microsecond a record in Python. So it goes through the bytes once, reads
+varints of one and two bytes in line, and fills one list per column. Arrow wants columns, and
+`iter_records` makes single records of them. Decompression is bounded (`records.compression`).
+Raises CorruptBatch for illegible bytes, and nothing else. A leader's checks of a client's records
+are stricter (`records.checking`). Source: org.apache.kafka.common.record.DefaultRecord.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ class RecordColumns(NamedTuple):
     timestamps_ms: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
-    #: Empty where headers were not asked for.
+    #: Empty where headers were not requested.
     headers: list[Headers]
 
 
 def records_payload(
     batch: BatchView, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> bytes:
-    """The bytes of the records, decompressed: at most `max_decompressed_bytes`.
+    """Return the decompressed bytes of the records, at most `max_decompressed_bytes`.
 
     Raises OversizedBatch where there are more, CorruptBatch.
     """
@@ -79,7 +78,7 @@ def read_columns(
     with_headers: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> RecordColumns:
-    """All records of a batch, column by column. Control batches are read like others."""
+    """Return all records of a batch, column by column. Control batches are read like others."""
     payload = records_payload(batch, max_decompressed_bytes)
     columns = RecordColumns([], [], [], [], [])
     if batch.record_count * MIN_RECORD_BYTES > len(payload):
@@ -106,13 +105,15 @@ def read_columns(
 
 
 def wrapped(timestamp_ms: int) -> int:
-    """A sum or difference of timestamps in 64 bits, past which it wraps as for Kafka's clients:
-    base and delta have 64 bits each, and clients choose both."""
+    """Return a sum or difference of timestamps, wrapped to 64 bits as in Kafka's clients.
+
+    Base and delta have 64 bits each, and clients choose both.
+    """
     return (timestamp_ms + 2**63) % 2**64 - 2**63
 
 
 class KeyedRecord(NamedTuple):
-    """Where a record lies in its batch's payload, and what compaction asks of it."""
+    """A record's place in its batch's payload, with the fields that compaction needs."""
 
     #: First byte of the record, which is its size.
     start: int
@@ -132,7 +133,7 @@ class KeyedRecord(NamedTuple):
 def read_keys(
     batch: BatchView, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> tuple[bytes, list[KeyedRecord]]:
-    """The payload of a batch and where its records lie in it; values and headers are passed over.
+    """Return the payload of a batch and the places of its records; skip values and headers.
 
     Raises CorruptBatch.
     """
@@ -154,7 +155,7 @@ def read_keys(
 
 
 def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
-    """Fill `records`; returns where the last one ends. IndexError beyond the data."""
+    """Fill `records`; return where the last one ends. Raises IndexError beyond the data."""
     add, new = records.append, tuple.__new__
     position = 0
     total = len(data)
@@ -190,7 +191,7 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
         if position + max(size, 0) >= end:
             raise _BadRecord("key and value are longer than the record")
         fields = (start, body, rest, end, timestamp_delta, offset_delta, key, size >= 0)
-        # As calling the class does, in a third of the time.
+        # Equal to calling the class, in a third of the time.
         add(new(KeyedRecord, fields))
         position = end
     return position
@@ -199,7 +200,7 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
 def iter_records(
     batch: BatchView, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """The records of a batch, one by one; the whole batch has been read before the first."""
+    """Return the records of a batch, one by one; the whole batch is read before the first."""
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     return map(Record, *columns)
 
@@ -213,7 +214,7 @@ def _at(columns: RecordColumns, reason: str) -> str:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint of any length up to 64 bits: (value, position after it)."""
+    """Return a zigzag varint of up to 64 bits, and the position after it."""
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -238,7 +239,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _walk(batch: BatchView, data: bytes, columns: RecordColumns, with_headers: bool) -> int:
-    """Fill `columns`; returns where the last record ends. IndexError beyond the data."""
+    """Fill `columns`; return where the last record ends. Raises IndexError beyond the data."""
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp
     add_offset = columns.offsets.append
@@ -310,7 +311,7 @@ def _headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         size, position = _varint(data, position)
         if size < 0 or position + size > end:
             raise _BadRecord(f"a header key of {size} bytes does not fit")
-        # As Kafka's clients: what is not UTF-8 is replaced, not refused.
+        # As in Kafka's clients: bytes that are not UTF-8 are replaced, not rejected.
         key = data[position : position + size].decode("utf-8", "replace")
         position += size
         size, position = _varint(data, position)

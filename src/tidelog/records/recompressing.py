@@ -1,4 +1,4 @@
-"""A client's batch, compressed with another codec: what `compression.type` of a topic asks for.
+"""Recompression of a client's batch with the codec of the topic's `compression.type`.
 
 The records keep their keys, values, headers, offsets and timestamps. The new header keeps the
 producer id, the producer epoch, the base sequence, the record count, the largest timestamp and the
@@ -64,7 +64,7 @@ def recompressed(
 
 
 def _starts_at_base_timestamp(payload: bytes) -> bool:
-    """Whether the first record's timestamp is the batch's base timestamp, as clients write it."""
+    """Return whether the first record has the batch's base timestamp, as clients write it."""
     position = 0
     while payload[position] >= 0x80:
         position += 1

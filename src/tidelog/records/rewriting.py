@@ -1,10 +1,9 @@
-"""Batches with fewer records than they were written with: what compaction leaves.
+"""Batches with fewer records than they were written with: the result of compaction.
 
 Base offset, last offset delta, leader epoch, producer and base sequence stay, so that offsets and
-sequences go on where they did; records that stay keep their offsets. A batch that was compressed
-is compressed again with its codec. A delete horizon takes the place of the base timestamp
-(KIP-534), and the timestamps become relative to it. Source: MemoryRecords.filterTo,
-DefaultRecordBatch.writeEmptyHeader.
+sequences go on without a break. Kept records keep their offsets. A compressed batch is recompressed
+with its codec. A delete horizon replaces the base timestamp (KIP-534), and the timestamps become
+relative to it. Source: MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def rewritten(
     kept: Sequence[KeyedRecord],
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """The batch with the records `kept` of its `payload`, at least one.
+    """Return the batch with the records `kept` of its `payload`, at least one.
 
-    `delete_horizon_ms` (wall clock) is set where the batch has none yet; one that it has stays.
+    `delete_horizon_ms` (wall clock) is set where the batch has none yet; an existing one stays.
     """
     attributes = batch.attributes
     base_timestamp = batch.base_timestamp
@@ -69,7 +68,7 @@ def rewritten(
 
 
 def emptied(batch: BatchView) -> bytearray:
-    """The batch without records: its offsets, and its producer's sequence, stay."""
+    """Return the batch without records: its offsets, and its producer's sequence, stay."""
     attributes = batch.attributes & _KEPT_OF_AN_EMPTIED_BATCH
     return _batch(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 

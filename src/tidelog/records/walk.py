@@ -1,13 +1,13 @@
-"""The walk of the leader over every record of a client's batch, compiled where it can be.
+"""The leader's walk over every record of a client's batch, compiled where possible.
 
 Kafka's LogValidator reads each record before it appends a batch: framing, offset deltas 0, 1, 2, …,
-keys where the topic is compacted, timestamps within bounds. `walk` is that. The compiled one
+keys where the topic is compacted, timestamps within bounds. `walk` does the same. The compiled walk
 (`_walk.c`, built at installation) takes 2 to 6 ns a record, the Python one 1.2 µs. Both return the
-same verdict for the same bytes; a broker without the compiled one logs so at its start.
+same verdict for the same bytes. A broker without the compiled one logs so at its start.
 
-A number that stands for 32 bits has at most five bytes and one for 64 bits at most ten: Kafka's
-readers reject longer ones. Sizes below -1 are rejected, which librdkafka's readers cannot skip.
-Sources: LogValidator, DefaultRecord.readFrom, ByteUtils.readVarint.
+A 32-bit number has at most five bytes and a 64-bit number at most ten: Kafka's readers reject
+longer ones. Sizes below -1 are rejected, which librdkafka's readers cannot skip. Sources:
+LogValidator, DefaultRecord.readFrom, ByteUtils.readVarint.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
     except ImportError:
         compiled = None
 
-#: Version of arguments and answer that this module expects of the compiled walk.
+#: Version of arguments and result that this module expects of the compiled walk.
 _VERSION = 1
 
 MIN_INT64 = -(2**63)
@@ -68,7 +68,7 @@ _REASONS = {
 
 
 class Bad(NamedTuple):
-    """A record that the topic does not take, in a batch that can be read."""
+    """A record that the topic does not accept, in a legible batch."""
 
     #: Index in the batch.
     record: int
@@ -78,22 +78,22 @@ class Bad(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """Why a batch is rejected: a fault of framing, or else bad records."""
+    """The reason to reject a batch: a fault of framing, or else bad records."""
 
-    #: 0 where every record can be read.
+    #: 0 where every record is legible.
     fault: int
     #: Index of the record with that fault.
     record: int
-    #: The size, count or delta that is wrong.
+    #: The wrong size, count or delta.
     value: int
-    #: The first bad records, as many as were asked for.
+    #: The first bad records, at most as many as requested.
     bad: list[tuple[int, int, bool]]
-    #: How many there are.
+    #: The number of bad records.
     bad_count: int
 
     @property
     def reason(self) -> str:
-        """What is wrong with the framing."""
+        """The fault of the framing in words."""
         reason = _REASONS[self.fault].format(self.value)
         return reason if self.fault == _LEFT_OVER else f"record {self.record}: {reason}"
 
@@ -125,7 +125,7 @@ def walk_in_python(
     keys_required: bool,
     room: int,
 ) -> int | tuple[Any, ...]:
-    """The walk without the compiled extension, and what tests compare that one with."""
+    """Walk without the compiled extension; tests compare the compiled walk with this one."""
     data = bytes(memoryview(buffer)[start:end])
     bad: list[tuple[int, int, bool]] = []
     bad_count = 0
@@ -154,7 +154,7 @@ def walk_in_python(
 def _record(
     data: bytes, position: int, expected_delta: int, base_timestamp: int
 ) -> tuple[int, int, bool]:
-    """One record: the position after it, its timestamp, and whether it has no key."""
+    """Return the position after one record, its timestamp, and whether it has no key."""
     size, position = _number(data, position, len(data), 5, _TOO_EARLY)
     end = position + size
     if size < _MIN_BODY_BYTES or end > len(data):
@@ -196,7 +196,7 @@ def _headers(data: bytes, position: int, end: int) -> int:
 
 
 def _sized(data: bytes, position: int, end: int, fault: int, smallest: int = -1) -> tuple[int, int]:
-    """The size of a field, -1 where that is null, and the position after the field."""
+    """Return the size of a field, -1 where it is null, and the position after the field."""
     size, position = _number(data, position, end, 5)
     if not smallest <= size <= end - position:
         raise _Fault(fault, size)
@@ -206,7 +206,7 @@ def _sized(data: bytes, position: int, end: int, fault: int, smallest: int = -1)
 def _number(
     data: bytes, position: int, end: int, max_bytes: int, early: int = _PAST_END
 ) -> tuple[int, int]:
-    """A zigzag number and the position after it."""
+    """Return a zigzag number and the position after it."""
     if position < end:
         byte = data[position]
         if byte < 0x80:
@@ -230,11 +230,11 @@ def _number(
 
 
 def is_compiled() -> bool:
-    """Whether the compiled walk is there and is of this version."""
+    """Return whether the compiled walk exists and has this version."""
     return compiled is not None and getattr(compiled, "VERSION", 0) == _VERSION
 
 
 walk: Walk = compiled.walk if is_compiled() else walk_in_python
 
-#: A bytearray of so many bytes, whose content is arbitrary where that is faster.
+#: A bytearray of a given size, whose content is arbitrary where that is faster.
 uninitialised: Callable[[int], bytearray] = compiled.room if is_compiled() else bytearray
