@@ -1,9 +1,9 @@
-"""A cluster of broker processes on one directory: start, stop, break, look.
+"""A cluster of broker processes on one directory: start, stop, break, inspect.
 
-Brokers are background processes in sessions of their own: by default they outlive the
-program that started them, and a later one finds them by the directory. Each is
-`python -m tidelog.runtime.main`, known by process id and start time. Nothing here looks into a
-broker: readiness and status are asked for with the Kafka client.
+Brokers are background processes in sessions of their own. By default they outlive the program that
+started them, and a later program finds them by the directory. Each is `python -m
+tidelog.runtime.main`, known by process id and start time. Nothing here looks into a broker: the
+Kafka client reads readiness and status.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tidelog.local.status import (
 from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.runtime.blocking import BlockingClient
 
-#: Of a new cluster, where no number is given.
+#: Brokers of a new cluster, where no number is given.
 _BROKERS = 3
-#: Replicas of the probe that tells that a cluster is ready.
+#: Replicas of the probe that shows that a cluster is ready.
 _PROBE_REPLICAS = 3
 _STATUS_TIMEOUT_MS = 3_000
 _POLL_S = 0.02
@@ -68,18 +68,17 @@ class LocalCluster:
         end_with_program: bool = False,
         client_id: str = "tidelog",
     ) -> None:
-        """A cluster that is there already, or one to be laid out by `up`.
+        """An existing cluster, or one that `up` will lay out.
 
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
-        count for a new cluster; an existing one must have as many brokers where that is given, and
-        the values of `config` in their files.
-        `store` of a new cluster: `embedded`, `zookeeper` (a server of its own, which comes and goes
-        with the brokers) or a value of `metadata.store`; where it is not given, the environment's
-        TIDELOG_STORE, else embedded.
-        `first_port` of a new cluster: broker 1 listens there, each further broker one port higher;
-        free ports where it is not given. An existing cluster must have its first broker there.
-        With `end_with_program` brokers do not outlive the program that starts them, however it
-        ends: the kernel kills them. `client_id`: under which the brokers are asked.
+        count for a new cluster. An existing one must have as many brokers where that is given, and
+        the values of `config` in their files. `store` of a new cluster: `embedded`, `zookeeper` (a
+        server of its own, which comes and goes with the brokers) or a value of `metadata.store`.
+        Where it is not given, the environment's TIDELOG_STORE counts, else embedded. `first_port`
+        of a new cluster: broker 1 listens there, each further broker one port higher; free ports
+        where it is not given. An existing cluster must have its first broker there. With
+        `end_with_program` brokers do not outlive the program that starts them, however it ends: the
+        kernel kills them. `client_id`: the client id of requests to the brokers.
         """
         self.directory = os.path.abspath(directory)
         layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
@@ -101,7 +100,7 @@ class LocalCluster:
 
     @classmethod
     def existing(cls, directory: str) -> LocalCluster:
-        """The cluster in a directory; raises LocalClusterError where there is none."""
+        """Return the cluster in a directory; raise LocalClusterError where there is none."""
         cluster = cls(directory)
         cluster._is_existing = True
         cluster.places()
@@ -117,7 +116,7 @@ class LocalCluster:
     # -- what there is --------------------------------------------------------------------------
 
     def places(self) -> dict[int, BrokerPlace]:
-        """Where each broker lives, by id."""
+        """Return the place of each broker, by id."""
         if self._places is None:
             raise LocalClusterError(
                 f"{self.directory} holds no cluster: `tidelog up --dir {self.directory}` makes one"
@@ -148,7 +147,7 @@ class LocalCluster:
         return self._zookeeper
 
     def process(self, broker_id: int) -> ProcessIdentity | None:
-        """The live process of a broker, None when it does not run."""
+        """Return the live process of a broker, None when it does not run."""
         self._reap(broker_id)
         identity = self._place(broker_id).read_process()
         return identity if identity is not None and identity.is_alive else None
@@ -156,10 +155,10 @@ class LocalCluster:
     def status(
         self, timeout_ms: int = _STATUS_TIMEOUT_MS, *, high_watermarks: bool = True
     ) -> ClusterStatus:
-        """Brokers, controller and partitions; `reached` is False when no broker answers that knows
-        the cluster.
+        """Return brokers, controller and partitions.
 
-        Without `high_watermarks` it takes one request.
+        `reached` is False when no broker that knows the cluster responds. Without `high_watermarks`
+        it takes one request.
         """
         metadata: ClusterMetadata | None = None
         partitions: tuple[PartitionStatus, ...] = ()
@@ -195,7 +194,7 @@ class LocalCluster:
     # -- the whole cluster ----------------------------------------------------------------------
 
     def up(self, timeout_s: float = 60.0) -> None:
-        """Start every broker that does not run, and return when the cluster can be written to.
+        """Start every broker that does not run, and return when the cluster accepts records.
 
         That is: a topic with replication factor min(brokers, 3) took a record on all its replicas.
         When it fails, brokers that this call started are stopped again.
@@ -224,8 +223,10 @@ class LocalCluster:
                 raise
 
     def down(self, timeout_s: float = 15.0) -> None:
-        """Stop every broker: SIGTERM, and SIGKILL for those still there after `timeout_s`; then the
-        ZooKeeper server that the cluster has for itself."""
+        """Stop every broker, then the cluster's own ZooKeeper server.
+
+        SIGTERM first, and SIGKILL for brokers still running after `timeout_s`.
+        """
         self.places()
         with layout.locked(self.directory):
             self._end(list(self.broker_ids), timeout_s)
@@ -233,7 +234,7 @@ class LocalCluster:
                 self.zookeeper.stop(timeout_s)
 
     def await_writable(self, timeout_s: float = 60.0) -> None:
-        """Wait until a replicated topic can be made and written to."""
+        """Wait until a replicated topic can be created and written to."""
         replicas = min(len(self.broker_ids), _PROBE_REPLICAS)
         await_writable(
             self.bootstrap, replicas, timeout_s, self._check_running, client_id=self._client_id
@@ -262,7 +263,7 @@ class LocalCluster:
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start a broker and return when it answers; one that runs is left alone.
+        """Start a broker and return when it responds; a running broker is left alone.
 
         `environment`: variables that this process has beyond those of the caller.
         """
@@ -281,16 +282,19 @@ class LocalCluster:
         self._end([broker_id], timeout_s)
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL: no word to anybody, nothing flushed. Returns when the process is gone."""
+        """Send SIGKILL, with nothing flushed and no notice to peers.
+
+        Returns when the process is gone.
+        """
         self._running(broker_id)
         self._end([broker_id], 0.0)
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP: the process keeps its connections and does nothing."""
+        """Send SIGSTOP: the process keeps its connections and does nothing."""
         self._signal(broker_id, signal.SIGSTOP)
 
     def resume(self, broker_id: int) -> bool:
-        """SIGCONT after `pause`; returns whether it was paused."""
+        """Send SIGCONT after `pause`; return whether it was paused."""
         was_paused = self._running(broker_id).is_paused
         self._signal(broker_id, signal.SIGCONT)
         return was_paused
@@ -304,7 +308,7 @@ class LocalCluster:
     # -- inside ---------------------------------------------------------------------------------
 
     def _check_new(self) -> None:
-        """Raise LocalClusterError, before anything is written, where no cluster can be made."""
+        """Raise LocalClusterError, before anything is written, where no cluster can be created."""
         layout.check_unused(self.directory)
         brokers, config, log_dirs = self._wanted
         brokers = brokers or _BROKERS
@@ -323,9 +327,10 @@ class LocalCluster:
             check_free(listeners)
 
     def _is_to_discard(self) -> bool:
-        """Whether there is only a layout whose first start failed, and another one is wanted now.
+        """Return whether only an abandoned layout is here, and another layout is wanted now.
 
-        The same one is started again: a person may have corrected its files.
+        A first start of that layout failed. An equal layout is started again: an operator may have
+        corrected its files.
         """
         if self._is_existing or not layout.is_abandoned(self.directory):
             return False
@@ -355,7 +360,7 @@ class LocalCluster:
         )
 
     def _new_store(self) -> str:
-        """The store of a cluster to be laid out."""
+        """Return the store of a cluster to be laid out."""
         config = self._wanted[1]
         if self._wanted_store is not None:
             return self._wanted_store
@@ -366,7 +371,7 @@ class LocalCluster:
         return store
 
     def _check_wanted(self, places: Mapping[int, BrokerPlace]) -> None:
-        """What counts for a new cluster must be so in one that is there."""
+        """Raise LocalClusterError where an existing cluster differs from the wanted one."""
         brokers, config, _ = self._wanted
         if brokers not in (None, len(places)):
             raise LocalClusterError(
@@ -408,12 +413,14 @@ class LocalCluster:
             raise LocalClusterError(f"broker {broker_id} has just ended")
 
     def config_warnings(self) -> tuple[str, ...]:
-        """What its brokers have to say of their configuration, each warning once."""
+        """Return the warnings of its brokers' configurations, each once."""
         found = (each for number in self.broker_ids for each in self._config(number).warnings)
         return tuple(dict.fromkeys(found))
 
     def _config(self, broker_id: int) -> BrokerConfig:
-        """The configuration in a broker's file; LocalClusterError names what is wrong with it."""
+        """Return the configuration in a broker's file; LocalClusterError names what is wrong with
+        it.
+        """
         path = self._place(broker_id).properties_path
         with open(path, encoding="utf-8") as file:
             try:
@@ -453,7 +460,7 @@ class LocalCluster:
         for number, place in self.places().items():
             child = self._children.get(number)
             if self.process(number) is None:
-                # It may have ended this very moment: its code comes with reaping it.
+                # It may have ended this very moment: reaping it returns its exit code.
                 code = None if child is None else child.wait()
                 raise LocalClusterError(
                     f"broker {number} ended"
@@ -462,7 +469,7 @@ class LocalCluster:
                 )
 
     def _await_answer(self, broker_id: int, timeout_s: float) -> None:
-        """Wait until a broker answers for itself."""
+        """Wait until a broker responds with its own registration."""
         deadline = time.monotonic() + timeout_s
         place = self._place(broker_id)
         while True:
@@ -485,7 +492,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     def _end(self, broker_ids: list[int], timeout_s: float) -> None:
-        """SIGTERM to all, SIGKILL to those that stay; returns when all are gone."""
+        """Send SIGTERM to all, SIGKILL to those that stay; return when all are gone."""
         processes = {number: self.process(number) for number in broker_ids}
         deadline = time.monotonic() + timeout_s
         if timeout_s > 0:

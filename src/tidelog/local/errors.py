@@ -1,4 +1,4 @@
-"""What can go wrong with a local cluster, beyond what its brokers answer.
+"""Errors of a local cluster, beyond the errors in its brokers' responses.
 
 The messages are for people: they name the broker or the directory, the reason, and where a broker
 ended, the last lines of its log. Knows nothing of exit codes; the command line maps them.
@@ -10,4 +10,4 @@ from tidelog.core.errors import TidelogError
 
 
 class LocalClusterError(TidelogError):
-    """The directory holds no cluster, a broker does not start, a process cannot be reached."""
+    """A failed operation: no cluster, a broker that does not start, no process to reach."""

@@ -1,7 +1,7 @@
-"""Judges a cluster by its status: healthy, degraded or unavailable, with reasons and a next step.
+"""Judgement of a cluster by its status: healthy, degraded or unavailable, with a next step.
 
-Plain values in, plain values out; no cluster is contacted here. The levels are exit codes, so that
-a script can act without parsing anything.
+Plain values in, plain values out; no cluster is contacted here. The judgement has reasons. The
+levels are exit codes, so that a script can act without parsing anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEVELS = {
     UNAVAILABLE: "unavailable",
     UNREACHABLE: "unreachable",
 }
-#: A sentence names so many partitions; documents name all.
+#: A sentence names at most this many partitions; documents name all.
 _NAMED = 3
 _LOOK = "look at the metadata store and at the brokers' logs"
 
@@ -67,7 +67,7 @@ class Place:
 
 
 def unreachable(bootstrap: str, reason: str, place: Place) -> Health:
-    """Return the health of a cluster of which no broker answers."""
+    """Return the health of a cluster without a responding broker."""
     step = f"tidelog up{place.option}" if place.directory else "start the brokers, or correct -b"
     finding = Finding("unreachable", "not_reached", reason, [], [], step)
     return _health(ClusterStatus(bootstrap, None, -1, False, (), ()), [finding], 0)
@@ -79,10 +79,10 @@ def assess(
     place: Place,
     controller_trouble: str | None = None,
 ) -> Health:
-    """Judge a cluster that was reached. `minimum`: min.insync.replicas of topics; 1 where absent.
+    """Judge a cluster that was reached; `minimum`: min.insync.replicas of topics, 1 where absent.
 
-    `controller_trouble` is why the controller did not answer a question, None where it did. A
-    partition with fewer replicas than the minimum needs all of them (V60).
+    `controller_trouble` is why the controller did not respond, None where it did. A partition with
+    fewer replicas than the minimum needs all of them (V60).
     """
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
     led = [each for each in now.partitions if each.leader != NO_LEADER]
@@ -147,14 +147,14 @@ def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
 
 
 class _Steps:
-    """What a person does next."""
+    """The next steps for an operator."""
 
     def __init__(self, now: ClusterStatus, place: Place) -> None:
         self._place = place
         self._troubled = {each.id: each for each in now.brokers if _is_troubled(each)}
 
     def of_brokers(self, brokers: Iterable[int]) -> str | None:
-        """Return how to bring these brokers back; None where none of them is in trouble."""
+        """Return how to restore these brokers; None where none of them is in trouble."""
         troubled = [self._troubled[each] for each in sorted(brokers) if each in self._troubled]
         if not troubled:
             return None
@@ -169,7 +169,7 @@ class _Steps:
         return f"start {_brokers_text([each.id for each in troubled])}; its log says why it ended"
 
     def of_partition(self, partition: PartitionStatus) -> str:
-        """Return how to look at a partition whose brokers are all up."""
+        """Return how to inspect a partition whose brokers are all up."""
         return f"tidelog topics describe {partition.topic}{self._place.option}"
 
 

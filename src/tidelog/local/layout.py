@@ -1,15 +1,15 @@
-"""What a local cluster keeps in its directory, and how it is read back.
+"""The directory of a local cluster: its files, written and read back.
 
     cluster.json                 the brokers and their ports
     metadata/                    the embedded metadata store, shared by the brokers
     zookeeper/                   or a ZooKeeper server of its own (`local.zookeeper`)
     broker-N/server.properties   Kafka's configuration of one broker, for people to change
     broker-N/data[-K]/           its log directories
-    broker-N/log/broker.log      what it wrote
+    broker-N/log/broker.log      its standard output and error
     broker-N/broker.pid          the process: id and start time
     .never-up                    there until the first start has succeeded
 
-A directory that holds something else is refused. Nothing is started here.
+A directory with other content is refused. Nothing is started here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.local.readiness import PROBE_PREFIX
 from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers, require_client
 
 _STATE_VERSION = 1
-#: One machine notices a killed process at once; this is for stopped and hanging ones.
+#: The store notices a killed process on one machine at once; this is for stopped and hanging ones.
 _SESSION_TIMEOUT_MS = 6_000
 #: Longer than a session: an ensemble may start at the same time.
 _CONNECTION_MS = "18000"
@@ -51,7 +51,7 @@ MAX_BROKERS = 100
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlace:
-    """Where one broker of a local cluster lives."""
+    """The place of one broker of a local cluster."""
 
     broker_id: int
     port: int
@@ -66,21 +66,21 @@ class BrokerPlace:
 
     @property
     def properties_path(self) -> str:
-        """Its configuration."""
+        """The broker's configuration file."""
         return f"{self.directory}/server.properties"
 
     @property
     def log_path(self) -> str:
-        """What it wrote to its standard output and error."""
+        """The file of its standard output and error."""
         return f"{self.directory}/log/broker.log"
 
     @property
     def pid_path(self) -> str:
-        """Its process."""
+        """The file with its process."""
         return f"{self.directory}/broker.pid"
 
     def read_process(self) -> ProcessIdentity | None:
-        """The process that was started last, None when there was none."""
+        """Return the process that was started last, None when there was none."""
         try:
             with open(self.pid_path, encoding="utf-8") as file:
                 return ProcessIdentity.from_text(file.read())
@@ -90,7 +90,7 @@ class BrokerPlace:
             raise LocalClusterError(f"{self.pid_path}: {error}") from error
 
     def write_process(self, identity: ProcessIdentity | None) -> None:
-        """Remember the process that was started, or that there is none."""
+        """Record the process that was started, or that there is none."""
         if identity is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.pid_path)
@@ -98,7 +98,7 @@ class BrokerPlace:
         _replace(self.pid_path, identity.to_text())
 
     def last_lines(self, lines: int = 15) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         try:
             with open(self.log_path, "rb") as file:
                 file.seek(0, os.SEEK_END)
@@ -117,11 +117,11 @@ def create(
     store: str = EMBEDDED,
     first_port: int | None = None,
 ) -> dict[int, BrokerPlace]:
-    """Lay out a new cluster; raises LocalClusterError for a directory that holds something else.
+    """Lay out a new cluster; raise LocalClusterError for a directory with other content.
 
     Broker 1 listens on `first_port`, the next brokers on the ports behind it; free ports without.
-    A layout that was not finished is begun again. `has_come_up` ends the time in which a cluster
-    can be discarded.
+    An unfinished layout is begun again. `has_come_up` ends the time in which a cluster can be
+    discarded.
     """
     check_size(brokers, log_dirs)
     check_unused(directory)
@@ -153,12 +153,12 @@ def create(
 def asked_text(
     brokers: int, config: Mapping[str, str], log_dirs: int, store: str, first_port: int | None
 ) -> str:
-    """Return what a layout was asked to be, as the marker of one that never came up holds it."""
+    """Return the wanted layout as text, as the marker of an abandoned layout holds it."""
     return json.dumps([brokers, dict(sorted(config.items())), log_dirs, store, first_port])
 
 
 def asked_of(directory: str) -> str | None:
-    """Return what the layout that never came up was asked to be; None where it came up."""
+    """Return the wanted layout of the directory's marker; None where the cluster came up."""
     try:
         with open(_marker_path(directory), encoding="utf-8") as file:
             return file.read()
@@ -167,13 +167,13 @@ def asked_of(directory: str) -> str | None:
 
 
 def has_come_up(directory: str) -> None:
-    """Note that the cluster was written to: from now on it is never discarded."""
+    """Record that the cluster was written to: from now on it is never discarded."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_marker_path(directory))
 
 
 def is_abandoned(directory: str) -> bool:
-    """Whether a first start failed: the layout serves nothing and may be made again.
+    """Return whether a first start failed: the layout has no use and may be made again.
 
     A directory with a live process or with records is never taken for one.
     """
@@ -202,7 +202,7 @@ def discard(directory: str) -> None:
 
 
 def _is_without_records(data: str, name: str) -> bool:
-    """Whether an entry of a log directory can go: a file of the broker's, or a probe's replica."""
+    """Return whether an entry of a log directory can go: a broker's file, or a probe's replica."""
     return name.startswith(PROBE_PREFIX) or not os.path.isdir(f"{data}/{name}")
 
 
@@ -215,7 +215,7 @@ def _marker_path(directory: str) -> str:
 
 
 def _placed(place: BrokerPlace) -> BrokerPlace:
-    """The place with the address that the broker's file says, also after an edit by hand."""
+    """Return the place with the address in the broker's file, also after an edit by hand."""
     endpoint = client_endpoint(place.properties_path)
     if endpoint is None:
         return place
@@ -234,14 +234,14 @@ def check_size(brokers: int, log_dirs: int) -> None:
 
 
 def store_key(directory: str, store: str, port: int) -> str:
-    """The value of `metadata.store`; `port` is that of a ZooKeeper server of the cluster's own."""
+    """Return the value of `metadata.store`; `port` is of the cluster's own ZooKeeper server."""
     if store == ZOOKEEPER:
         return f"{SCHEME}{LOOPBACK}:{port}"
     return f"embedded:{directory}/metadata" if store == EMBEDDED else store
 
 
 def check_store(store: str, config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError for a store that cannot be meant."""
+    """Raise LocalClusterError for an invalid store."""
     if store not in (EMBEDDED, ZOOKEEPER) and not store.startswith((SCHEME, "embedded:")):
         raise LocalClusterError(
             f"store {store!r}: embedded, zookeeper (a server of the cluster's own) or"
@@ -267,11 +267,13 @@ def check_config(
     log_dirs: int,
     store: str = EMBEDDED,
 ) -> dict[int, tuple[Endpoint, ...]]:
-    """Return the listeners of a new cluster's brokers as these keys have them; raises
-    LocalClusterError where no broker could run with the keys."""
+    """Return the listeners of a new cluster's brokers under these keys.
+
+    Raises LocalClusterError where no broker could run with the keys.
+    """
     found = {}
     for number in range(1, brokers + 1):
-        # Which port it will be does not matter: none is looked for before the keys are fit.
+        # Any port will do: free ports are searched for only after the keys have passed.
         place = BrokerPlace(number, 1, f"{directory}/broker-{number}")
         text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
         try:
@@ -282,7 +284,7 @@ def check_config(
 
 
 def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError where a broker that is laid out has another value of these keys."""
+    """Raise LocalClusterError where an existing broker has another value of these keys."""
     for place in places.values() if config else ():
         with open(place.properties_path, encoding="utf-8") as file:
             written = parse_properties(file.read())
@@ -298,7 +300,7 @@ def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, st
 
 
 def make_directory(directory: str) -> None:
-    """Make a cluster's directory where it is not there; LocalClusterError where it cannot be."""
+    """Create a cluster's directory where it is missing; LocalClusterError where it cannot be."""
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
@@ -313,7 +315,7 @@ def _unusable(directory: str, error: OSError) -> LocalClusterError:
 
 
 def check_unused(directory: str) -> None:
-    """Raise LocalClusterError for a directory that holds something else than a cluster."""
+    """Raise LocalClusterError for a directory with other content than a cluster."""
     others = [
         name
         for name in _names_in(directory)
@@ -327,7 +329,7 @@ def check_unused(directory: str) -> None:
 
 
 def load(directory: str) -> dict[int, BrokerPlace] | None:
-    """The brokers of the cluster in a directory; None when there is none."""
+    """Return the brokers of the cluster in a directory; None when there is none."""
     path = _state_path(directory)
     try:
         with open(path, encoding="utf-8") as file:
@@ -351,7 +353,7 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
 
 
 def zookeeper_port(directory: str) -> int | None:
-    """The port of the ZooKeeper server that the cluster of a directory has for itself, or None."""
+    """Return the port of the cluster's own ZooKeeper server, or None."""
     path = _state_path(directory)
     try:
         with open(path, encoding="utf-8") as file:
@@ -366,13 +368,13 @@ def zookeeper_port(directory: str) -> int | None:
 
 
 _LOCK_NAME = ".lock"
-#: There until a cluster has been written to for the first time.
+#: Exists until a cluster has been written to for the first time.
 _MARKER_NAME = ".never-up"
 
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
-    """One command at a time changes a cluster; others wait."""
+    """Hold the lock of a cluster: one command at a time changes it; others wait."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         descriptor = os.open(f"{directory}/{_LOCK_NAME}", flags, 0o644)
@@ -401,7 +403,7 @@ def _names_in(directory: str) -> list[str]:
 def properties_text(
     store: str, place: BrokerPlace, brokers: int, config: Mapping[str, str], log_dirs: int
 ) -> str:
-    """The server.properties of one broker of a new cluster; `config` wins over what it has else."""
+    """Return the server.properties of one broker of a new cluster; `config` overrides its keys."""
     data = [f"{place.directory}/data" + (f"-{n}" if log_dirs > 1 else "") for n in range(log_dirs)]
     keys = {
         "broker.id": str(place.broker_id),
@@ -412,7 +414,7 @@ def properties_text(
         **({"zookeeper.connection.timeout.ms": _CONNECTION_MS} if store.startswith(SCHEME) else {}),
         "default.replication.factor": str(min(brokers, 3)),
         "offsets.topic.replication.factor": str(min(brokers, 3)),
-        # As in the properties that Kafka ships for a first try: groups need not wait.
+        # As in Kafka's sample properties for a first try: groups need not wait.
         "group.initial.rebalance.delay.ms": "0",
         **config_of_broker(config, place.broker_id),
     }
@@ -420,7 +422,7 @@ def properties_text(
 
 
 def _replace(path: str, text: str) -> None:
-    """Old or new, never half."""
+    """Replace a file: old or new content, never half."""
     temporary = f"{path}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)

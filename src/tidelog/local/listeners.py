@@ -1,7 +1,7 @@
-"""Where the brokers of a local cluster listen: ports that count on, and what their files say.
+"""Listeners of a local cluster's brokers: consecutive ports, and the addresses in their files.
 
-A broker's server.properties is the authority, also after a person has edited it. Listeners given
-for a whole cluster are those of broker 1; each further broker listens one port higher.
+A broker's server.properties is the authority, also after an edit by hand. Listeners given for a
+whole cluster are those of broker 1; each further broker listens one port higher.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str
 
 
 def client_endpoint(properties_path: str) -> Endpoint | None:
-    """Return where clients reach the broker of this file; None for a file that it cannot run with.
+    """Return where clients reach the broker of this file; None for an unusable file.
 
-    The error of such a file comes up when the broker is to be started.
+    The error of such a file appears when the broker is started.
     """
     try:
         with open(properties_path, encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def client_endpoint(properties_path: str) -> Endpoint | None:
 
 
 def check_free(listeners: Mapping[int, tuple[Endpoint, ...]]) -> None:
-    """Raise LocalClusterError where a broker could not listen; nothing was started then."""
+    """Raise LocalClusterError where a broker could not listen; nothing has been started then."""
     owners: dict[int, int] = {}
     for broker_id, endpoints in listeners.items():
         for endpoint in endpoints:

@@ -1,7 +1,7 @@
 """Free ports on the loopback interface for brokers that will listen there later, again and again.
 
-Ports come from below the range that the kernel hands out to outgoing connections: a broker that
-was killed must find its port free when it starts again.
+Ports come from below the range that the kernel assigns to outgoing connections: a killed broker
+must find its port free when it starts again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EPHEMERAL_FIRST = 32_768
 
 
 def free_ports(number: int) -> list[int]:
-    """That many ports on which nobody listens; raises LocalClusterError when there are not."""
+    """Return that many ports without a listener; raise LocalClusterError when there are fewer."""
     last = _ephemeral_first()
     span = max(last - _FIRST, 1)
     start = secrets.randbelow(span)

@@ -1,4 +1,4 @@
-"""Processes that are known by id *and* start time, so that a recycled id is never signalled.
+"""Processes known by id *and* start time, so that a recycled id is never signalled.
 
 A broker's identity is written to a file when it is started and read by later commands, which may
 run days after. A signal goes through a pidfd whose process was compared first: between the
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 #: States of /proc/<pid>/stat in which a process has ended.
 _ENDED = ("Z", "X", "x")
-#: States in which it was stopped by a signal or a debugger.
+#: States in which a signal or a debugger has stopped it.
 _PAUSED = ("T", "t")
 
 
@@ -34,17 +34,17 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """The identity of a process that is there now; None when there is none."""
+        """Return the identity of a present process; None when there is none."""
         fields = _stat_fields(pid)
         return None if fields is None else cls(pid, int(fields[19]))
 
     def to_text(self) -> str:
-        """As it is written to a pid file."""
+        """Return the content of a pid file."""
         return json.dumps({"pid": self.pid, "start_ticks": self.start_ticks}) + "\n"
 
     @classmethod
     def from_text(cls, text: str) -> ProcessIdentity:
-        """Read a pid file; raises ValueError for anything else."""
+        """Parse a pid file; raise ValueError for any other text."""
         try:
             entry = json.loads(text)
             return cls(int(entry["pid"]), int(entry["start_ticks"]))
@@ -53,7 +53,9 @@ class ProcessIdentity:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process runs or is paused; one that only waits to be reaped is not."""
+        """Whether exactly this process runs or is paused; a zombie that waits to be reaped is not
+        alive.
+        """
         fields = _stat_fields(self.pid)
         return (
             fields is not None and int(fields[19]) == self.start_ticks and fields[0] not in _ENDED
@@ -66,7 +68,7 @@ class ProcessIdentity:
         return fields is not None and int(fields[19]) == self.start_ticks and fields[0] in _PAUSED
 
     def send(self, number: signal.Signals) -> bool:
-        """Signal this very process; False when it has ended."""
+        """Signal exactly this process; return False when it has ended."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return False
@@ -77,7 +79,7 @@ class ProcessIdentity:
             return True
 
     def await_end(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False when it is still there after `timeout_s`."""
+        """Wait until it has ended; return False when it still runs after `timeout_s`."""
         with self._opened() as descriptor:
             if descriptor is None:
                 return True
@@ -87,7 +89,7 @@ class ProcessIdentity:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int | None]:
-        """A pidfd of this very process, None when it has ended."""
+        """Open a pidfd of exactly this process, None when it has ended."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -115,7 +117,7 @@ def from_lasting_thread(start: Callable[[], T]) -> T:
 
 
 def _stat_fields(pid: int) -> list[str] | None:
-    """Fields of /proc/<pid>/stat from the state on; None when there is no such process."""
+    """Return the fields of /proc/<pid>/stat from the state on; None without such a process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

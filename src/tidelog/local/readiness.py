@@ -1,4 +1,4 @@
-"""Is a cluster ready? A real write tells: a topic with replicas, one record on all of them.
+"""A cluster's readiness, proved by a real write: a replicated topic, one record on all replicas.
 
 The probe is a topic of its own with `min.insync.replicas` equal to its replication factor, so that
 the acknowledgement comes from every replica. It is deleted afterwards, also when the probe failed.
@@ -18,7 +18,7 @@ from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
 PROBE_PREFIX = "__tidelog-probe-"
-#: One try; short, so that a broker that ended meanwhile is noticed.
+#: Timeout of one try; short, so that a broker that ended meanwhile is noticed.
 _TRY_MS = 2_000
 _PAUSE_S = 0.02
 

@@ -1,7 +1,7 @@
-"""What a cluster looks like from outside: brokers, controller, partitions and their watermarks.
+"""A cluster seen from outside: brokers, controller, partitions and their high watermarks.
 
-Plain values, built from what brokers answer and, for a local cluster, from its processes. The high
-watermark is what a leader lists as the latest offset; None where no leader answers.
+Plain values, built from brokers' responses and, for a local cluster, from its processes. The high
+watermark is the latest offset that a leader lists; None where no leader responds.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class ClusterStatus:
 def remote_status(
     bootstrap: str, timeout_ms: int, *, high_watermarks: bool = True
 ) -> ClusterStatus:
-    """The status of a cluster of which only an address is known.
+    """Return the status of a cluster of which only an address is known.
 
-    Raises ConnectionLost or RequestTimeout when no broker answers.
+    Raises ConnectionLost or RequestTimeout when no broker responds.
     """
     with BlockingClient(bootstrap, timeout_ms=timeout_ms) as client:
         metadata = known_metadata(client, timeout_ms)
@@ -106,7 +106,7 @@ def remote_status(
 
 @dataclass(slots=True)
 class Holding:
-    """What a broker leads and holds by the cluster's metadata, in partitions."""
+    """The partitions that a broker leads and holds by the cluster's metadata."""
 
     leaders: int = 0
     replicas: int = 0
@@ -114,7 +114,7 @@ class Holding:
 
 
 def holdings_of(metadata: ClusterMetadata) -> dict[int, Holding]:
-    """What each broker holds that has a replica, registered or not."""
+    """Return the holding of each broker with a replica, registered or not."""
     found: dict[int, Holding] = {}
     for _, partition in metadata.all_partitions():
         for broker_id in partition.replicas:
@@ -146,10 +146,10 @@ def _remote_broker(
 
 
 def known_metadata(client: BlockingClient, timeout_ms: int) -> ClusterMetadata:
-    """What brokers know; without brokers only where that is all that came within the time.
+    """Return the brokers' metadata; without brokers only where none appears within the time.
 
-    One that has just registered, for the first time or after a pause, knows nothing until the
-    controller has told it: it must not be taken for a cluster without topics.
+    A newly registered broker has no metadata until the controller has sent it. Its empty response
+    must not be taken for a cluster without topics.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     while True:
@@ -166,8 +166,10 @@ def describe_partitions(
     *,
     ask: Callable[[int], bool] = lambda leader: True,
 ) -> tuple[PartitionStatus, ...]:
-    """All partitions, or those of some topics, with the high watermarks of leaders that may be
-    asked: one that does not answer would be waited for."""
+    """Return all partitions, or those of some topics, with high watermarks.
+
+    Only leaders that `ask` accepts are asked: the client would wait for one that does not respond.
+    """
     wanted = None if topics is None else list(topics)
     chosen = [
         (tp, partition)
@@ -199,7 +201,7 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """What one leader answers; nothing where it does not, or no longer leads one of them."""
+    """Return a leader's high watermarks; none if it is silent, or has lost one of them."""
     try:
         listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except TidelogError:

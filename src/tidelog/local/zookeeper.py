@@ -3,7 +3,7 @@
 The server is the one in PySpark's package: five of its jars start it, nothing is downloaded. It
 keeps its directory like a local cluster keeps its own: `zoo.cfg`, `data/`, `zookeeper.log`, and
 `zookeeper.pid` with process id and start time. Meant for tests, tries and small clusters: one
-server, or a few that are told of each other. What is in it is nobody's business here.
+server, or a small ensemble. Its nodes are of no concern here.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tidelog.runtime.extras import install_command
 
 #: ZooKeeper 3.9 runs on Java 8, the jars of its package are built for 11 and later here.
 _OLDEST_JAVA = 11
-#: Without the last, which it links against, the server never serves.
+#: Without the last jar, against which it links, the server never serves.
 _JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-#: The smallest session timeout is twice, of this machine's brokers 6 s are asked for.
+#: The smallest session timeout is twice this; brokers of this machine request 6 s.
 _TICK_MS = 500
 #: Enough for about 50,000 partitions.
 _HEAP_MIB = 256
-#: A server out of memory would go on without serving: it ends instead, and its log says why.
+#: A server out of memory would go on without serving. It ends instead, and its log has the reason.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _POLL_S = 0.02
-#: The kernel kills what runs then when this program ends; execv keeps process id and start time.
+#: The kernel kills the server when this program ends; execv keeps process id and start time.
 _LAUNCHER = (
     "import os, sys; from tidelog.runtime.main import end_with_parent;"
     " end_with_parent(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
@@ -70,11 +70,12 @@ class LocalZookeeper:
         heap_mib: int = _HEAP_MIB,
         end_with_program: bool = False,
     ) -> None:
-        """`settings` are lines of zoo.cfg beside our own, `properties` Java's of the server, `jars`
-        beginnings of the names of further jars of PySpark (TLS needs netty).
+        """`settings` are lines of zoo.cfg beside the default ones, `properties` the server's Java
+        properties.
 
-        In an ensemble `number` says which of its members this one is. All nodes lie in the heap of
-        `heap_mib` MiB at most; 100,000 partitions of a replication factor of 3 need 512.
+        `jars` are prefixes of further jars of PySpark (TLS needs netty). In an ensemble `number` is
+        the number of this member. All nodes lie in the heap of `heap_mib` MiB at most; 100,000
+        partitions of a replication factor of 3 need 512.
         """
         self.directory = os.path.abspath(directory)
         self.port = port
@@ -94,7 +95,7 @@ class LocalZookeeper:
 
     @property
     def process(self) -> ProcessIdentity | None:
-        """The live process, None when it does not run."""
+        """The live process, None when the server does not run."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
         try:
@@ -107,7 +108,7 @@ class LocalZookeeper:
         return identity if identity.is_alive else None
 
     def start(self, timeout_s: float = 30.0) -> None:
-        """Start the server, and return when it serves; one that runs is left alone."""
+        """Start the server, and return when it serves; a running server is left alone."""
         self.spawn()
         self.await_serving(timeout_s)
 
@@ -162,7 +163,7 @@ class LocalZookeeper:
             time.sleep(_POLL_S)
 
     def mode(self) -> str | None:
-        """`standalone`, `leader` or `follower` of a server that serves, else None."""
+        """Return `standalone`, `leader` or `follower` of a serving server, else None."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
@@ -204,7 +205,7 @@ class LocalZookeeper:
             os.unlink(self._path("zookeeper.pid"))
 
     def _check_port(self) -> None:
-        """The server itself would end without a word."""
+        """Raise for a taken port: the server itself would end silently."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -251,7 +252,7 @@ class LocalZookeeper:
 
 
 def find_jars(further: Sequence[str] = ()) -> list[str]:
-    """The jars that a server needs; LocalClusterError where PySpark is not installed."""
+    """Return the jars that a server needs; LocalClusterError where PySpark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise LocalClusterError(
