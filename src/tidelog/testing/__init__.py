@@ -1,7 +1,7 @@
-"""For the tests of those who use Kafka: real clusters as pytest fixtures, faults on demand.
+"""Kafka for the tests of its users: real clusters as pytest fixtures, faults on demand.
 
 The pytest plugin (`tidelog.testing.plugin`) is found by its entry point and loads nothing of this
-package before a test asks for a cluster; the names below are loaded when they are used.
+package before a test requests a cluster. The names below are loaded at their first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A cluster of real brokers for tests: break it, wait for it, intercept its requests, look at it.
+"""A cluster of real brokers for tests: break it, wait for it, intercept its requests, inspect it.
 
 Broker processes on a directory of the test (`tidelog.local`), which the kernel kills when the
-program ends however it ends. What concerns requests is in `faults`, waiting in `waiting`.
+program ends, however it ends. Faults on requests are in `faults`, waiting in `waiting`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidelog.testing.waiting import lagging, told, unled, wait_until
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
 _MOST_REPLICAS = 3
-#: What `wait_for` takes by name.
+#: Conditions that `wait_for` takes by name.
 _CONDITIONS = ("condition", "under_replicated", "leaderless", "running", "controller", "what")
-#: Of each broker's log, in a report.
+#: Lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
 
@@ -33,8 +33,8 @@ _LOG_LINE_CHARACTERS = 240
 class Cluster:
     """Brokers 1, 2, ... of a cluster that is up. Not for several threads at once.
 
-    Methods raise LocalClusterError for what cannot be done, WaitTimeout for what did not come
-    about; both say what was seen. As a context manager it closes the cluster.
+    Methods raise LocalClusterError for an impossible act and WaitTimeout for a state that was not
+    reached; both describe the last state seen. As a context manager it closes the cluster.
     """
 
     def __init__(
@@ -46,8 +46,10 @@ class Cluster:
         log_dirs: int = 1,
         store: str = EMBEDDED,
     ) -> None:
-        """Start a cluster in a directory that it has for itself, and return when it can be written
-        to. `config`: keys of every broker's server.properties; SpecError for an unknown one."""
+        """Start a cluster in a directory of its own, and return when it can be written to.
+
+        `config`: keys of every broker's server.properties; SpecError for an unknown one.
+        """
         check_keys("Cluster", config or {})
         self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store)
         self._directory = os.path.abspath(directory)
@@ -98,7 +100,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port,...` of all brokers: what clients call `bootstrap.servers`."""
+        """`host:port,...` of all brokers: the clients' `bootstrap.servers`."""
         return self._local.bootstrap
 
     @property
@@ -108,33 +110,33 @@ class Cluster:
 
     @property
     def local(self) -> LocalCluster:
-        """What is underneath, for all that is not here."""
+        """The local cluster underneath, with methods that this class lacks."""
         return self._local
 
     @property
     def directory(self) -> str:
-        """Configuration, data and logs of the brokers."""
+        """The directory of configuration, data and logs of the brokers."""
         return self._local.directory
 
     def address(self, broker: int) -> str:
-        """`host:port` of one broker."""
+        """Return `host:port` of one broker."""
         return self._local.places()[self._known(broker)].address
 
     def status(self) -> ClusterStatus:
-        """Brokers, controller and partitions, as they are at this moment."""
+        """Return brokers, controller and partitions, as they are at this moment."""
         return self._local.status()
 
     def describe(self) -> str:
-        """The same for people."""
+        """Return the status as text."""
         return told(self.status())
 
     def log(self, broker: int) -> str:
-        """All that a broker has written to its log."""
+        """Return the whole log of a broker."""
         with open(self._local.places()[self._known(broker)].log_path, "rb") as file:
             return file.read().decode("utf-8", errors="replace")
 
     def leader(self, topic: str, partition: int = 0, timeout: float = 30.0) -> int:
-        """The broker that leads a partition and runs; waits for one."""
+        """Return the running broker that leads a partition; wait for one."""
         what = f"a running leader of {topic}-{partition}"
         seen = wait_until(
             self._look, lambda now: _leader(now, topic, partition) != NO_LEADER, what, timeout
@@ -142,7 +144,7 @@ class Cluster:
         return _leader(seen, topic, partition)
 
     def controller(self, timeout: float = 30.0) -> int:
-        """The broker that is the controller and runs; waits for one."""
+        """Return the running broker that is the controller; wait for one."""
         what = "a running controller"
         return wait_until(self._look, _has_controller, what, timeout).controller
 
@@ -157,7 +159,7 @@ class Cluster:
         *,
         replicas: Mapping[int, list[int]] | None = None,
     ) -> str:
-        """Create a topic; returns its name when every partition has all replicas in sync.
+        """Create a topic; return its name when every partition has all replicas in sync.
 
         Without a replication factor: three, or as many as there are brokers. `replicas`: by
         partition, the preferred leader first, instead of both counts. Raises KafkaError.
@@ -177,47 +179,53 @@ class Cluster:
     # faults on brokers
 
     def kill(self, broker: int) -> None:
-        """SIGKILL: no word to anybody. Returns when the process is gone; what it led may have no
-        leader for a moment (`leader`, `wait_for`)."""
+        """Send SIGKILL: the broker gives no notice to its peers. Returns when the process is gone.
+
+        Partitions that it led may have no leader for a moment (`leader`, `wait_for`).
+        """
         self._local.kill(self._known(broker))
 
     def stop(self, broker: int) -> None:
-        """Stop it as an operator would: it leaves the cluster first."""
+        """Stop a broker as an operator would: it leaves the cluster first."""
         self._local.stop(self._known(broker))
 
     def start(self, broker: int) -> None:
-        """Start one that was stopped or killed; returns when it answers."""
+        """Start a stopped or killed broker; return when it responds."""
         self._local.start(self._known(broker))
 
     def restart(self, broker: int) -> None:
-        """Stop it if it runs, and start it."""
+        """Stop a broker if it runs, and start it."""
         if self._state(broker) == "paused":
             self._local.resume(broker)
         self._local.restart(self._known(broker))
 
     def pause(self, broker: int) -> None:
-        """SIGSTOP: it keeps its connections and does nothing. The others take it as dead after
-        `metadata.session.timeout.ms`."""
+        """Send SIGSTOP: the broker keeps its connections and does nothing.
+
+        The cluster takes it as dead after `metadata.session.timeout.ms`.
+        """
         self._local.pause(self._known(broker))
 
     def resume(self, broker: int) -> None:
-        """SIGCONT after `pause`."""
+        """Send SIGCONT after `pause`."""
         self._local.resume(self._known(broker))
 
     # faults on requests
 
     def on_request(self, *names: str) -> Requests:
-        """Requests of these APIs (`Produce`, `Fetch`, ...): say which ones, and what happens."""
+        """Return the first step of a fault on requests of these APIs (`Produce`, `Fetch`, ...).
+
+        Further steps select requests; the last one chooses the fault.
+        """
         return Requests.of(self._put, names, self._unfinished)
 
     def unfinished_fault(self) -> str | None:
-        """Return what is wrong with an `on_request` since the last `reset` that names no action;
-        None where there is none."""
+        """Return the problem of an `on_request` without action since the last `reset`, or None."""
         return self._unfinished.problem()
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """All that were put in force since the last `reset`."""
+        """All faults put in force since the last `reset`."""
         return tuple(self._faults)
 
     def _put(self, rule: Rule, words: str) -> Fault:
@@ -243,9 +251,9 @@ class Cluster:
         timeout: float = 30.0,
         **unknown: object,
     ) -> ClusterStatus:
-        """Wait until all that is given holds; returns the status then.
+        """Wait until all given conditions hold; return the status then.
 
-        Numbers of partitions that are under-replicated or without leader, of brokers that run; the
+        Numbers of partitions that are under-replicated or without leader, of running brokers; the
         controller's id; and any condition on the status, which `what` names. A partition counts as
         under-replicated as soon as one of its brokers does not run, and as without leader as soon
         as its leader does not. Raises WaitTimeout; TypeError and ValueError for a condition that
@@ -276,7 +284,8 @@ class Cluster:
             return all(read(now) == number for number, read in wanted.values())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader: for a status that may be the last one.
+            # High watermarks cost a request to each leader: read them only for what may be the last
+            # status.
             now = self._look()
             return self.status() if counts(now) else now
 
@@ -305,7 +314,7 @@ class Cluster:
             self._known(controller)
 
     def reset(self) -> None:
-        """As new, apart from its topics: no faults, every broker runs and is in sync."""
+        """Restore the cluster except for its topics: no faults, all brokers run and are in sync."""
         self._unfinished.clear()
         for fault in self._faults:
             fault.remove()
@@ -321,12 +330,12 @@ class Cluster:
     # for reports
 
     def mark_logs(self) -> None:
-        """What brokers write from now on belongs to a test."""
+        """Mark the ends of the brokers' logs: lines from now on belong to a test."""
         for broker, place in self._local.places().items():
             self._marks[broker] = os.stat(place.log_path).st_size
 
     def report(self) -> str:
-        """State, faults and the end of what brokers wrote since `mark_logs`, in a few KiB."""
+        """Return state, faults and the end of the brokers' logs since `mark_logs`, in a few KiB."""
         parts = [f"directory: {self.directory}", self.describe()]
         parts += [f"fault: {fault!r}" for fault in self._faults]
         for broker, place in self._local.places().items():
@@ -368,7 +377,7 @@ def _has_controller(status: ClusterStatus) -> bool:
 
 
 def _leader(status: ClusterStatus, topic: str, partition: int) -> int:
-    """The running leader of a partition; NO_LEADER where there is none."""
+    """Return the running leader of a partition; NO_LEADER where there is none."""
     for each in status.partitions:
         if (each.topic, each.partition) == (topic, partition) and _is_running(status, each.leader):
             return each.leader

@@ -1,10 +1,10 @@
-"""Faults on requests: which ones, said step by step; the last step puts the fault in force.
+"""Faults on requests, built step by step; the last step puts the fault in force.
 
     cluster.on_request("Produce").where(topic="orders").nth(3).after().disconnect()
 
 The brokers inject the faults (`broker.server.interception`); they read the rules from a directory
 (`runtime.interception`). Counts are over all brokers. A fault is in force when the last step has
-returned, and for every request that a broker begins from then on; it ends with `remove`, as a
+returned, and for every request that a broker begins from then on. It ends with `remove`, as a
 context manager at the end of its block, in a shared cluster with its test.
 """
 
@@ -27,7 +27,7 @@ _POLL_S = 0.01
 
 
 class Fault:
-    """A fault in force; `count` tells how often it has struck."""
+    """A fault in force; `count` is how often it has struck."""
 
     def __init__(self, control: InterceptionControl, rule: Rule, told: str) -> None:
         self._control = control
@@ -52,7 +52,7 @@ class Fault:
 
     @property
     def matched(self) -> int:
-        """Requests that fitted, struck or not."""
+        """Requests that matched, struck or not."""
         return self._control.matched(self._number)
 
     @property
@@ -61,7 +61,7 @@ class Fault:
         return self._control.struck(self._number)
 
     def wait(self, count: int = 1, timeout: float = 30.0) -> None:
-        """Return when it has struck `count` times; WaitTimeout after `timeout` seconds."""
+        """Return when it has struck `count` times; raise WaitTimeout after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.count < count:
             if time.monotonic() > deadline:
@@ -69,7 +69,7 @@ class Fault:
             time.sleep(_POLL_S)
 
     def remove(self) -> None:
-        """Requests are left alone again; those that are held or lost stay so."""
+        """End the fault: later requests are untouched; held or lost ones stay so."""
         if not self._ended:
             self._ended = True
             self._control.end(self._number)
@@ -77,16 +77,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """Requests of one or several APIs, narrowed step by step; every step makes a new one.
+    """Requests of one or several APIs, narrowed step by step; every step makes a new value.
 
-    Without `nth`, `once`, `times` or `every` all of them. Requests of clients only, unless
-    `from_brokers()` is said: then those of brokers only.
+    Without `nth`, `once`, `times` or `every` all of them. Requests of clients only, or with
+    `from_brokers()` requests of brokers only.
     """
 
     make: Callable[[Rule, str], Fault]
     rule: Rule
     told: str
-    #: Shared by the steps of all faults of a cluster: those behind which no step came yet.
+    #: Shared by all faults of a cluster: steps without a following step so far.
     unfinished: Unfinished
 
     @classmethod
@@ -96,7 +96,7 @@ class Requests:
         names: tuple[str, ...],
         unfinished: Unfinished,
     ) -> Requests:
-        """Those of the APIs named; ValueError for a name that is none."""
+        """Return the requests of the named APIs; raise ValueError for an unknown name."""
         keys = tuple(_api_key(name) for name in names)
         if not keys:
             raise ValueError("no API is named: on_request('Produce')")
@@ -109,7 +109,7 @@ class Requests:
     # which
 
     def on(self, *brokers: int) -> Requests:
-        """At these brokers only."""
+        """Select requests at these brokers only."""
         if not brokers:
             raise ValueError("on() names no broker: on(1) or on(1, 2) expected")
         return self._with(f"on({', '.join(map(str, brokers))})", brokers=brokers)
@@ -121,7 +121,7 @@ class Requests:
         client_id: str | None = None,
         group_id: str | None = None,
     ) -> Requests:
-        """About this topic, from this client, of this consumer group only."""
+        """Select requests for this topic, from this client, of this consumer group only."""
         given = {"topic": topic, "client_id": client_id, "group_id": group_id}
         given = {name: value for name, value in given.items() if value is not None}
         if not given:
@@ -131,60 +131,68 @@ class Requests:
         return self._with(f"where({words})", **given)
 
     def from_brokers(self) -> Requests:
-        """What brokers ask each other: followers' fetches, the controller's commands."""
+        """Select requests among brokers: followers' fetches, the controller's commands."""
         return self._with("from_brokers()", from_brokers=True)
 
     def once(self) -> Requests:
-        """The first one only."""
+        """Select the first request only."""
         return self._with("once()", first=1, step=1, times=1)
 
     def nth(self, number: int) -> Requests:
-        """The `number`-th only, from 1 on."""
+        """Select the `number`-th request only, from 1 on."""
         return self._with(f"nth({_positive(number)})", first=number, step=1, times=1)
 
     def times(self, number: int) -> Requests:
-        """The first `number` of them."""
+        """Select the first `number` requests."""
         return self._with(f"times({_positive(number)})", first=1, step=1, times=number)
 
     def every(self, number: int = 1) -> Requests:
-        """Each `number`-th of them."""
+        """Select each `number`-th request."""
         told = f"every({_positive(number)})"
         return self._with(told, first=number, step=number, times=None)
 
     def after(self) -> Requests:
-        """They take effect; what happens, happens to the answer: an acknowledgement is lost."""
+        """Let requests take effect: the fault strikes the response, as a lost acknowledgement."""
         return self._with("after()", after=True)
 
     # what happens
 
     def drop(self) -> Fault:
-        """Lost on the way, with all that follows on the connection, which stays open: the client
-        hears nothing until it gives up. After `after`, the answer is lost and all behind it."""
+        """Lose the request, and all that follow on its connection, which stays open.
+
+        The client gets no response until it gives up. After `after`, the response is lost, and all
+        behind it.
+        """
         return self._put("drop()", action=Action.DROP)
 
     def disconnect(self) -> Fault:
-        """The connection is closed instead of an answer."""
+        """Close the connection instead of responding."""
         return self._put("disconnect()", action=Action.DISCONNECT)
 
     def delay(self, seconds: float) -> Fault:
-        """Held, with all that follows on the connection; after `after`, the answer is held."""
+        """Hold the request, and all that follow on its connection; after `after`, hold the
+        response.
+        """
         if seconds <= 0:
             raise ValueError(f"delay({seconds}): more than 0 seconds expected")
         delay_ms = max(1, round(seconds * 1000))
         return self._put(f"delay({seconds:g})", action=Action.DELAY, delay_ms=delay_ms)
 
     def answer(self, error: ErrorCode | str | int) -> Fault:
-        """Answered with an error of Kafka's, by name or number; after `after`, although it took
-        effect. A Metadata request for all topics has no place for an error."""
+        """Respond with an error of Kafka's, by name or number; after `after`, although it took
+        effect.
+
+        A Metadata request for all topics has no place for an error.
+        """
         code = _error_code(error)
         return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
 
     def watch(self) -> Fault:
-        """Nothing happens; `matched` counts."""
+        """Change nothing; `matched` counts."""
         return self._put("watch()", times=0)
 
     def _can_name(self, given: Mapping[str, str | None]) -> None:
-        """Raise ValueError where no request of these APIs names what is asked for."""
+        """Raise ValueError where no request of these APIs has the given names."""
         for what, attributes in _NAMED_BY.items():
             if what in given and not any(_names(key, attributes) for key in self.rule.api_keys):
                 apis = " and ".join(API[key].name for key in self.rule.api_keys)
@@ -214,17 +222,17 @@ class Requests:
 
 
 class Unfinished:
-    """Steps that no further step or action followed: they put no fault in force."""
+    """Steps without a further step or action: they put no fault in force."""
 
     def __init__(self) -> None:
         self._steps: list[Requests] = []
 
     def add(self, step: Requests) -> None:
-        """A first step was made."""
+        """Add a first step."""
         self._steps.append(step)
 
     def follow(self, step: Requests, following: Requests | None) -> None:
-        """A step was followed by another one, or by an action."""
+        """Replace a step by its following one; remove it after an action."""
         self._steps = [each for each in self._steps if each is not step]
         if following is not None:
             self._steps.append(following)
@@ -234,7 +242,7 @@ class Unfinished:
         self._steps.clear()
 
     def problem(self) -> str | None:
-        """Return what is wrong with the first of them; None where there is none."""
+        """Return the problem of the first step; None where there is none."""
         if not self._steps:
             return None
         return (
@@ -243,7 +251,7 @@ class Unfinished:
         )
 
 
-#: What `where` compares, and the attributes of requests that hold it
+#: The names that `where` compares, and the attributes of requests that hold them
 #: (`broker.server.interception`).
 _NAMED_BY: Final = {
     "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),
@@ -252,7 +260,7 @@ _NAMED_BY: Final = {
 
 
 def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
-    """Whether requests of an API have one of these attributes, or groups that may have."""
+    """Return whether requests of an API have one of these attributes, or groups that may have."""
     fields = {each.name for each in dataclasses.fields(API[api_key].request)}
     if "topics" in attributes and "groups" in fields:
         return True  # OffsetFetch names topics by group

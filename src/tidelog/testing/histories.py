@@ -1,8 +1,8 @@
-"""Records what the clients of a test do as a history (docs/reference/history.md), and checks it.
+"""Recording of a test's clients as a history (docs/reference/history.md), and its check.
 
-An operation begins when a client is called and ends when it answers; what has not ended when the
-recorder is closed is written with an outcome that is not known. Times are nanoseconds since 1970
-when the recorder was made, and monotonic from there: a clock that is set moves nothing.
+An operation begins at the call of a client and ends at its response. When the recorder is closed,
+unfinished operations are written with an unknown outcome. Times are nanoseconds since 1970 when the
+recorder was made, and monotonic from there: setting the clock moves nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tidelog.history import HistoryChecker, Operation, Report, describe, encode, read_history
 from tidelog.history.operations import FAIL, INFO, OK
 
-#: Anomalies that `assert_sound` tells.
+#: Anomalies that `assert_sound` lists.
 _TOLD = 10
 
 
@@ -31,21 +31,26 @@ class Begun:
         self.operation = operation
 
     def ok(self, **fields: Any) -> None:
-        """It is done; `fields` are those of the operation that its answer told, as the records
-        with their offsets."""
+        """End the operation as done.
+
+        `fields` are those of the operation in its response, such as the records with their offsets.
+        """
         self._recorder._ends(self, OK, "", fields)
 
     def fail(self, why: str) -> None:
-        """It certainly had no effect and never will."""
+        """End the operation as failed: it certainly had no effect and never will."""
         self._recorder._ends(self, FAIL, why, {})
 
     def info(self, why: str) -> None:
-        """Nobody knows whether it had an effect, or will have one."""
+        """End the operation as unknown: it may have had an effect, or may still have one."""
         self._recorder._ends(self, INFO, why, {})
 
 
 class HistoryRecorder:
-    """Writes one file; for any number of threads. As a context manager it closes itself."""
+    """A writer of one history file; for any number of threads.
+
+    As a context manager it closes itself.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -55,8 +60,11 @@ class HistoryRecorder:
         self._since = time.time_ns() - time.monotonic_ns()
 
     def begin(self, process: str, kind: str, **fields: Any) -> Begun:
-        """An operation begins now. `process` is one producer or one consumer; `kind` and `fields`
-        are those of `tidelog.history.Operation`."""
+        """Begin an operation now.
+
+        `process` is one producer or one consumer; `kind` and `fields` are those of
+        `tidelog.history.Operation`.
+        """
         begun = Begun(self, Operation(process, kind, self._now(), None, INFO, **fields))
         with self._lock:
             self._open[id(begun)] = begun
@@ -65,24 +73,26 @@ class HistoryRecorder:
     def send(
         self, process: str, topic: str, partition: int, value: str | int, *, idempotent: bool
     ) -> Begun:
-        """A producer is given a record for acks=all; a value is sent once in a history."""
+        """Begin a producer's send of a record with acks=all; a value is sent once in a history."""
         records = {f"{topic}-{partition}": [[None, value]]}
         return self.begin(process, "send", records=records, idempotent=idempotent)
 
     def sent(self, begun: Begun, offset: int | None) -> None:
-        """The one record of a send is acknowledged, at that offset if it was told."""
+        """End a send of one record as acknowledged, at that offset if the broker sent it."""
         ((name, ((_, value),)),) = begun.operation.records.items()
         begun.ok(records={name: [[offset, value]]})
 
     def assigned(self, process: str, topic: str, positions: Mapping[int, int | None]) -> None:
-        """A consumer was assigned partitions of a topic, and reads on from these positions."""
+        """Record that a consumer was assigned partitions of a topic, with these positions."""
         partitions = {f"{topic}-{number}": offset for number, offset in positions.items()}
         self.begin(process, "assign", partitions=partitions).ok()
 
     @contextmanager
     def poll(self, process: str, topic: str) -> Iterator[dict[int, list[tuple[int, Any]]]]:
-        """Around one poll: whoever polls puts (offset, value) into the lists by partition. What it
-        had been given when it raises is kept, as a poll of which not all is known."""
+        """Record one poll: the caller puts (offset, value) into the lists by partition.
+
+        Records from before an exception are kept, as a poll of which not all is known.
+        """
         begun = self.begin(process, "poll")
         told: dict[int, list[tuple[int, Any]]] = {}
 
@@ -111,7 +121,7 @@ class HistoryRecorder:
             self._file.write(encode(operation) + "\n")
 
     def close(self) -> None:
-        """Write what has not ended as not known, and close the file; may be repeated."""
+        """Write unfinished operations as unknown, and close the file; may be repeated."""
         with self._lock:
             for begun in self._open.values():
                 self._file.write(encode(begun.operation) + "\n")
@@ -132,7 +142,7 @@ class HistoryRecorder:
     # Judging
 
     def check(self, *, has_final_read: bool = True) -> Report:
-        """Close, and judge what was recorded."""
+        """Close, and judge the recorded history."""
         self.close()
         checker = HistoryChecker(has_final_read=has_final_read)
         with open(self.path, "rb") as lines:
@@ -141,7 +151,7 @@ class HistoryRecorder:
         return checker.finish()
 
     def assert_sound(self, *, has_final_read: bool = True) -> Report:
-        """Check; AssertionError with the first anomalies that are not allowed."""
+        """Check the history; raise AssertionError with the first anomalies that are not allowed."""
         report = self.check(has_final_read=has_final_read)
         if not report.is_sound:
             told = "\n".join(

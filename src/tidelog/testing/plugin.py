@@ -1,13 +1,13 @@
-"""The pytest plugin: clusters as fixtures, and what they looked like when a test failed.
+"""The pytest plugin: clusters as fixtures, and their state in the reports of failed tests.
 
     def test_it(tidelog_cluster): ...  # three brokers for this test
     @pytest.mark.tidelog(brokers=1, config={"num.partitions": 6})
     @pytest.mark.parametrize("tidelog_cluster", [1, 3], indirect=True)
 
-`tidelog_cluster` and `kafka_bootstrap` live as long as the ini option `tidelog_scope` says; the
-variants `_module` and `_session` as their names say. `tidelog_cluster_factory` makes further ones.
-Shared clusters are whole again when a test begins. Nothing but pytest is loaded before a cluster is
-asked for. Works in each process of pytest-xdist by itself.
+`tidelog_cluster` and `kafka_bootstrap` have the scope of the ini option `tidelog_scope`; the
+variants `_module` and `_session` have the scope of their names. `tidelog_cluster_factory` makes
+further clusters. Shared clusters are reset when a test begins. Nothing but pytest is loaded before
+a test requests a cluster. Works in each process of pytest-xdist by itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LIVE = pytest.StashKey[_Live]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini options."""
+    """Declare the ini options."""
     parser.addini("tidelog_scope", "how long tidelog_cluster lives", default="function")
     parser.addini("tidelog_brokers", "brokers of a cluster", default="")
     parser.addini("tidelog_log_dirs", "log directories of a broker", default="")
@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, and the scope that is asked for."""
+    """Declare the marker, and check the requested scope."""
     config.addinivalue_line("markers", _MARKER_HELP)
     config.stash[_LIVE] = _Live()
     scope = config.getini("tidelog_scope")
@@ -82,8 +82,11 @@ def _chosen_scope(fixture_name: str, config: pytest.Config) -> Scope:
 def tidelog_cluster_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Factory]:
-    """Makes clusters: `tidelog_cluster_factory(brokers=1, config={...})`, ini options counting for
-    what is not said. They live until the session ends, or until their `close`."""
+    """Return a factory of clusters: `tidelog_cluster_factory(brokers=1, config={...})`.
+
+    Ini options count where no argument is given. Clusters live until the session ends, or until
+    their `close`.
+    """
     from tidelog.testing.cluster import Cluster
 
     live = request.config.stash[_LIVE]
@@ -109,7 +112,7 @@ def tidelog_cluster_factory(
 
 
 def _serve(request: pytest.FixtureRequest, factory: Factory) -> Generator[Cluster, None, None]:
-    """A cluster as markers, parameter and ini options want it."""
+    """Yield a cluster as markers, parameter and ini options request it."""
     spec = _wanted(request)
     cluster = factory(
         brokers=spec.brokers, config=spec.config, log_dirs=spec.log_dirs, store=spec.store
@@ -122,8 +125,10 @@ def _serve(request: pytest.FixtureRequest, factory: Factory) -> Generator[Cluste
 def tidelog_cluster(
     request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
 ) -> Generator[Cluster, None, None]:
-    """A cluster of real brokers (`tidelog.testing.Cluster`), for one test unless `tidelog_scope`
-    says otherwise."""
+    """A cluster of real brokers (`tidelog.testing.Cluster`).
+
+    It lives for one test unless `tidelog_scope` is another scope.
+    """
     yield from _serve(request, tidelog_cluster_factory)
 
 
@@ -153,7 +158,7 @@ def kafka_bootstrap(tidelog_cluster: Cluster) -> str:
 
 
 def _checked(make: Callable[[], ClusterSpec]) -> ClusterSpec:
-    """A cluster asked for in words that mean nothing: one line, not a traceback of ours."""
+    """Fail an invalid request for a cluster with one line, not with a traceback of tidelog."""
     from tidelog.testing.spec import SpecError
 
     try:
@@ -181,7 +186,7 @@ def _ini(config: pytest.Config, name: str) -> Any:
 
 
 def _marked(node: Any, spec: ClusterSpec) -> ClusterSpec:
-    """What markers add, from the module's to the function's."""
+    """Return the spec with the markers, from the module's to the function's."""
     from tidelog.testing.spec import SpecError
 
     for marker in reversed(list(node.iter_markers(_MARKER))):
@@ -206,9 +211,9 @@ def _wanted(request: pytest.FixtureRequest) -> ClusterSpec:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Clusters that are up already are shared: they begin every test that may use them whole.
+    """Reset shared clusters before every test that may use them.
 
-    A marker that asks for another cluster than the shared one cannot be honoured: that is an error.
+    A marker that requests another cluster than the shared one cannot be honoured: that is an error.
     """
     live = item.config.stash[_LIVE]
     if _uses_clusters(item):
@@ -220,7 +225,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _check_markers(item: pytest.Item) -> None:
-    """Fail where a marker wants what the cluster of a longer scope is not."""
+    """Fail where a marker requests what the cluster of a longer scope is not."""
     markers = list(item.iter_markers(_MARKER))
     found = getattr(item, "funcargs", {})
     scope: Scope = item.config.getini("tidelog_scope")
@@ -248,7 +253,7 @@ def _as_marked(item: pytest.Item, spec: ClusterSpec) -> ClusterSpec:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """A fault that was begun and never put in force fails a test that passed without it."""
+    """Fail a passing test with a fault that was begun and never put in force."""
     yield
     if _uses_clusters(item):
         for cluster in item.config.stash[_LIVE].clusters:
@@ -260,7 +265,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test's report gets a section for every cluster that it may have used."""
+    """Add a section for every cluster that a failed test may have used to its report."""
     report = yield
     if report.failed and call.when != "teardown" and _uses_clusters(item):
         for cluster in item.config.stash[_LIVE].clusters:

@@ -1,9 +1,9 @@
-"""In place of PySpark's KafkaUtils, which starts Kafka in a container for tests of Spark queries.
+"""A replacement of PySpark's KafkaUtils, which starts Kafka in a container for Spark tests.
 
 Source of names, arguments and meanings: pyspark.sql.tests.streaming.kafka_utils of Spark 4.1 and
-newer, which is not part of PySpark's distribution. Two differences: there may be more brokers than
-one, and topics have a replica on each of up to three of them where nothing is said.
-Knows Spark only by the session that it is given.
+newer, which is not part of PySpark's distribution. Two differences: there may be several brokers,
+and topics have a replica on each of up to three of them by default. Knows Spark only by the session
+that it is given.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SparkKafka:
         config: Mapping[str, object] | None = None,
         source: str = "tidelog",
     ) -> None:
-        """Nothing is started before `setup`. `kafka_version` has no effect: there is one.
+        """Nothing is started before `setup`. `kafka_version` has no effect: there is one version.
 
         `source`: the format by which `get_all_records` reads; `kafka` where Spark has its jar.
         """
@@ -50,7 +50,7 @@ class SparkKafka:
         self._admin: KafkaAdminClient | None = None
 
     def setup(self) -> None:
-        """Start the cluster; raises LocalClusterError where it cannot be. Repeats do nothing."""
+        """Start the cluster; raise LocalClusterError where it cannot start. Repeats do nothing."""
         if self._cluster is None:
             brokers, config = self._wanted
             self._directory = tempfile.TemporaryDirectory(prefix="tidelog-")
@@ -61,7 +61,7 @@ class SparkKafka:
                 raise
 
     def teardown(self) -> None:
-        """Close the clients, end the cluster, remove its data. Safe to repeat."""
+        """Close the clients, stop the cluster, remove its data. Safe to repeat."""
         for client in (self._producer, self._admin):
             if client is not None:
                 client.close()
@@ -73,7 +73,7 @@ class SparkKafka:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, to break it; raises RuntimeError before `setup` and after `teardown`."""
+        """The cluster, for faults; raises RuntimeError before `setup` and after `teardown`."""
         if self._cluster is None:
             raise RuntimeError("there is no cluster: call setup() first")
         return self._cluster
@@ -85,7 +85,7 @@ class SparkKafka:
 
     @property
     def producer(self) -> KafkaProducer:
-        """A KafkaProducer of kafka-python for texts, as PySpark's; ImportError without it."""
+        """A KafkaProducer of kafka-python for texts, like PySpark's; ImportError without it."""
         if self._producer is None:
             from kafka import KafkaProducer
 
@@ -113,7 +113,7 @@ class SparkKafka:
         num_partitions: int = 1,
         replication_factor: int | None = None,
     ) -> None:
-        """Create topics; returns when they can be written to. Raises KafkaError."""
+        """Create topics; return when they can be written to. Raises KafkaError."""
         for name in topic_names:
             self.cluster.create_topic(name, num_partitions, replication_factor)
 
@@ -123,10 +123,10 @@ class SparkKafka:
             self.cluster.delete_topic(name)
 
     def send_messages(self, topic: str, messages: Sequence[tuple[Any, Any]]) -> None:
-        """Write (key, value) pairs, and return when all replicas in sync have them.
+        """Write (key, value) pairs, and return when all in-sync replicas have them.
 
-        Texts are encoded, bytes and None left as they are. A key has its partition for good; a
-        record without one goes to partition 0.
+        Texts are encoded, bytes and None left as they are. A key keeps its partition; a record
+        without one goes to partition 0.
         """
         with BlockingClient(self.broker, KIT_CLIENT_ID) as client:
             partitions = len(client.await_topic(topic).partitions)
@@ -147,8 +147,10 @@ class SparkKafka:
         key_deserializer: str = "STRING",
         value_deserializer: str = "STRING",
     ) -> dict[Any, Any]:
-        """Key to value of all records, read by Spark and cast to these types; of a key that is
-        there several times, the last that Spark returns."""
+        """Return key to value of all records, read by Spark and cast to these types.
+
+        Of several records of a key, the last that Spark returns counts.
+        """
         rows = (
             spark.read.format(self._source)
             .option("kafka.bootstrap.servers", self.broker)
@@ -173,8 +175,10 @@ class SparkKafka:
         timeout: float = 60,
         interval: float = 1.0,
     ) -> None:
-        """Return when `result_func` returns `expected`; AssertionError after `timeout` seconds,
-        with what it returned last."""
+        """Return when `result_func` returns `expected`.
+
+        Raises AssertionError after `timeout` seconds, with the last result.
+        """
         deadline = time.monotonic() + timeout
         while (result := result_func()) != expected:
             if time.monotonic() > deadline:
@@ -184,8 +188,10 @@ class SparkKafka:
     def wait_for_query_alive(
         self, query: StreamingQuery, timeout: float = 60, interval: float = 1.0
     ) -> None:
-        """Return when a streaming query is active and has begun to work; AssertionError with the
-        query's own words when it ended or after `timeout` seconds."""
+        """Return when a streaming query is active and has begun to work.
+
+        Raises AssertionError with the query's own error when it ended, or after `timeout` seconds.
+        """
         deadline = time.monotonic() + timeout
         while True:
             error = query.exception()
@@ -198,7 +204,7 @@ class SparkKafka:
             time.sleep(interval)
 
 
-#: Under the name that tests import.
+#: The name under which tests import it.
 KafkaUtils = SparkKafka
 
 

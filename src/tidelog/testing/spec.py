@@ -1,7 +1,7 @@
-"""What cluster a test asks for, and how what is said at several places comes together.
+"""The cluster that a test requests, merged from several places.
 
-Ini options, markers of module, class and function, and parameters each say a part; what is said
-nearer to the test counts, configuration key by key. Knows neither pytest nor clusters.
+Ini options, markers of module, class and function, and parameters each give a part. The part
+nearest to the test counts, configuration key by key. Knows neither pytest nor clusters.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ EMBEDDED = "embedded"
 
 
 class SpecError(ValueError):
-    """A cluster was asked for in words that mean nothing."""
+    """An invalid request for a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster to be: its size, the keys of every broker's configuration, where metadata is."""
+    """A requested cluster: its size, every broker's configuration keys, and its metadata store."""
 
     brokers: int = 3
     config: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class ClusterSpec:
     store: str = EMBEDDED
 
     def with_(self, where: str, wanted: Mapping[str, Any]) -> ClusterSpec:
-        """This one, changed by what is said at `where`; SpecError for what cannot be meant."""
+        """Return this spec with the changes of `where`; raise SpecError for invalid ones."""
         known = [each.name for each in dataclasses.fields(self)]
         for name, value in wanted.items():
             if name not in known:
@@ -56,7 +56,7 @@ class ClusterSpec:
         return dataclasses.replace(self, **changed)
 
     def with_parameter(self, where: str, parameter: object) -> ClusterSpec:
-        """Changed by a parameter of a test: a number of brokers, or a dict of what is wanted."""
+        """Return this spec with a test's parameter: a number of brokers, or a dict of changes."""
         if isinstance(parameter, Mapping):
             return self.with_(where, parameter)
         if type(parameter) is int:
@@ -65,7 +65,7 @@ class ClusterSpec:
 
 
 def config_text(config: Mapping[str, object]) -> dict[str, str]:
-    """Values as a properties file has them: `True` is `true`."""
+    """Return values as a properties file has them: `True` is `true`."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in config.items()
@@ -75,7 +75,7 @@ def config_text(config: Mapping[str, object]) -> dict[str, str]:
 def check_keys(where: str, config: Iterable[str]) -> None:
     """Raise SpecError for a key that no broker knows, with the nearest right one.
 
-    A broker ignores such a key, as Kafka does; a test would pass for another reason than it says.
+    A broker ignores such a key, as Kafka does; a test would pass for another reason than it names.
     """
     known = dict.fromkeys((*known_keys(), *REFUSED_KEYS))
     for key in config:
@@ -93,7 +93,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def config_lines(where: str, lines: list[str]) -> dict[str, str]:
-    """`key=value` lines; SpecError for anything else."""
+    """Parse `key=value` lines; raise SpecError for any other line."""
     found = {}
     for line in lines:
         key, equals, value = line.partition("=")

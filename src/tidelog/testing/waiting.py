@@ -1,7 +1,7 @@
-"""Waiting for a state of the cluster, and saying what was waited for and what was seen last.
+"""Waiting for a state of the cluster, with a description of the last state seen.
 
-The state is what brokers answer when they are asked, over and over; a broker whose process does not
-run counts as out of sync before its cluster has noticed. Nothing here looks into a broker.
+The state comes from repeated requests to brokers. A broker whose process does not run counts as out
+of sync before its cluster has noticed. Nothing here looks into a broker.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from tidelog.local import ClusterStatus, PartitionStatus
 
 _POLL_S = 0.02
-#: Partitions and lines that a description names one by one.
+#: The most partitions, and lines, that a description lists.
 _MOST_PARTITIONS = 12
 
 
 class WaitTimeout(AssertionError):
-    """What was waited for did not come about; the message tells what was seen last."""
+    """A state that was not reached in time; the message has the last state seen."""
 
 
 def wait_until(
@@ -26,7 +26,7 @@ def wait_until(
     what: str,
     timeout_s: float,
 ) -> ClusterStatus:
-    """Look until `holds`; returns what was seen then, raises WaitTimeout after `timeout_s`."""
+    """Read the status until `holds`; return it, or raise WaitTimeout after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
         seen = look()
@@ -38,7 +38,7 @@ def wait_until(
 
 
 def lagging(status: ClusterStatus) -> Iterator[PartitionStatus]:
-    """Partitions with a replica that is not in sync, or whose broker does not run."""
+    """Yield partitions with a replica that is not in sync, or whose broker does not run."""
     running = [broker.id for broker in status.brokers if broker.alive]
     for each in status.partitions:
         if len(each.isr) < len(each.replicas) or not all(one in running for one in each.replicas):
@@ -46,7 +46,7 @@ def lagging(status: ClusterStatus) -> Iterator[PartitionStatus]:
 
 
 def unled(status: ClusterStatus) -> Iterator[PartitionStatus]:
-    """Partitions without a leader, or whose leader's process does not run."""
+    """Yield partitions without a leader, or whose leader's process does not run."""
     running = [broker.id for broker in status.brokers if broker.alive]
     for each in status.partitions:
         if each.leader not in running:
@@ -54,7 +54,7 @@ def unled(status: ClusterStatus) -> Iterator[PartitionStatus]:
 
 
 def told(status: ClusterStatus) -> str:
-    """A cluster in a few lines: brokers, controller, partitions, those in trouble first."""
+    """Return a cluster as a few lines: brokers, controller, partitions, those in trouble first."""
     lines = [
         "brokers: "
         + ", ".join(
