@@ -1,7 +1,7 @@
 """The columns of `format("tidelog")`: those of Spark's Kafka connector, in its order.
 
-One definition for both sides: Spark plans with the DDL, the reader yields Arrow batches of exactly
-this schema (Spark compares names and types and refuses any other).
+One definition for both sides. Spark plans with the DDL, and the reader yields Arrow batches of
+exactly this schema: Spark compares names and types and rejects any other.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _HEADERS_SCHEMA: Final = pa.schema(
 
 
 def spark_ddl(include_headers: bool) -> str:
-    """The schema as Spark's DDL."""
+    """Return the schema as Spark's DDL."""
     return _DDL + _HEADERS_DDL if include_headers else _DDL
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
-    """The same schema for Arrow."""
+    """Return the same schema for Arrow."""
     return _HEADERS_SCHEMA if include_headers else _PLAIN_SCHEMA

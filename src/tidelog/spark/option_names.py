@@ -1,8 +1,8 @@
 """Names of options that `format("tidelog")` knows, as users write them.
 
-An option that is not listed here is an error: a misspelt one would otherwise leave its default in
-force and read other data than was asked for. Sources: Spark's guide of its Kafka connector, and
-Kafka 3.9's ConsumerConfig, CommonClientConfigs, SslConfigs and SaslConfigs.
+An unlisted option is an error: a misspelt one would otherwise leave its default in force and read
+other data than requested. Sources: Spark's guide of its Kafka connector, and Kafka 3.9's
+ConsumerConfig, CommonClientConfigs, SslConfigs and SaslConfigs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-#: Options that this source reads, and those of the connector that it refuses by name.
+#: Options that this source reads, and those of the connector that it rejects by name.
 _SOURCE: Final = (
     "assign",
     "subscribe",

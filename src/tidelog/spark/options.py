@@ -1,8 +1,8 @@
 """Options of `format("tidelog")`: names and meaning of Spark's Kafka connector, checked.
 
-Reads what a user wrote into `ReadOptions`, or raises OptionError that names the option, its value
-and what would be right. An option that is unknown, or that the connector has and this source lacks,
-is refused by name: to ignore it would read other data than was asked for. Knows no cluster.
+Parses a user's options into `ReadOptions`, or raises OptionError that names the option, its value
+and the right form. An option that is unknown, or that the connector has and this source lacks, is
+rejected by name: ignoring it would read other data than requested. Knows no cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _CHOICES: Final = ("assign", "subscribe", "subscribepattern")
 _DEFAULT_TIMEOUT_MS: Final = 60_000
 
-#: Of the connector, not here: naming one is an error.
+#: Options of the connector that this source lacks: naming one is an error.
 _NOT_SUPPORTED: Final = (
     "subscribepattern",
     "startingtimestamp",
@@ -56,7 +56,7 @@ class OptionError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where to start or end: one rule for all partitions, or an offset for each.
+    """The start or end of a read: one rule for all partitions, or an offset for each.
 
     Offsets may be LATEST or EARLIEST where that makes sense.
     """
@@ -67,7 +67,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read. Either `topics` or `partitions` is set."""
+    """The data to read. Either `topics` or `partitions` is set."""
 
     bootstrap: str
     topics: tuple[str, ...] | None
@@ -82,7 +82,7 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Read options, whose names may be in any case. Raises OptionError."""
+    """Parse options, whose names may be in any case. Raises OptionError."""
     options = {name.lower(): str(value) for name, value in given.items()}
     _refuse_unknown(given)
     _refuse_unsupported(options)
@@ -106,7 +106,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Offsets as the options take them: {"topic": {"0": 23}}."""
+    """Return offsets in the options' form: {"topic": {"0": 23}}."""
     by_topic: dict[str, dict[str, int]] = {}
     for tp, offset in offsets.items():
         by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offset

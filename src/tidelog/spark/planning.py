@@ -1,7 +1,7 @@
-"""Decides what each task reads: partitions, offsets from and to, splits.
+"""Planning of tasks: partitions, offsets from and to, splits.
 
-Runs once per query on the driver; what it decides is fixed in the tasks, so that a retried task
-reads the same offsets. Asks the cluster through a client, reads no records.
+Runs once per query on the driver. The plan is fixed in the tasks, so that a retried task reads the
+same offsets. Queries the cluster through a client, reads no records.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tidelog.spark.options import EARLIEST, LATEST, Bounds, OptionError, ReadOpt
 
 
 class DataLossError(TidelogError):
-    """Offsets that were asked for are not there (any more)."""
+    """Requested offsets that do not exist (any more)."""
 
 
 class OffsetsClient(Protocol):
-    """What planning asks of the cluster."""
+    """The client calls that planning needs."""
 
     def metadata(self, topics: list[str] | None) -> ClusterMetadata: ...
     def list_offsets(
@@ -40,15 +40,15 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets; at least as many as records."""
+        """The number of offsets; at least the number of records."""
         return self.end - self.start
 
 
 def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange]:
-    """The ranges to read, one per partition that has something to read, in order.
+    """Return the ranges to read, one per partition that has something to read, in order.
 
-    Raises OptionError (offsets given for other partitions than are read), KafkaError (unknown
-    topic or partition), DataLossError where failOnDataLoss is set and offsets are gone.
+    Raises OptionError (offsets given for other partitions than are read), KafkaError (unknown topic
+    or partition), DataLossError where failOnDataLoss is set and offsets are gone.
     """
     partitions = _partitions(client, options)
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -72,8 +72,10 @@ def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange
 
 
 def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """At least `min_partitions` ranges where there are that many offsets: the large ones are cut
-    into parts of similar size. None: one task for each partition."""
+    """Return at least `min_partitions` ranges where there are that many offsets.
+
+    Large ranges are split into parts of similar size. None: one task for each partition.
+    """
     ranges = list(ranges)
     if min_partitions is None or min_partitions <= len(ranges):
         return ranges

@@ -1,8 +1,8 @@
-"""Reads one range of a partition as Arrow batches: fetch, decode, go on, until the end.
+"""Reads of one range of a partition as Arrow batches: fetch, decode, repeat, until the end.
 
 Runs in a Spark task, with a client of its own. The range ends below the high watermark that the
-driver saw, so everything in it is committed and stays; a leader that answers with less has not
-caught up and is asked again.
+driver saw, so all its records are committed and stay. A leader that returns fewer has not caught up
+and gets another request.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from tidelog.spark.decode import PartitionDecoder
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 
-#: One answer: large enough to pay for its round trip, small beside a worker's memory.
+#: Size of one response: large enough to pay for its round trip, small beside a worker's memory.
 FETCH_BYTES: Final = 8 * MIB
 _MAX_WAIT_MS: Final = 500
-#: Empty answers from a leader whose high watermark covers the range: nothing is left in it.
+#: Empty responses from a leader whose high watermark covers the range, after which it is read.
 _EMPTY_ANSWERS: Final = 3
 
 _log = logging.getLogger("tidelog.spark")
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, in offset order. Raises KafkaError, DataLossError, CorruptBatchError."""
+    """Yield the rows of a range, in offset order.
+
+    Raises KafkaError, DataLossError, CorruptBatchError.
+    """
     decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.include_headers)
     with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
         reader = _RangeReader(client, options, wanted, decoder)
@@ -44,7 +47,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
 
 
 class _RangeReader:
-    """Fetches until there is something to decode, and knows when nothing more can come."""
+    """A reader that fetches until it has records, or until the range can have no more."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class _RangeReader:
         self._decoder = decoder
 
     def fetch(self) -> FetchedPartition | None:
-        """The next records; None when the rest of the range holds none."""
+        """Return the next records; None when the rest of the range holds none."""
         patience_ends = time.monotonic() + self._options.timeout_ms / 1000
         empty = 0
         while True:
@@ -89,7 +92,7 @@ class _RangeReader:
                 )
 
     def _skip_lost(self, position: int, error: KafkaError) -> None:
-        """Go on at the start of the log where records were deleted, if that is allowed."""
+        """Continue at the start of the log where records were deleted, if that is allowed."""
         tp = self._wanted.tp
         first = self._client.list_offsets({tp: EARLIEST})[tp].offset
         if self._options.fail_on_data_loss or first <= position:

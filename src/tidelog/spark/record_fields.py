@@ -1,9 +1,9 @@
-"""Finds the fields of many records at once: positions and lengths, no bytes copied.
+"""The fields of many records at once: positions and lengths, no bytes copied.
 
-Where a record ends depends on the length before it, so one plain loop walks the lengths; all other
-fields are read for all records together with numpy (a varint is read one byte per round, by those
-records that still have one). Knows the record format v2 (KIP-98), not batches, not Arrow.
-Positions refer to one buffer, the arena. Malformed records raise CorruptRecordsError.
+A record's end depends on the length before it, so one plain loop walks the lengths. All other
+fields are read for all records together with numpy. Each round reads one byte of a varint, for the
+records that have one left. Knows the record format v2 (KIP-98), not batches, not Arrow. Positions
+refer to one buffer, the arena. Malformed records raise CorruptRecordsError.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ONE = np.uint64(1)
 
 
 class CorruptRecordsError(TidelogError):
-    """Record bytes that are not what their batch header says."""
+    """Record bytes that contradict their batch header."""
 
 
 def walk_records(
     arena: bytes, position: int, end: int, count: int, append: Callable[[int], Any]
 ) -> None:
-    """Calls `append` with the end of each of `count` records from `position` on.
+    """Call `append` with the end of each of `count` records from `position` on.
 
     They must fill the bytes up to `end` exactly.
     """
@@ -61,7 +61,7 @@ def walk_records(
 
 
 def read_varints(raw: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varint (of up to 64 bits) at each position, and the positions after them."""
+    """Return the zigzag varint (of up to 64 bits) at each position, and the position after each."""
     try:
         value = raw[positions].astype(np.uint64)
         after = positions + 1
@@ -116,7 +116,7 @@ def _piece(raw: npt.NDArray[np.uint8], positions: Ints, limits: Ints, what: str)
 
 
 def read_fields(raw: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> RecordFields:
-    """The fields of the records in `[start, end)`. Raises CorruptRecordsError."""
+    """Return the fields of the records in `[start, end)`. Raises CorruptRecordsError."""
     sizes, position = read_varints(raw, starts)
     if (position + sizes != ends).any():
         raise CorruptRecordsError("a record has a negative length")
@@ -144,7 +144,10 @@ class HeaderFields:
 
 
 def read_headers(raw: npt.NDArray[np.uint8], fields: RecordFields) -> HeaderFields:
-    """Every header of the records, one round per place in the list. CorruptRecordsError."""
+    """Return all headers of the records; one round per place in a list.
+
+    Raises CorruptRecordsError.
+    """
     position = fields.headers_at.copy()
     going = np.flatnonzero(fields.header_counts)
     rounds: list[tuple[Pieces, Pieces]] = []

@@ -1,7 +1,7 @@
-"""Starts a local Spark session that needs no preparation: finds Java, sets what the source needs.
+"""A local Spark session that needs no preparation: it finds Java and sets the source's settings.
 
 A session that the user has made works as well; this one is for the command line, demo and tests.
-`quick` is for short lives: C1 and the serial collector halve the start and cost long runs speed.
+`quick` is for short sessions: C1 and the serial collector halve the start and cost long runs speed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def start_session(
     log_path: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A local session with `cores` workers; `conf` wins over what is set here.
+    """Return a local session with `cores` workers; `conf` overrides the settings here.
 
-    With `log_path`, what Java writes to standard error goes to that file. Raises NoJavaError.
-    A session that is there already is returned as it is.
+    With `log_path`, Java's standard error goes to that file. Raises NoJavaError. An existing
+    session is returned as it is.
     """
     jvm = find_jvm()
     settings = dict(_DEFAULTS)
@@ -63,7 +63,7 @@ def start_session(
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session and wait until its Java process is gone; a later one starts anew."""
+    """Stop a session and wait until its Java process is gone; a later one can then start."""
     from pyspark import SparkContext
 
     spark.stop()
@@ -85,7 +85,7 @@ def stop_session(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _environment(jvm: Jvm) -> Iterator[None]:
-    """JAVA_HOME for Spark's launcher, and this Python for its workers."""
+    """Set JAVA_HOME for Spark's launcher, and this Python for its workers."""
     wanted = {"JAVA_HOME": jvm.java_home, "PYSPARK_PYTHON": sys.executable}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ["JAVA_HOME"] = jvm.java_home
@@ -102,7 +102,7 @@ def _environment(jvm: Jvm) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _standard_error_to(path: str | None) -> Iterator[None]:
-    """Child processes started meanwhile write their standard error to a file."""
+    """Send the standard error of child processes started meanwhile to a file."""
     if path is None:
         yield
         return

@@ -1,8 +1,8 @@
 """`format("tidelog")`: the batch source, as Spark finds and drives it.
 
-Light to import: Spark loads it in processes that never read a record. What reads is imported by the
-tasks. A reader without filter pushdown: Spark refuses one that has it where its configuration
-does not allow it.
+Light to import: Spark loads it in processes that never read a record. The tasks import the reading
+code. A reader without filter pushdown: Spark rejects one that has it where its configuration does
+not allow it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RangePartition(InputPartition):
 
 
 class TidelogReader(DataSourceReader):
-    """Plans on the driver and reads in tasks."""
+    """A reader that plans on the driver and reads in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks; asks the cluster for partitions and offsets."""
+        """Return the tasks; query the cluster for partitions and offsets."""
         from tidelog.runtime.blocking import BlockingClient
         from tidelog.spark.planning import plan_ranges, split_ranges
 
@@ -60,7 +60,7 @@ class TidelogReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task as Arrow batches."""
+        """Yield the rows of one task as Arrow batches."""
         from tidelog.core.types import TopicPartition
         from tidelog.spark.planning import OffsetRange
         from tidelog.spark.reading import read_range
@@ -77,17 +77,20 @@ class TidelogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> str:
-        """key, value, topic, partition, offset, timestamp, timestampType; headers on request."""
+        """Return the DDL of the connector's columns; headers on request.
+
+        The columns are key, value, topic, partition, offset, timestamp and timestampType.
+        """
         from tidelog.spark.columns import spark_ddl
 
         return spark_ddl(self._parsed().include_headers)
 
     def reader(self, schema: StructType) -> TidelogReader:
-        """A reader; raises OptionError for options that cannot be used."""
+        """Return a reader; raise OptionError for unusable options."""
         return TidelogReader(self._parsed())
 
     def _parsed(self) -> ReadOptions:
@@ -98,10 +101,10 @@ class TidelogDataSource(DataSource):
 
 @contextlib.contextmanager
 def _sentence_first() -> Iterator[None]:
-    """Let the driver show the sentence of an error of ours instead of a worker's traceback.
+    """Let the driver show the sentence of a tidelog error instead of a worker's traceback.
 
-    The traceback would come first and names files of tidelog, not what the user should change. The
-    worker process ends with the exception, so its environment concerns no other source.
+    The traceback would come first and names files of tidelog, not the option that the user should
+    change. The worker process ends with the exception, so its environment concerns no other source.
     """
     try:
         yield
@@ -112,6 +115,6 @@ def _sentence_first() -> Iterator[None]:
 
 
 def _is_worker() -> bool:
-    """Whether this process is Spark's: its main module is one of PySpark's."""
+    """Return whether this process is Spark's: its main module is one of PySpark's."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")

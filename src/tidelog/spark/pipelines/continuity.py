@@ -1,9 +1,10 @@
-"""Proves that every offset of a topic is in Parquet once, or says which are not.
+"""Proof that every offset of a topic is in Parquet once, with a list of the failures.
 
-Two sides: what Spark counts in the files (rows, distinct offsets, gaps), and why an offset may have
-no row: it is a transaction marker, or compaction removed it. A gap is explained by reading the log
-again at that place; a record found there is lost from the files. Offsets that the log does not hold
-count as compacted only for a topic that the caller says is compacted: any other log has no holes.
+There are two sides. Spark counts rows, distinct offsets and gaps in the files. An offset may have
+no row because it is a transaction marker, or because compaction removed it. A gap is explained by
+reading the log again at that place; a record found there is lost from the files. Offsets that the
+log does not hold count as compacted only for a topic that the caller declares compacted: any other
+log has no holes.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapContent:
-    """What the log holds in a gap: markers, nothing any more, records."""
+    """The log's content in a gap: markers, absent offsets, records."""
 
     control: int = 0
     absent: int = 0
     records: int = 0
 
     def plus(self, other: GapContent) -> GapContent:
-        """The sum of both."""
+        """Return the sum of both."""
         return GapContent(
             self.control + other.control, self.absent + other.absent, self.records + other.records
         )
@@ -50,7 +51,7 @@ class GapContent:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCount:
-    """What the files hold of one partition."""
+    """The files' content of one partition."""
 
     rows: int
     distinct: int
@@ -69,7 +70,7 @@ class PartitionProof:
     lost: int
     control: int
     compacted: int
-    #: Rows with offsets outside of what was wanted.
+    #: Rows with offsets outside of the wanted range.
     stray: int = 0
 
     @property
@@ -80,7 +81,7 @@ class PartitionProof:
 
 @dataclass(frozen=True, slots=True)
 class ContinuityProof:
-    """All partitions."""
+    """The proofs of all partitions."""
 
     partitions: tuple[PartitionProof, ...]
 
@@ -113,7 +114,7 @@ class ContinuityProof:
 def count_offsets(
     frame: DataFrame, wanted: Sequence[OffsetRange]
 ) -> dict[TopicPartition, PartitionCount]:
-    """Rows, distinct offsets and gaps per partition, counted by Spark in one pass.
+    """Return rows, distinct offsets and gaps per partition, counted by Spark in one pass.
 
     `frame` needs the columns topic, partition and offset. A gap before the first wanted offset is
     none; one up to the end is.
@@ -152,7 +153,7 @@ def count_offsets(
 
 
 def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCount]:
-    """The counts of files that hold nothing."""
+    """Return the counts of files without rows."""
     return {each.tp: PartitionCount(0, 0, each.end, each.start - 1, ()) for each in wanted}
 
 
@@ -163,7 +164,7 @@ def prove_ranges(
     *,
     compacted: bool,
 ) -> ContinuityProof:
-    """The proof for `wanted`; `look` tells what the log holds in a gap."""
+    """Return the proof for `wanted`; `look` reads the log's content in a gap."""
     proofs: list[PartitionProof] = []
     for each in wanted:
         found = counts[each.tp]
@@ -189,7 +190,7 @@ def prove_ranges(
 
 
 def _gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
-    """The gaps between rows, and those at both ends of the range."""
+    """Return the gaps between rows, and those at both ends of the range."""
     if found.rows == 0:
         return [Gap(wanted.start, wanted.end)] if wanted.size > 0 else []
     gaps = [Gap(wanted.start, found.first), *found.gaps, Gap(found.last + 1, wanted.end)]
@@ -198,18 +199,18 @@ def _gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
 
 
 def _outside(found: PartitionCount, wanted: OffsetRange) -> int:
-    """At least how many rows lie outside of the range; exact where it is 0."""
+    """Return a lower bound of the rows outside of the range; exact where it is 0."""
     return int(found.rows > 0 and (found.first < wanted.start or found.last >= wanted.end))
 
 
 class LogGaps:
-    """Looks into the log of a cluster for what a gap holds."""
+    """A reader of the log's content in gaps."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
 
     def look(self, tp: TopicPartition, gap: Gap) -> GapContent:
-        """Reads the log from the gap's start to its end."""
+        """Read the log from the gap's start to its end."""
         content = GapContent()
         decoder = PartitionDecoder(tp, gap.start, gap.end, include_headers=False)
         empty = 0
@@ -225,7 +226,7 @@ class LogGaps:
 
 
 def _control_offsets(chunk: memoryview, start: int, end: int) -> int:
-    """Offsets of control batches within `[start, end)`."""
+    """Return the number of offsets of control batches within `[start, end)`."""
     return sum(
         max(0, min(batch.next_offset, end) - max(batch.base_offset, start))
         for batch in iter_batches(chunk)

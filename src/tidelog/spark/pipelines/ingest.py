@@ -1,9 +1,9 @@
 """ingest: a topic into Parquet, exactly once, with a proof after each run.
 
-A run takes what is committed in the log now, from where the last run ended. Spark reads and
-writes it to a staging directory; the files are counted and proved there, and only then become part
-of the table (`table.py`). What cannot be proved is not committed. A rerun goes on where the last
-one ended.
+A run takes the records committed in the log now, from the end of the last run. Spark reads and
+writes them to a staging directory. The files are counted and proved there, and only then become
+part of the table (`table.py`). An unproved run is not committed. A rerun goes on where the last run
+ended.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Progress = Callable[[int, int], None]
 
 
 class ProofError(TidelogError):
-    """What was written is not what the log holds; nothing was committed."""
+    """Written files that differ from the log; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What one run did. Without new records there is no proof and no manifest."""
+    """The result of one run. Without new records there is no proof and no manifest."""
 
     topic: str
     directory: str
@@ -89,13 +89,12 @@ def ingest(
     rows_per_file: int = ROWS_PER_FILE,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Append what is new in `topic` to the table in `directory`.
+    """Append the new records of `topic` to the table in `directory`.
 
     `transform` turns the source's columns into the table's; it must keep one row for each record
-    and the columns topic, partition and offset. `compacted`: the topic is, so offsets that its log
-    no longer holds are no loss. `progress` is told (tasks done, tasks).
-    Raises TableError, KafkaError, DataLossError, ProofError (nothing committed), or what Spark
-    raises.
+    and the columns topic, partition and offset. `compacted`: the topic is compacted, so offsets
+    that its log no longer holds are no loss. `progress` gets (tasks done, tasks). Raises
+    TableError, KafkaError, DataLossError, ProofError (nothing committed), or Spark's errors.
     """
     started = time.monotonic()
     with (
@@ -127,7 +126,7 @@ def ingest(
 def prove_table(spark: SparkSession, directory: str) -> ContinuityProof:
     """Count a table again and compare it with its manifests. Raises TableError.
 
-    Independent of the cluster: the manifests tell how many records each range held.
+    Independent of the cluster: the manifests have the record count of each range.
     """
     with open_table(directory, create=False) as table:
         if not table.manifests:
@@ -162,7 +161,7 @@ def prove_table(spark: SparkSession, directory: str) -> ContinuityProof:
 
 
 def describe_failure(proof: ContinuityProof) -> str:
-    """Which partitions fail, and how."""
+    """Return which partitions fail, and how."""
     lines = [
         f"{each.wanted.tp} from {each.wanted.start} to {each.wanted.end}: {each.lost} lost,"
         f" {each.doubled} doubled, {each.stray} stray"
@@ -186,7 +185,7 @@ def _joined(before: PartitionRun | None, run: PartitionRun) -> PartitionRun:
 
 
 def _look_at(client: BlockingClient, topic: str, table: TopicTable) -> _Source:
-    """The topic, and what is new in it for this table."""
+    """Return the topic with its new offsets for this table."""
     metadata = client.metadata([topic])
     found = metadata.topics.get(topic)
     if found is None or found.error is not ErrorCode.NONE:
@@ -250,7 +249,7 @@ def _run_of(proof: PartitionProof) -> PartitionRun:
 
 
 def _data_files(staged: Path, topic: str) -> dict[Path, DataFile]:
-    """The files that Spark wrote, named after what their footers say they hold."""
+    """Return the files that Spark wrote, named after the offsets in their footers."""
     from pyarrow import parquet
 
     files: dict[Path, DataFile] = {}
@@ -268,7 +267,7 @@ def _data_files(staged: Path, topic: str) -> dict[Path, DataFile]:
 
 
 def _bounds(footer: object, column: str) -> tuple[int, int]:
-    """Smallest and largest value of a column, from the statistics of a Parquet footer."""
+    """Return smallest and largest value of a column, from the statistics of a Parquet footer."""
     from pyarrow.parquet import FileMetaData
 
     assert isinstance(footer, FileMetaData)
@@ -279,7 +278,7 @@ def _bounds(footer: object, column: str) -> tuple[int, int]:
 
 @contextmanager
 def _reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Tells `progress` how many tasks of the jobs started meanwhile are done."""
+    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
     if progress is None:
         yield
         return

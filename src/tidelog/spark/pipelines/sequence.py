@@ -1,8 +1,8 @@
-"""Proves from a table alone that a sequence 0, 1, 2 ... is in it whole: the end-to-end check.
+"""Proof from a table alone that it has a whole sequence 0, 1, 2 ...: the end-to-end check.
 
-The producer numbers its records and tells how many were acknowledged; here Spark counts what
-arrived. Nothing of the log, its offsets or the ingest's own book is used, so that an error in any
-of them shows.
+The producer numbers its records and reports how many were acknowledged; here Spark counts the
+arrived rows. The check uses nothing of the log, its offsets or the ingest's manifests, so that an
+error in any of them shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SequenceProof:
-    """What a table holds of the numbers 0 to `produced` - 1."""
+    """A table's content of the numbers 0 to `produced` - 1."""
 
     produced: int
     count: int
@@ -40,7 +40,9 @@ class SequenceProof:
 
     @property
     def holds(self) -> bool:
-        """Every number once, nothing else, and the sum says the same by another way."""
+        """Whether every number is there once and nothing else, which the sum confirms in another
+        way.
+        """
         return (
             self.lost == 0
             and self.doubled == 0
@@ -49,7 +51,7 @@ class SequenceProof:
         )
 
     def verdict(self) -> str:
-        """The line that says it."""
+        """Return the verdict as a line."""
         line = (
             f"{self.produced} produced, {self.count} in Parquet,"
             f" {self.lost} lost, {self.doubled} doubled"
@@ -58,7 +60,7 @@ class SequenceProof:
 
 
 def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProof:
-    """Count, sum, minimum, maximum and distinct of `column`, against 0 to `produced` - 1."""
+    """Return count, sum, minimum, maximum and distinct of `column`, against 0 to `produced` - 1."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     number = F.col(column)

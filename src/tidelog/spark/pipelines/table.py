@@ -1,14 +1,14 @@
-"""A directory of Parquet files that belongs to one topic, with its book beside the data.
+"""A directory of Parquet files that belongs to one topic, with manifests of its runs.
 
     DIR/flights-0-00000000000000000000-00000000000000056130.parquet   topic-partition-from-to
     DIR/_tidelog/000001.json    manifest of one run: offset ranges, rows, files
-    DIR/_tidelog/staging/       what a run has written and not yet committed
+    DIR/_tidelog/staging/       files that a run has written and not yet committed
 
-A run writes to staging, then its manifest as `.pending` (from here on the run counts), moves the
-files, and gives the manifest its name. `recover` finishes a run whose pending manifest is there and
-throws away one that has none: after any crash each offset is in the table once or not at all.
-Spark ignores names that begin with an underscore. Local file systems only; one run at a time
-(a lock on the directory). No Spark in here.
+A run writes to staging, then its manifest as `.pending`: from here on the run counts. Then it moves
+the files and renames the manifest. `recover` finishes a run with a pending manifest and discards a
+run without one. So after any crash each offset is in the table once or not at all. Spark ignores
+names that begin with an underscore. Local file systems only; one run at a time (a lock on the
+directory). No Spark in here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FORMAT: Final = 1
 
 
 class TableError(TidelogError):
-    """The directory cannot be used: says why, and what would be right."""
+    """An unusable directory; the message has the reason, and the right form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRun:
-    """What a run took of a partition: offsets `[start, end)` hold `rows` records.
+    """A run's part of a partition: offsets `[start, end)` hold `rows` records.
 
     The other offsets are transaction markers (`control`) or were removed by compaction.
     """
@@ -74,12 +74,12 @@ class Manifest:
     format: int = field(default=_FORMAT)
 
     def to_json(self) -> str:
-        """The text of the manifest's file."""
+        """Return the text of the manifest's file."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> Manifest:
-        """Reads what `to_json` wrote. Raises TableError naming the file."""
+        """Parse the text of `to_json`. Raises TableError naming the file."""
         try:
             fields: dict[str, Any] = json.loads(text)
             if fields["format"] != _FORMAT:
@@ -112,7 +112,7 @@ class TopicTable:
             raise TableError(f"{self._book} should hold manifests 1 to {len(numbers)}: {numbers}")
 
     def belongs_to(self, topic: str, topic_id: str, cluster_id: str) -> None:
-        """Raises TableError when the table was filled from another topic."""
+        """Raise TableError when the table was filled from another topic."""
         for before in self.manifests[:1]:
             if before.topic != topic:
                 raise TableError(
@@ -128,7 +128,7 @@ class TopicTable:
                 )
 
     def next_offsets(self) -> dict[int, int]:
-        """Where each partition goes on."""
+        """Return the next offset of each partition."""
         following: dict[int, int] = {}
         for manifest in self.manifests:
             for run in manifest.partitions:
@@ -143,7 +143,7 @@ class TopicTable:
         partitions: Sequence[PartitionRun],
         staged: Mapping[Path, DataFile],
     ) -> Manifest:
-        """Make the staged files part of the table. `staged`: where they are, what they become."""
+        """Make staged files part of the table; `staged` maps their paths to their final names."""
         manifest = Manifest(
             number=len(self.manifests) + 1,
             topic=topic,
@@ -181,13 +181,13 @@ class TopicTable:
 
 
 def file_name(topic: str, partition: int, start: int, end: int) -> str:
-    """topic-partition-from-to, so that names sort by offset."""
+    """Return topic-partition-from-to, so that names sort by offset."""
     return f"{topic}-{partition}-{start:020}-{end:020}.parquet"
 
 
 @contextlib.contextmanager
 def open_table(directory: str, *, create: bool) -> Iterator[TopicTable]:
-    """The table in a directory, recovered, locked while in use. Raises TableError."""
+    """Open the table in a directory: recovered, and locked while in use. Raises TableError."""
     if "://" in directory:
         raise TableError(f"{directory}: only directories of a local file system are supported")
     path = Path(directory).absolute()

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (key 24), versions 0 to 5: partitions that a transaction writes to.
 
-Version 2 may respond PRODUCER_FENCED. Version 3 is flexible. Version 4 carries several transactions
-and lets brokers verify one (KIP-890). Version 5 may respond TRANSACTION_ABORTABLE.
+Version 2 may respond with PRODUCER_FENCED. Version 3 is flexible. Version 4 carries several
+transactions and lets brokers verify one (KIP-890). Version 5 may respond with
+TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations

@@ -75,8 +75,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """The largest common epoch and its end offset: the follower truncates there and fetches again.
-    """
+    """The largest common epoch and its end offset, to which the follower truncates."""
 
     epoch: int = int32("12+", -1)
     end_offset: int = int64("12+", -1)

@@ -2,7 +2,7 @@
 
 Version 3 brings the throttle time, 5 takes the retention time away (KIP-211), 6 brings leader
 epochs (KIP-320), 7 static members (KIP-345), 8 is flexible. Version 9 serves the members of
-KIP-848's protocol: it may respond STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
+KIP-848's protocol: it may respond with STALE_MEMBER_EPOCH, and GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
