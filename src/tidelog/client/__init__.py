@@ -2,6 +2,6 @@
 
 A driver (`runtime/blocking.py` over plain sockets) makes the calls. Holds bootstrap addresses,
 version negotiation, metadata, routing to leaders, controller and coordinators, retries, admin,
-produce, fetch, consumers with and without groups. What is not here: transactions, and requests in
-flight side by side; a driver makes one call after the other.
+produce, fetch, consumers with and without groups. It has no transactions, and no requests in flight
+side by side: a driver makes one call after the other.
 """

@@ -194,7 +194,7 @@ class ClusterRouter:
             raise KafkaError(topic.error, f"topic {name!r}: {_topic_hint(topic.error)}")
         return topic
 
-    # -- whom to ask ----------------------------------------------------------------------------
+    # -- brokers --------------------------------------------------------------------------------
 
     def leaders(
         self, partitions: Iterable[TopicPartition], patience: Patience

@@ -3,11 +3,12 @@
     cluster.json                 the brokers and their ports
     metadata/                    the embedded metadata store, shared by the brokers
     zookeeper/                   or a ZooKeeper server of its own (`local.zookeeper`)
+    .never-up                    there until the first start has succeeded
+
     broker-N/server.properties   Kafka's configuration of one broker, for people to change
     broker-N/data[-K]/           its log directories
     broker-N/log/broker.log      its standard output and error
     broker-N/broker.pid          the process: id and start time
-    .never-up                    there until the first start has succeeded
 
 A directory with other content is refused. Nothing is started here.
 """

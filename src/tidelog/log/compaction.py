@@ -88,7 +88,7 @@ class CleanableLog:
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether compaction pays."""
+        """Return whether compaction pays."""
         return self.cleanable_bytes > 0 and (
             self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
         )

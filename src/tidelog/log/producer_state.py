@@ -298,7 +298,7 @@ class ProducerState:
     def from_snapshot(
         cls, data: bytes, now_ms: int, limit: int = MAX_PRODUCERS_PER_PARTITION
     ) -> ProducerState:
-        """Read a `.snapshot` file, Kafka's or ours. Raises DamagedSnapshot."""
+        """Read a `.snapshot` file, Kafka's or tidelog's. Raises DamagedSnapshot."""
         state = cls(limit)
         for row in read_snapshot(data):
             old = state._entries.pop(row.producer_id, None)

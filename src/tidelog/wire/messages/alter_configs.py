@@ -46,7 +46,7 @@ class AlterConfigsResourceResponse:
 
 @dataclass(slots=True)
 class AlterConfigsResponse:
-    """Outcomes, one per resource asked for."""
+    """Outcomes, one per requested resource."""
 
     throttle_time_ms: int = int32("0+")
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse, "0+")

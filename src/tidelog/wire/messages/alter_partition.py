@@ -1,4 +1,4 @@
-"""AlterPartition (key 56), versions 2 and 3: a leader asks the controller for a new ISR.
+"""AlterPartition (key 56), versions 2 and 3: a leader requests a new ISR from the controller.
 
 Version 2 names topics by id (KIP-841), 3 gives the broker epoch of each ISR member instead of the
 bare ids (KIP-903). Both are flexible. Two structs of Kafka's are called TopicData and two

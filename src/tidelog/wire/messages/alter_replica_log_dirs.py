@@ -54,7 +54,7 @@ class AlterReplicaLogDirTopicResult:
 
 @dataclass(slots=True)
 class AlterReplicaLogDirsResponse:
-    """Outcomes, one per partition asked for."""
+    """Outcomes, one per requested partition."""
 
     throttle_time_ms: int = int32("0+")
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult, "0+")

@@ -42,7 +42,7 @@ class AlteredStray:
 
 @dataclass(slots=True)
 class AlterStraysResponse:
-    """Outcomes, one per stray asked for."""
+    """Outcomes, one per requested stray."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,6 +1,6 @@
-"""CreatePartitions (key 37), versions 0 to 3: give topics more partitions (KIP-195).
+"""CreatePartitions (key 37), versions 0 to 3: create more partitions of topics (KIP-195).
 
-Version 2 is flexible, 3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Version 2 is flexible, 3 may respond with THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CreatePartitionsTopicResult:
 
 @dataclass(slots=True)
 class CreatePartitionsResponse:
-    """Outcomes, one per topic asked for."""
+    """Outcomes, one per requested topic."""
 
     throttle_time_ms: int = int32("0+")
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult, "0+")

@@ -1,8 +1,8 @@
 """CreateTopics (key 19), versions 2 to 7: create topics.
 
-Version 4 takes -1 for the cluster's default partitions and replication factor (KIP-464), 5 is
-flexible and answers the resulting configuration (KIP-525), 6 may answer
-THROTTLING_QUOTA_EXCEEDED (KIP-599), 7 answers topic ids.
+Version 4 takes -1 for the cluster's default partitions and replication factor (KIP-464). Version 5
+is flexible and returns the resulting configuration (KIP-525). Version 6 may respond with
+THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 returns topic ids.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CreatableTopicResult:
 
 @dataclass(slots=True)
 class CreateTopicsResponse:
-    """Outcomes, one per topic asked for."""
+    """Outcomes, one per requested topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, "0+")

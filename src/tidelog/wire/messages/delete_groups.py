@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), versions 0 to 2: forget empty groups and their offsets (KIP-229).
+"""DeleteGroups (key 42), versions 0 to 2: delete empty groups and their offsets (KIP-229).
 
 Version 2 is flexible.
 """
@@ -28,7 +28,7 @@ class DeletableGroupResult:
 
 @dataclass(slots=True)
 class DeleteGroupsResponse:
-    """Outcomes, one per group asked for."""
+    """Outcomes, one per requested group."""
 
     throttle_time_ms: int = int32("0+")
     results: list[DeletableGroupResult] = array(DeletableGroupResult, "0+")

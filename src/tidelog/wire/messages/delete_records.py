@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21), versions 0 to 2: move the log start offset of partitions up (KIP-107).
+"""DeleteRecords (key 21), versions 0 to 2: raise the log start offset of partitions (KIP-107).
 
 Version 2 is flexible.
 """
@@ -52,7 +52,7 @@ class DeleteRecordsTopicResult:
 
 @dataclass(slots=True)
 class DeleteRecordsResponse:
-    """Outcomes, one per partition asked for."""
+    """Outcomes, one per requested partition."""
 
     throttle_time_ms: int = int32("0+")
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, "0+")

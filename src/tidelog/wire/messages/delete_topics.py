@@ -1,6 +1,6 @@
 """DeleteTopics (key 20), versions 1 to 6: delete topics.
 
-Version 4 is flexible, 5 answers error messages, 6 names topics by name or id (`topics` instead of
+Version 4 is flexible, 5 returns error messages, 6 names topics by name or id (`topics` instead of
 `topic_names`).
 """
 
@@ -41,7 +41,7 @@ class DeletableTopicResult:
 
 @dataclass(slots=True)
 class DeleteTopicsResponse:
-    """Outcomes, one per topic asked for."""
+    """Outcomes, one per requested topic."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult, "0+")

@@ -1,6 +1,6 @@
 """DescribeCluster (key 60), versions 0 and 1: brokers, controller and cluster id (KIP-700).
 
-Both are flexible; version 1 asks for brokers or controllers (KIP-919).
+Both are flexible; version 1 requests brokers or controllers (KIP-919).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DescribeClusterBroker:
 
 @dataclass(slots=True)
 class DescribeClusterResponse:
-    """Authorized operations are a bit field; -2147483648 means not asked for."""
+    """Authorized operations are a bit field; -2147483648 means not requested."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -66,7 +66,7 @@ class DescribeConfigsResult:
 
 @dataclass(slots=True)
 class DescribeConfigsResponse:
-    """Results, one per resource asked for."""
+    """Results, one per requested resource."""
 
     throttle_time_ms: int = int32("0+")
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult, "0+")

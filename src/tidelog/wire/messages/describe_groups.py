@@ -36,7 +36,7 @@ class DescribedGroupMember:
 class DescribedGroup:
     """`group_state` is a word: Stable, Empty, Dead, ...; `protocol_data` names the assignor.
 
-    Authorized operations are a bit field; -2147483648 means not asked for.
+    Authorized operations are a bit field; -2147483648 means not requested.
     """
 
     error_code: int = int16("0+")

@@ -52,7 +52,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @dataclass(slots=True)
 class DescribeTopicPartitionsResponseTopic:
-    """A topic or why there is none; authorized operations -2147483648: not asked for."""
+    """A topic or the reason for none; authorized operations -2147483648: not requested."""
 
     error_code: int = int16("0+")
     name: str | None = string("0+", nullable="0+")

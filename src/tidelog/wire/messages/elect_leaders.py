@@ -1,6 +1,6 @@
 """ElectLeaders (key 43), versions 0 to 2: elect the preferred leaders of partitions (KIP-183).
 
-Version 1 can elect unclean ones as well and has an error of the whole answer (KIP-460), 2 is
+Version 1 can elect unclean leaders as well and has an error of the whole response (KIP-460); 2 is
 flexible.
 """
 
@@ -48,7 +48,7 @@ class ReplicaElectionResult:
 
 @dataclass(slots=True)
 class ElectLeadersResponse:
-    """A top-level error means that nothing was considered."""
+    """A top-level error means that the whole request failed."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("1+")

@@ -1,7 +1,8 @@
 """InitProducerId (key 22), versions 0 to 5: an id and epoch for an idempotent producer.
 
-Version 2 is flexible, 3 lets a producer go on with its id after INVALID_PRODUCER_EPOCH (KIP-360),
-4 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE (KIP-890).
+Version 2 is flexible. Version 3 lets a producer go on with its id after INVALID_PRODUCER_EPOCH
+(KIP-360). Version 4 may respond with PRODUCER_FENCED (KIP-588), 5 with TRANSACTION_ABORTABLE
+(KIP-890).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class InitProducerIdRequest:
-    """A null `transactional_id` asks for an idempotent producer only."""
+    """A null `transactional_id` requests an id for an idempotent producer only."""
 
     transactional_id: str | None = string("0+", nullable="0+")
     transaction_timeout_ms: int = int32("0+")

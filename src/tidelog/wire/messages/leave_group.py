@@ -39,7 +39,7 @@ class MemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse:
-    """Up to version 2 the error of the one member is the error of the answer."""
+    """Up to version 2 the error of the one member is the error of the response."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")

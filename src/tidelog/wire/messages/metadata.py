@@ -69,7 +69,7 @@ class MetadataResponseTopic:
 
 @dataclass(slots=True)
 class MetadataResponse:
-    """Authorized operations are a bit field; -2147483648 means not asked for."""
+    """Authorized operations are a bit field; -2147483648 means not requested."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker, "0+")

@@ -42,7 +42,7 @@ class RemovePartitionsTopicResult:
 
 @dataclass(slots=True)
 class RemovePartitionsResponse:
-    """Outcomes, one per topic asked for."""
+    """Outcomes, one per requested topic."""
 
     throttle_time_ms: int = int32("0+")
     results: list[RemovePartitionsTopicResult] = array(RemovePartitionsTopicResult, "0+")

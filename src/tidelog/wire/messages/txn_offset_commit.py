@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28), versions 0 to 4: offsets of a group that a transaction commits.
 
-Version 2 carries leader epochs, 3 is flexible and names the member and its generation (KIP-447), 4
-may answer TRANSACTION_ABORTABLE.
+Version 2 carries leader epochs. Version 3 is flexible and names the member and its generation
+(KIP-447). Version 4 may respond with TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
