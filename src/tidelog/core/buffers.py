@@ -1,7 +1,7 @@
 """Big buffers for reuse, because a fresh megabyte costs more than filling it.
 
-A new `bytearray` is zeroed and its pages are faulted in: about 290 µs per MiB, twice the cost of
-reading the same bytes from the page cache. A pool remembers the buffers that it made and returns a
+A new `bytearray` is zeroed and its pages are faulted in. That costs about 290 µs per MiB, twice a
+read of the same bytes from the page cache. A pool remembers the buffers that it made and returns a
 buffer again once no other code holds it. Callers return nothing by hand. Each view of a buffer
 holds a reference to it, so the reference count shows whether the last response or frame made of it
 is gone.

@@ -134,8 +134,8 @@ def altered(
 ) -> dict[str, str]:
     """Return the stored settings after the operations; the caller checks the values.
 
-    Raises KafkaError: INVALID_REQUEST for a key that is named twice, a missing value or an unknown
-    operation, INVALID_CONFIG for APPEND and SUBTRACT on a key that is no list.
+    Raises KafkaError INVALID_REQUEST for a key that is named twice, a missing value or an unknown
+    operation. Raises INVALID_CONFIG for APPEND and SUBTRACT on a key that is no list.
     """
     _check_request(alterations)
     result = dict(current)

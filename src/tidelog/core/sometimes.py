@@ -1,6 +1,6 @@
 """The interesting states that brokers mark when they reach them, each with its meaning.
 
-A search in the simulator that never reached a state has not covered it: `tidelog sim run` lists the
+A search in the simulator that never reached a state has not covered it. `tidelog sim run` lists the
 missed states, and `make soak` fails on them. Marks stand where something rare happens anyway, never
 on the way of an ordinary record; a real broker counts them too.
 """

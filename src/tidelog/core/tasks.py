@@ -57,6 +57,7 @@ class Tasks:
 
     async def timeout(self, delay_ms: float, awaitable: Awaitable[T], what: str) -> T:
         """Return the result of `awaitable`; raise RequestTimeout naming `what` when it is late.
+
         A task or future is cancelled on timeout; its result counts if it is done at that instant.
         An error that a cancelled coroutine raises instead of ending is reported as a failure of
         `what`. Operating errors, whose outcome the timeout left open, are not.

@@ -418,9 +418,7 @@ class LocalCluster:
         return tuple(dict.fromkeys(found))
 
     def _config(self, broker_id: int) -> BrokerConfig:
-        """Return the configuration in a broker's file; LocalClusterError names what is wrong with
-        it.
-        """
+        """Return the configuration in a broker's file; LocalClusterError names its fault."""
         path = self._place(broker_id).properties_path
         with open(path, encoding="utf-8") as file:
             try:

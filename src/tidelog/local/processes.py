@@ -53,8 +53,8 @@ class ProcessIdentity:
 
     @property
     def is_alive(self) -> bool:
-        """Whether exactly this process runs or is paused; a zombie that waits to be reaped is not
-        alive.
+        """Whether exactly this process runs or is paused; a zombie that waits to be reaped does
+        not.
         """
         fields = _stat_fields(self.pid)
         return (

@@ -70,12 +70,12 @@ class LocalZookeeper:
         heap_mib: int = _HEAP_MIB,
         end_with_program: bool = False,
     ) -> None:
-        """`settings` are lines of zoo.cfg beside the default ones, `properties` the server's Java
-        properties.
+        """`settings` are lines of zoo.cfg beside the default ones.
 
-        `jars` are prefixes of further jars of PySpark (TLS needs netty). In an ensemble `number` is
-        the number of this member. All nodes lie in the heap of `heap_mib` MiB at most; 100,000
-        partitions of a replication factor of 3 need 512.
+        `properties` are Java properties of the server. `jars` are prefixes of further jars of
+        PySpark (TLS needs netty). In an ensemble `number` is the number of this member. All nodes
+        lie in the heap of `heap_mib` MiB at most; 100,000 partitions of a replication factor of 3
+        need 512.
         """
         self.directory = os.path.abspath(directory)
         self.port = port

@@ -250,6 +250,7 @@ class DirectoryState:
 
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
         """Fail the directory of a log, damaged from `offset` on, that other replicas have.
+
         Its broker then ends and other replicas lead. At the next start no checkpoint says that
         records from `offset` on were flushed: recovery truncates the log there, and the follower
         refetches (V68).

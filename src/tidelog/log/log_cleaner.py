@@ -94,8 +94,9 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """Operation that notes the keys of one slice; its result is the next position, -1 when the map
-    is full.
+    """Operation that notes the keys of one slice.
+
+    Its result is the next position, -1 when the map is full.
     """
 
     file: OpenFile
@@ -371,8 +372,9 @@ class Cleaning:
         self.stats.segments_after += 1
 
     def _give_up(self, cleaned: _Cleaned) -> None:
-        """Remove the unfinished segment: the disk may be full. For a closed log, the next start
-        does.
+        """Remove the unfinished segment: the disk may be full.
+
+        For a closed log, the next start does.
         """
         log, segment = self._log, cleaned.segment
         if log.is_closed or log.directory.failure is not None:

@@ -290,8 +290,8 @@ def _fail(
 ) -> None:
     """Fail a read with the reason.
 
-    Bytes that a truncation or deletion took meanwhile are neither damage nor a failure of the disk,
-    though the loop may not know yet that it is done.
+    Missing bytes may have gone in a truncation or deletion, of which the loop may not know yet.
+    They are then neither damage nor a failure of the disk.
     """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -70,10 +70,9 @@ class PartitionLog(LogState):
     # appending
 
     def check_on_thread(self, records: Buffer) -> Completion[Checked]:
-        """Check a client's batch on a thread, so that the loop need not wait; for
-        `plan_leader_append`.
+        """Check a client's batch on a thread, for `plan_leader_append`.
 
-        The completion's error is a KafkaError.
+        The loop need not wait for it. The completion's error is a KafkaError.
         """
         return check_on_thread(self, records)
 
@@ -157,8 +156,7 @@ class PartitionLog(LogState):
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
     ) -> Completion[LogSlice]:
-        """Return whole batches from the one that contains `offset` on, below `end_offset`
-        (exclusive).
+        """Return whole batches from the one with `offset` on, below `end_offset` (exclusive).
 
         At most `max_bytes`, but with `min_one_batch` at least one batch if there is one. Done at
         once where the page cache has it. Raises KafkaError OFFSET_OUT_OF_RANGE outside of log start
@@ -235,10 +233,10 @@ class PartitionLog(LogState):
         return self.flushes.start()
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
-        """Remove segments wholly below `high_watermark` that are too old or too many; return how
-        many.
+        """Remove segments below `high_watermark` that are too old or too many; return how many.
 
-        `log_start_offset` rises with them. `now_ms` is the wall clock.
+        All of a removed segment is below it. `log_start_offset` rises with them. `now_ms` is the
+        wall clock.
         """
         return retention.enforce(self, now_ms, high_watermark, self._appends.rolled)
 

@@ -7,7 +7,7 @@ leader epochs and producer state above the recovery point are rebuilt from the b
 is made durable, so that a second crash finds no less. Checkpoints are caches: leader epochs at or
 beyond the recovery point, or the log's end, do not count (V39).
 
-Below the recovery point everything was flushed, so no crash has damaged it, and nothing may be
+Below the recovery point everything was flushed, so no crash has damaged it. Nothing may be
 truncated there: other replicas may count on those records, and good ones may lie behind the damage.
 The broker does not start on bytes that are no batch, offsets that go back, or a log that ends
 there; the error names file and position. Gaps there are compaction's. Runs inside an operation, on
@@ -84,7 +84,7 @@ class LoadedLog:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     producers: ProducerState = field(default_factory=ProducerState)
     snapshots: list[int] = field(default_factory=list)
-    #: No record was ever kept here, nor a topic id.
+    #: Neither a topic id nor a record was ever kept here.
     is_unfinished: bool = False
     #: Index files and the producer snapshot belong to this log end.
     is_sealed: bool = False
@@ -490,8 +490,7 @@ class _Loader:
         segment.offset_of_max_timestamp = segment.base_offset
 
     def _walk(self, segment: Segment, scan: Scan, segment_end: int | None) -> tuple[int, bool]:
-        """Note each batch in the segment; return the offset after the last one, and whether all are
-        good.
+        """Note each batch in the segment; return the offset after them, and whether all are good.
 
         Raises DamagedLog for a bad batch below the recovery point.
         """

@@ -1,9 +1,10 @@
 """Retention: the old segments that go, renamed at once and removed later.
 
-A segment goes when all of it is below the high watermark and one of three holds: it is too old, the
-log is too large without it, or the log starts after it. Oldest first, and none is left out: a crash
-may then undo a removal only as a longer log without a hole. The last segment goes too when all its
-records are too old: a new, empty one is begun first. Source: UnifiedLog.deleteOldSegments.
+A segment goes when all of it is below the high watermark and one of three conditions holds. It is
+too old, the log is too large without it, or the log starts after it. Oldest first, and none is left
+out: a crash may then undo a removal only as a longer log without a hole. The last segment goes too
+when all its records are too old: a new, empty one is begun first. Source:
+UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations

@@ -284,8 +284,7 @@ class Recheck:
     latest_epoch: int
 
     def __call__(self, files: Files) -> tuple[Segment, int, CorruptBatch | None]:
-        """Return a segment with indexes of all good batches, the offset behind them, and the
-        damage.
+        """Return a segment with indexes of the good batches, the offset behind them, the damage.
 
         The damage is None where the segment is right. Raises OSError.
         """

@@ -1,7 +1,7 @@
 """The leader's checks of the records in a client's batch, before it appends them.
 
 The leader walks every record (`records.walk`), also of uncompressed batches and of those with
-millions of records inside: garbage behind the first record stops librdkafka's consumers without an
+millions of records inside. Garbage behind the first record stops librdkafka's consumers without an
 error. Source: LogValidator. Stricter than Kafka in one point: offset deltas must be 0, 1, 2, …;
 Kafka rewrites a compressed batch with other deltas and appends an uncompressed one as it is.
 """

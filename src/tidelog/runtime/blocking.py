@@ -269,8 +269,9 @@ class BlockingClient:
         return self.run(self._moves.list_reassignments(partitions))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records below each offset (HIGH_WATERMARK: all); return the new low
-        watermarks.
+        """Delete the records below each offset; return the new low watermarks.
+
+        HIGH_WATERMARK as offset deletes all.
         """
         return self.run(self._upkeep.delete_records(before))
 

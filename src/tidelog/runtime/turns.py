@@ -1,7 +1,7 @@
 """Turns of the real loop: callbacks that come first in each of them.
 
 asyncio offers no hook at the start of a turn. Its selector is the one place that runs between the
-wait and the callbacks, so the loop of a broker gets a selector that calls back after each wait.
+wait and the callbacks. So the loop of a broker gets a selector that calls back after each wait.
 """
 
 from __future__ import annotations

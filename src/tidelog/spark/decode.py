@@ -186,7 +186,7 @@ def _record_bounds(
 def _cut(arena: bytes, first: Pieces, second: Pieces) -> tuple[pa.Array, pa.Array]:
     """Return two binary columns of the arena, where `second[i]` follows `first[i]`.
 
-    Arrow gets the arena as one binary array of four elements a row (first, gap, second, gap), and
+    Arrow gets the arena as one binary array of four elements a row (first, gap, second, gap). It
     takes every fourth: one copy of the bytes, made by Arrow.
     """
     rows = len(first.starts)

@@ -170,8 +170,9 @@ class Requests:
         return self._put("disconnect()", action=Action.DISCONNECT)
 
     def delay(self, seconds: float) -> Fault:
-        """Hold the request, and all that follow on its connection; after `after`, hold the
-        response.
+        """Hold the request, and all that follow on its connection.
+
+        After `after`, hold the response.
         """
         if seconds <= 0:
             raise ValueError(f"delay({seconds}): more than 0 seconds expected")
@@ -179,10 +180,10 @@ class Requests:
         return self._put(f"delay({seconds:g})", action=Action.DELAY, delay_ms=delay_ms)
 
     def answer(self, error: ErrorCode | str | int) -> Fault:
-        """Respond with an error of Kafka's, by name or number; after `after`, although it took
-        effect.
+        """Respond with an error of Kafka's, by name or number.
 
-        A Metadata request for all topics has no place for an error.
+        After `after`, the request took effect all the same. A Metadata request for all topics has
+        no place for an error.
         """
         code = _error_code(error)
         return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)

@@ -202,8 +202,9 @@ class SqliteStore:
         return tell
 
     def _thread_failed(self, error: BaseException) -> Callable[[], None]:
-        """Fail all requests after a fault of the store's own code, which cannot be trusted any
-        more.
+        """Fail all requests after a fault of the store's own code.
+
+        Nothing of that code can be trusted any more.
         """
 
         def fail() -> None:

@@ -111,8 +111,9 @@ class Line:
             os.eventfd_write(self.wake, 1)
 
     def hear(self) -> None:
-        """Note that the thread is awake, before it looks at the outbox: later requests wake it
-        again.
+        """Note that the thread is awake, before it looks at the outbox.
+
+        Later requests wake it again.
         """
         os.eventfd_read(self.wake)
         self._is_woken = False

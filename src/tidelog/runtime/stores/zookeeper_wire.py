@@ -2,8 +2,8 @@
 
 Jute: integers are big endian, strings and buffers carry their length as an int, -1 for none. A
 frame is an int length, then a request header (xid, type) or a reply header (xid, zxid, error), then
-the record (`zookeeper.jute`, `MultiOperationRecord`, `MultiResponse`): as in ZooKeeper 3.6 to 3.9.
-Knows the store's contract, neither sockets nor sessions.
+the record. Records are those of ZooKeeper 3.6 to 3.9 (`zookeeper.jute`, `MultiOperationRecord`,
+`MultiResponse`). Knows the store's contract, neither sockets nor sessions.
 """
 
 from __future__ import annotations

@@ -40,9 +40,7 @@ class SequenceProof:
 
     @property
     def holds(self) -> bool:
-        """Whether every number is there once and nothing else, which the sum confirms in another
-        way.
-        """
+        """Whether every number is there once and nothing else, confirmed by the sum."""
         return (
             self.lost == 0
             and self.doubled == 0
