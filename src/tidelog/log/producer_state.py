@@ -82,7 +82,7 @@ class ProducerEntry(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Return whether the producer has, or has ended, a transaction here."""
+        """Whether the producer has, or has ended, a transaction here."""
         return self.transaction_start != NO_OFFSET or self.coordinator_epoch >= 0
 
 

@@ -10,8 +10,8 @@ beyond the recovery point, or the log's end, do not count (V39).
 Below the recovery point everything was flushed, so no crash has damaged it. Nothing may be
 truncated there: other replicas may count on those records, and good ones may lie behind the damage.
 The broker does not start on bytes that are no batch, offsets that go back, or a log that ends
-there; the error names file and position. Gaps there are compaction's. Runs inside an operation, on
-the directory's thread; takes and gives plain values.
+there; the error names file and position. Gaps there are compaction's, present or earlier. Runs
+inside an operation, on the directory's thread; takes and gives plain values.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
 
 
 def end_with_parent(parent_pid: int) -> None:
-    """Make the kernel kill this process when its parent ends, even a paused parent.
+    """Make the kernel kill this process, even a paused one, when its parent ends.
 
     Raises OSError where the kernel does not, ConfigError where the parent has ended already.
     """

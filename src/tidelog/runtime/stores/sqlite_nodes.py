@@ -164,7 +164,7 @@ class SqlNodes(NodeSpace):
         self._last_key: int = row[1]
 
     def load(self, ops: Iterable[Op]) -> None:
-        """Read at once the nodes that operations touch; a missing one is read when it is needed."""
+        """Read at once the nodes that operations touch; others are read when they are needed."""
         wanted: dict[str, None] = {}
         for op in ops:
             path = op.path

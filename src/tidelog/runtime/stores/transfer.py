@@ -1,7 +1,7 @@
 """Moves of a cluster's metadata between stores: export, import, comparison (rule S6).
 
 An export has the persistent nodes without notifications. Registrations, the controller, sessions
-and notified brokers belong to brokers that are down meanwhile. It is text: a header line, then one
+and notifications belong to brokers that are down meanwhile. It is text: a header line, then one
 JSON object for each node, parents first. An import leaves recorded incarnations of brokers
 (`isr_epochs`) out. Transaction ids go on above all imported ones, so that no incarnation in the new
 store is taken for one in the old (V10). Knows stores by their contract alone.

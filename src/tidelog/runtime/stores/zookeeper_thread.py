@@ -1,7 +1,7 @@
 """The thread that keeps one session with ZooKeeper: it connects and reconnects.
 
 kazoo connects: addresses, TLS, authentication, the session's handshake and its renewal under the
-same id. The conversation after that is tidelog's own (`zookeeper_conversation`). kazoo hands events
+same id. The conversation after that is tidelog's own (`zookeeper_conversation`): kazoo hands events
 and responses to different threads, loses watches with each connection, and cannot distinguish sent
 from unsent requests. Everything leaves this thread as calls for the loop, in order. A lost
 connection is no expired session (S3): only a server ends a session.
