@@ -1,6 +1,7 @@
 """Rules of interception in a directory: a test writes them, the brokers of its cluster read them.
 
     rules.jsonl   a line per change: a rule, or the number of an ended one
+
     N.matched     a byte for every request that matched rule N, at any broker
     N.struck      a line for every request that it struck
 
