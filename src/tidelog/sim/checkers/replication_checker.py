@@ -8,8 +8,8 @@ watermark never goes back within its term. Records before a log's start were com
 DeleteRecords request or retention may have removed them.
 
 Invariants that hold only for losses within the fault budget are reported as promises. The others
-hold whatever is lost: two logs that agree in epoch and offset agree in the record; no epoch goes
-back within an incarnation; an epoch has one leader; no follower's high watermark is above what
+hold whatever is lost. Two logs that agree in epoch and offset agree in the record. No epoch goes
+back within an incarnation. An epoch has one leader. No follower's high watermark is above what
 leaders committed.
 """
 
