@@ -22,7 +22,7 @@ from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.purgatory import AcksWait
     from tidelog.broker.services import Services
     from tidelog.group.partition import GroupPartition
@@ -37,7 +37,7 @@ class _Gathered(NamedTuple):
     size_bytes: int
 
 
-def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None:
+def await_replication(partition: HostedReplica, offset: int, wait: AcksWait) -> None:
     """Tell `wait` when everything below `offset` is in all in-sync replicas."""
     partition.watchers.wait_for_acks(offset, wait)
 
@@ -45,7 +45,7 @@ def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None
 class Coordination(Protocol):
     """The leadership whose appends are written; it hears of their outcomes."""
 
-    partition: Partition
+    partition: HostedReplica
     core: GroupPartition
     name: str
     is_over: bool

@@ -42,7 +42,7 @@ from tidelog.group.settings import GroupSettings
 from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
 #: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
@@ -62,7 +62,7 @@ class Coordination:
     )  # fmt: skip
 
     def __init__(
-        self, groups: GroupCoordinators, core: GroupPartition, partition: Partition
+        self, groups: GroupCoordinators, core: GroupPartition, partition: HostedReplica
     ) -> None:
         self._groups = groups
         self.core = core
@@ -173,7 +173,7 @@ class GroupCoordinators:
         if topic is not None:
             self._partitions.partition_count = len(topic.partitions)
 
-    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
+    def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
         """This broker leads a partition of the topic from now on."""
         number = partition.topic_partition.partition
         core, last = self._partitions.load(number, leader_epoch)
@@ -183,7 +183,7 @@ class GroupCoordinators:
         coordination = self._coordinations[number] = Coordination(self, core, partition)
         self.services.tasks.spawn(f"load {coordination.name}", self._load(coordination))
 
-    def role_ended(self, partition: Partition) -> None:
+    def role_ended(self, partition: HostedReplica) -> None:
         """This broker does not lead the partition any more."""
         number = partition.topic_partition.partition
         self._mark_end(number)
@@ -201,7 +201,7 @@ class GroupCoordinators:
             if group.state in _REBALANCING:
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
 
-    def replica_gone(self, partition: Partition) -> None:
+    def replica_gone(self, partition: HostedReplica) -> None:
         """The replica is not here any more, perhaps because the topic was deleted."""
         self.role_ended(partition)
         self._partitions.forget(partition.topic_partition.partition)

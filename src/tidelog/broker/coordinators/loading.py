@@ -21,7 +21,7 @@ from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
 #: Records between two turns of the loop: a few milliseconds.
@@ -29,12 +29,12 @@ RECORDS_PER_TURN = 200
 _RETRY_MS = 1_000
 
 
-def load_end(partition: Partition) -> int:
+def load_end(partition: HostedReplica) -> int:
     """Where a load ends: everything before may have been acknowledged."""
     return partition.log.log_end_offset
 
 
-async def load(services: Services, partition: Partition, core: GroupPartition) -> bool:
+async def load(services: Services, partition: HostedReplica, core: GroupPartition) -> bool:
     """Replay the log into `core`; whether it got to the end before its leadership was over.
 
     What cannot be read now is tried again: without it, offsets would go back.
@@ -67,7 +67,7 @@ async def load(services: Services, partition: Partition, core: GroupPartition) -
 
 
 async def committed(
-    services: Services, partition: Partition, core: GroupPartition, offset: int
+    services: Services, partition: HostedReplica, core: GroupPartition, offset: int
 ) -> None:
     """Wait until everything below `offset` is in all in-sync replicas, or the load is over. An ISR
     below the minimum is waited out."""
@@ -100,7 +100,7 @@ class _Wait:
 class _Replay:
     """Gives records to a coordinator; every RECORDS_PER_TURN of them the loop is let go."""
 
-    def __init__(self, services: Services, partition: Partition, core: GroupPartition) -> None:
+    def __init__(self, services: Services, partition: HostedReplica, core: GroupPartition) -> None:
         self._services = services
         self._partition = partition
         self._core = core

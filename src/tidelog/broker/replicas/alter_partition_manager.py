@@ -10,9 +10,8 @@ STALE_BROKER_EPOCH) or whose answer did not come is repeated against whoever is 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.broker.replicas.partition import Partition
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.replication.isr import IsrChange
@@ -33,8 +32,43 @@ _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
 _PURPOSE = "isr-changes"
 
+
+class ChangingRole(Protocol):
+    """The role of a replica whose leader proposed a change; any other ignores the outcome."""
+
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether the change still waits for an outcome."""
+
+    def change_sent(self, change: IsrChange) -> None:
+        """The change is on its way to the controller."""
+
+    def change_accepted(
+        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """The controller responded with the state that holds."""
+
+    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
+        """The controller rejected the change."""
+
+
+class ChangingReplica(Protocol):
+    """A replica whose leader proposes an ISR."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The id of the topic."""
+
+    @property
+    def role(self) -> ChangingRole:
+        """The present role."""
+
+
 #: Changes of one request, by topic id and partition.
-_Sent = dict[tuple[TopicId, int], tuple[Partition, IsrChange]]
+_Sent = dict[tuple[TopicId, int], tuple[ChangingReplica, IsrChange]]
 
 
 class AlterPartitionManager:
@@ -42,7 +76,7 @@ class AlterPartitionManager:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._queue: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
+        self._queue: dict[TopicPartition, tuple[ChangingReplica, IsrChange]] = {}
         self._in_flight = False
         #: Which request is awaited, and of which controller: (epoch, broker id).
         self._attempt = 0
@@ -56,16 +90,16 @@ class AlterPartitionManager:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def submit(self, partition: Partition, change: IsrChange) -> None:
+    def submit(self, partition: ChangingReplica, change: IsrChange) -> None:
         """Send a change, with all others of this event; replaces one that was not sent (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 
-    def withdraw(self, partition: Partition) -> None:
+    def withdraw(self, partition: ChangingReplica) -> None:
         """Forget what was not sent for a partition."""
         self._queue.pop(partition.topic_partition, None)
 
-    def retry(self, partition: Partition, change: IsrChange) -> None:
+    def retry(self, partition: ChangingReplica, change: IsrChange) -> None:
         """The controller could not tell the outcome: ask again after a pause."""
         self._queue.setdefault(partition.topic_partition, (partition, change))
         self._later()

@@ -15,7 +15,7 @@ from tidelog.core.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.services import Services
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class Coordinators(Protocol):
     """Those who decide for partitions of internal topics while this broker leads them."""
 
-    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
+    def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
         """This broker leads the partition from now on."""
 
-    def role_ended(self, partition: Partition) -> None:
+    def role_ended(self, partition: HostedReplica) -> None:
         """This broker leads the partition no longer."""
 
-    def replica_gone(self, partition: Partition) -> None:
+    def replica_gone(self, partition: HostedReplica) -> None:
         """The partition is hosted here no longer."""
 
 
@@ -45,6 +45,6 @@ class PartitionContext:
     coordinators: Coordinators
     events: ClusterEvents
     #: The replica of a partition that is hosted here, None when there is none.
-    hosted: Callable[[TopicPartition], Partition | None]
+    hosted: Callable[[TopicPartition], HostedReplica | None]
     #: The configuration of a topic by name.
     topic_config: Callable[[str], TopicConfig]

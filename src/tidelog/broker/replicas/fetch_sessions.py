@@ -12,13 +12,12 @@ What is read for a partition is decided in `fetch_reader`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.core import limits
 from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.delayed_fetch import DelayedFetch
     from tidelog.broker.replicas.partition import Partition
 
 #: Session epochs (KIP-227).
@@ -30,6 +29,16 @@ EVICTION_MS = 120_000
 
 #: A partition of a session: (topic id or name, partition).
 PartitionKey = tuple[TopicId | str, int]
+
+
+class WaitingFetch(Protocol):
+    """The fetch of a session that waits for more to send."""
+
+    def partition_readable(self, partition: SessionPartition) -> None:
+        """A partition of the session has changed."""
+
+    def abandoned(self) -> None:
+        """The session goes on without this fetch: respond with nothing."""
 
 
 class SessionPartition:
@@ -123,7 +132,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
-        self.waiting: DelayedFetch | None = None
+        self.waiting: WaitingFetch | None = None
 
     def remove(self, key: PartitionKey) -> SessionPartition | None:
         """Forget one partition; returns it if it was there."""

@@ -8,16 +8,15 @@ sequence numbers would be out of order. Where the leadership ends first, all are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
 from tidelog.core.ports import Buffer
 from tidelog.log.append_validation import Checked, CostlyBatch
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.leader_role import LeaderRole
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
 
 
@@ -30,6 +29,18 @@ class Late(NamedTuple):
     completion: Completion[AppendInfo]
 
 
+class PlanningRole(Protocol):
+    """The leader's role that plans appends."""
+
+    def plan(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
+        """Plan an append; raises CostlyBatch where the batch must be checked first."""
+
+    def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
+        """Note a refusal: no batch behind a refused one may come first (V38)."""
+
+
 class LateAppends:
     """The late appends of one leader; the first one is being checked.
 
@@ -38,7 +49,7 @@ class LateAppends:
 
     __slots__ = ("_partition", "role", "waiting")
 
-    def __init__(self, partition: Partition, role: LeaderRole) -> None:
+    def __init__(self, partition: HostedReplica, role: PlanningRole) -> None:
         self._partition = partition
         #: The role that plans them.
         self.role = role

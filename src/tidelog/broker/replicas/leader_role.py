@@ -26,7 +26,7 @@ from tidelog.replication.isr import IsrChange
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
     from tidelog.replication.leader import LeaderReplica
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -46,7 +46,7 @@ class LeaderRole:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: HostedReplica,
         context: PartitionContext,
         core: LeaderReplica,
         late: LateAppends | None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.core.completion import Completion
     from tidelog.log.partition_log import AppendInfo
 
@@ -22,9 +22,9 @@ class PlannedAppends:
     __slots__ = ("_planned",)
 
     def __init__(self) -> None:
-        self._planned: dict[Partition, list[Completion[AppendInfo]]] = {}
+        self._planned: dict[HostedReplica, list[Completion[AppendInfo]]] = {}
 
-    def add(self, partition: Partition, completion: Completion[AppendInfo]) -> None:
+    def add(self, partition: HostedReplica, completion: Completion[AppendInfo]) -> None:
         """Note an append that was planned."""
         planned = self._planned.get(partition)
         if planned is None:
@@ -32,11 +32,11 @@ class PlannedAppends:
         else:
             planned.append(completion)
 
-    def add_late(self, partition: Partition) -> None:
+    def add_late(self, partition: HostedReplica) -> None:
         """Note that a partition has an append that waits for a check: its bytes are in use."""
         self._planned.setdefault(partition, [])
 
-    def take(self, partition: Partition) -> list[Completion[AppendInfo]]:
+    def take(self, partition: HostedReplica) -> list[Completion[AppendInfo]]:
         """Return what is planned for one partition; the caller submits it."""
         return self._planned.pop(partition, [])
 

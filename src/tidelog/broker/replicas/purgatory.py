@@ -10,12 +10,22 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 
-if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+
+class WatchedReplica(Protocol):
+    """The replica that is watched."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record known as committed."""
 
 
 class FetchWatcher(Protocol):
@@ -97,7 +107,7 @@ class PartitionWatchers:
 
     # called by the partition
 
-    def high_watermark_moved(self, partition: Partition) -> None:
+    def high_watermark_moved(self, partition: WatchedReplica) -> None:
         """Acknowledge what is committed now; consumers may read further (V61: for a follower the
         high watermark alone does not end a waiting fetch)."""
         high_watermark = partition.high_watermark
@@ -117,19 +127,19 @@ class PartitionWatchers:
             for wait in done:
                 wait.acknowledged()
 
-    def log_end_moved(self, partition: Partition) -> None:
+    def log_end_moved(self, partition: WatchedReplica) -> None:
         """Followers may read further."""
         for watcher in list(self._followers):
             watcher.readable()
 
-    def isr_or_log_start_changed(self, partition: Partition) -> None:
+    def isr_or_log_start_changed(self, partition: WatchedReplica) -> None:
         """The next answers carry the new log start offset."""
         for watcher in self._followers:
             watcher.changed()
         for watcher in self._consumers:
             watcher.changed()
 
-    def leadership_lost(self, partition: Partition, error: ErrorCode) -> None:
+    def leadership_lost(self, partition: WatchedReplica, error: ErrorCode) -> None:
         """Answer everything that waits (V38)."""
         gone = f"{partition.topic_partition} is not led by this broker any more"
         self._refuse_all(error, gone)
@@ -139,7 +149,7 @@ class PartitionWatchers:
         for watcher in [*self._followers, *self._consumers]:
             watcher.readable()
 
-    def isr_below_minimum(self, partition: Partition, message: str) -> None:
+    def isr_below_minimum(self, partition: WatchedReplica, message: str) -> None:
         """The confirmed ISR shrank below the effective minimum (V64)."""
         self._refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, message)
 

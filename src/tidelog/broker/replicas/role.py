@@ -19,8 +19,8 @@ from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.late_appends import LateAppends
-    from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.follower import FollowerReplica
@@ -240,7 +240,7 @@ class FollowerRole(_NotLeading):
 
     is_assigned: ClassVar[bool] = True
 
-    def __init__(self, partition: Partition, services: Services, core: FollowerReplica) -> None:
+    def __init__(self, partition: HostedReplica, services: Services, core: FollowerReplica) -> None:
         super().__init__(services, partition.log, core.partition_epoch)
         self.core = core
 

@@ -16,7 +16,7 @@ from tidelog.controller import cluster_events
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import PartitionLog
     from tidelog.replication.leader import LeaderReplica
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def tell(
     services: Services,
     events: ClusterEvents,
-    partition: Partition,
+    partition: HostedReplica,
     role: LeaderReplica,
     latest_epoch: int,
 ) -> None:
@@ -65,7 +65,7 @@ def tell(
     )
 
 
-def _lost(partition: Partition, role: LeaderReplica) -> str:
+def _lost(partition: HostedReplica, role: LeaderReplica) -> str:
     end, told = role.log_end_offset, partition.told_high_watermark
     if told > end:
         return (
