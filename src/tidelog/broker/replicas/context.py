@@ -1,6 +1,6 @@
-"""What a partition may ask of the broker around it.
+"""The services of the broker that a partition may use.
 
-`Coordinators` is the one call upwards: groups live in partitions, and must hear of their roles.
+`Coordinators` is the one call upwards: groups live in partitions, and must learn of their roles.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class Coordinators(Protocol):
-    """Those who decide for partitions of internal topics while this broker leads them."""
+    """The coordinators of internal topics, which act while this broker leads their partitions."""
 
     def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
-        """This broker leads the partition from now on."""
+        """Take over a partition that this broker leads from now on."""
 
     def role_ended(self, partition: HostedReplica) -> None:
-        """This broker leads the partition no longer."""
+        """Give up a partition that this broker leads no longer."""
 
     def replica_gone(self, partition: HostedReplica) -> None:
-        """The partition is hosted here no longer."""
+        """Forget a partition that this broker hosts no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """Shared by all partitions of one broker."""
+    """The services shared by all partitions of one broker."""
 
     services: Services
     appends: PlannedAppends

@@ -1,4 +1,4 @@
-"""A hosted replica as those see it that `Partition` is built of, and those above it.
+"""Views of a hosted replica for the parts of `Partition` and for the rooms above it.
 
 `Partition` joins a log, a role and watchers; its parts may not know it in return. Each of them
 takes the narrowest of these views.
@@ -23,7 +23,8 @@ class HostedReplica(WatchedReplica, ChangingReplica, Protocol):
 
     log: PartitionLog
     watchers: PartitionWatchers
-    #: The high watermark that a leader reported last, in this life of the broker; -1: none did.
+    #: The high watermark that a leader reported last since this broker started, this replica as
+    #: leader included; -1 for none.
     told_high_watermark: int
     #: Whether the controller removes the partition: the leader takes no more records (V71).
     is_closing: bool
@@ -38,16 +39,16 @@ class HostedReplica(WatchedReplica, ChangingReplica, Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the present role."""
+        """The leader epoch of the last command obeyed; kept when the role ends (V30)."""
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Append as leader; KafkaError and StorageError as `LeaderRole.append` raises them."""
+        """Append as leader; raises KafkaError and StorageError as `LeaderRole.append` does."""
 
     def log_start_moved(self) -> None:
         """Report that retention or DeleteRecords moved the start of the log."""
 
     def flush_appends(self) -> bool:
-        """Submit what is planned; return whether all of it is written."""
+        """Submit the planned appends; return whether all of them are written."""
 
     def submit(self, completions: list[Completion[AppendInfo]]) -> bool:
         """Submit planned appends; return whether all of them are written."""

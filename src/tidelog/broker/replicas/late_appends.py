@@ -1,9 +1,9 @@
 """Appends that cannot be planned at once, because a batch must first be checked on a thread.
 
 A compressed batch may have so much inside that its check would hold the loop for a quarter of a
-second. It is checked on its directory's thread, and whatever is appended to the same partition
-behind it waits: appends of a partition are planned in the order in which they came, or a producer's
-sequence numbers would be out of order. Where the leadership ends first, all are refused (V38).
+second. Its directory's thread checks it, and later appends to the same partition wait behind it.
+Appends of a partition are planned in the order of their arrival. Otherwise a producer's sequence
+numbers would be out of order. Where the leadership ends first, all are refused (V38).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlanningRole(Protocol):
 class LateAppends:
     """The late appends of one leader; the first one is being checked.
 
-    A leader that leads on under a new leader epoch hands them to its next role.
+    A leader that stays leader under a new leader epoch passes them to its next role.
     """
 
     __slots__ = ("_partition", "role", "waiting")
@@ -64,7 +64,7 @@ class LateAppends:
         return late.completion
 
     def refuse(self) -> None:
-        """Refuse all that waits, as the leadership is over."""
+        """Refuse all waiting appends, as the leadership is over."""
         waiting, self.waiting = self.waiting, []
         for late in waiting:
             error = KafkaError(
@@ -98,7 +98,7 @@ class LateAppends:
         self._partition.flush_appends()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:
-        """Plan it; raises CostlyBatch where it is to be checked first."""
+        """Plan an append; raises CostlyBatch where its batch must be checked first."""
         try:
             planned = self.role.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:

@@ -1,7 +1,7 @@
-"""Runs what a leader's decisions ask for: answers to waiting requests, ISR changes to send.
+"""The effects of a leader's decisions: responses to waiting requests, ISR changes to send.
 
 Effects run in the order in which the decision gives them, on the watchers and the AlterPartition
-manager of one partition. Decides nothing itself.
+manager of one partition. This module decides nothing itself.
 """
 
 from __future__ import annotations

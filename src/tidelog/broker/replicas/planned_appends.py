@@ -1,9 +1,9 @@
-"""Appends of one broker between their plan and the end of the read event that brought them.
+"""The appends of one broker between their plan and the end of the read event that brought them.
 
-A leader plans an append at once: offsets are assigned, and a refusal is known. The write follows
-when the read event ends, so that requests of one event share a write for each log. This is the only
-place that knows what is planned and not yet submitted; the log holds the plans themselves. What
-cannot be planned yet, because its batch is checked on a thread first, waits in `late_appends`.
+A leader plans an append at once: it assigns offsets and knows a refusal. The write follows when the
+read event ends, so that requests of one event share a write for each log. Only this module knows
+which appends are planned and not yet submitted; the log holds the plans themselves. An append whose
+batch must first be checked on a thread waits in `late_appends`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlannedAppends:
         self._planned.setdefault(partition, [])
 
     def take(self, partition: HostedReplica) -> list[Completion[AppendInfo]]:
-        """Return what is planned for one partition; the caller submits it."""
+        """Return the planned appends of one partition; the caller submits them."""
         return self._planned.pop(partition, [])
 
     def submit(self) -> bool:

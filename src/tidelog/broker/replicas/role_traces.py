@@ -1,6 +1,6 @@
-"""What traces and the state change log say when a replica takes a role.
+"""The entries in traces and the state change log when a replica takes a role.
 
-Marks name the rare states of an election, so that a search of the simulator can aim at them; the
+Marks name the rare states of an election, so that a search of the simulator can aim at them. The
 event and the log line give the role with its epochs and offsets. Changes nothing.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def mark_election(
     tracer: Tracer, partition: HostedReplica, state: LeaderAndIsrPartitionState
 ) -> None:
-    """Mark what is rare in an election; the replica is about to lead and has its old role."""
+    """Mark the rare states of an election; the replica is about to lead and has its old role."""
     log_end_offset, before = partition.log.log_end_offset, partition.leadership
     if partition.high_watermark < log_end_offset:
         tracer.mark("high_watermark_stale_at_election")
