@@ -182,8 +182,7 @@ class Broker:
         await self.controller.start()
 
     async def stop(self) -> None:
-        """Leave the leaderships, then the cluster; finish requests, flush, mark a clean
-        shutdown."""
+        """Leave the leaderships and the cluster; finish requests, flush, mark a clean shutdown."""
         if self._told_to_stop:
             return
         self._told_to_stop = True
@@ -297,8 +296,7 @@ class Broker:
             directory.begin_again_at(topic_partition, offset, why)
 
     def _directory_failed(self, error: BaseException) -> None:
-        """Stop the broker after a device error or failed fsync, with one broken directory (D1,
-        D17)."""
+        """Stop the broker after a device error or failed fsync of one directory (D1, D17)."""
         self.services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
         self.services.ports.halt(f"log directory failed: {error}")
 

@@ -85,8 +85,8 @@ class PeerConnection:
         self._arm_timer()
 
     async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
-        """Return the response; ConnectionLost, RequestTimeout (outcome unknown) or
-        ProtocolError."""
+        """Return the response; ConnectionLost, ProtocolError or RequestTimeout (outcome
+        unknown)."""
         future: asyncio.Future[Any] = self._peers.ports.loop.create_future()
 
         def answered(answer: Any, error: Exception | None) -> None:
@@ -239,8 +239,7 @@ class Peers:
         return self._silent_ms.get(broker_id)
 
     def view_changed(self) -> None:
-        """Forget the silence of brokers that are no longer registered: they are known to be
-        gone."""
+        """Forget the silence of unregistered brokers: they are known to be gone."""
         for broker_id in [one for one in self._silent_ms if not self._view.is_alive(one)]:
             del self._silent_ms[broker_id]
 

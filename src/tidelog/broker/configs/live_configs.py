@@ -119,8 +119,7 @@ class LiveConfigs:
         self._wake.set()
 
     def session_renewed(self) -> None:
-        """Read everything again: the broker re-registered, so its watches and maybe changes were
-        lost."""
+        """Read everything again: the broker re-registered and may have missed changes."""
         self._everything = True
         self._wake.set()
 
@@ -203,8 +202,7 @@ class LiveConfigs:
             self._services.tracer.event("topic_configs_applied", topics=tuple(here))
 
     async def _read_broker_settings(self) -> None:
-        """Apply the stored settings of all brokers and of this one over the static
-        configuration."""
+        """Apply the stored settings of brokers and of this one over the static configuration."""
         services = self._services
         names = (layout.DEFAULT_ENTITY, str(services.broker_id))
         paths = [layout.config_path(BROKERS, name) for name in names]

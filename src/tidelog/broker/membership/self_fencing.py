@@ -64,8 +64,7 @@ class SelfFencing:
         self._note_turn(now_ms)
 
     def _take_limit(self) -> None:
-        """Set the limit from the store, which may grant a shorter session than the broker asked
-        for."""
+        """Set the limit; the store may grant a shorter session than the broker asked for."""
         self._limit_ms = self._services.store.session_timeout_ms * 2 // 3
 
     def _note_turn(self, now_ms: int) -> None:

@@ -363,8 +363,7 @@ class Fetcher:
     # session and connection
 
     def _session_made(self, session_id: int) -> None:
-        """Take over the session in a full fetch's response; without one (id 0) every fetch is
-        full."""
+        """Take over the session in a full fetch's response; without it every fetch is full."""
         self._session_id = session_id
         self._is_sessionless = not session_id
         if session_id:

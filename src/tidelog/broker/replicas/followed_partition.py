@@ -194,8 +194,7 @@ class FollowedPartition:
             self._fetcher.append_done(self)
 
     def _append_failed(self, error: BaseException) -> None:
-        """Back off after bad records or a full disk; the fetcher asks for the records again
-        later."""
+        """Back off after bad records or a full disk; the fetcher asks for them again later."""
         if isinstance(error, KafkaError):
             code = error.code
         elif isinstance(error, StorageError):

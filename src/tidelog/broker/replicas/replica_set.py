@@ -349,8 +349,7 @@ class ReplicaSet:
         return False
 
     def view_changed(self) -> None:
-        """Report changes of the live brokers to all partitions, as the controller published
-        them."""
+        """Report changes of the published live brokers to all partitions."""
         view = self._services.view
         alive = sorted(view.brokers)
         if alive != self._alive:

@@ -24,7 +24,7 @@ class ActiveConnection(Protocol):
 
     @property
     def active_tick(self) -> int:
-        """`IdleConnections.tick` of that moment."""
+        """`IdleConnections.tick` at its last traffic."""
 
     def close(self, reason: str) -> None:
         """Close the connection from this broker's side."""

@@ -83,8 +83,7 @@ class Rule:
 
     @classmethod
     def from_json(cls, text: str) -> Rule:
-        """Return the rule of a `to_json` text; raises KeyError, TypeError or ValueError for
-        others."""
+        """Return the rule in a `to_json` text; raises KeyError, TypeError or ValueError."""
         values = json.loads(text)
         for name in ("api_keys", "brokers"):
             values[name] = tuple(values[name])
@@ -270,7 +269,7 @@ class Interceptor:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request that is handled later, and where its answer goes."""
+    """A request that is handled later, and the place of its response."""
 
     handle: Handler
     request: Request[Any]

@@ -19,7 +19,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What one API file serves; ApiVersions is derived from the cards."""
+    """The versions that one API file serves; ApiVersions is derived from the cards."""
 
     api_key: int
     min_version: int
@@ -35,7 +35,7 @@ class Card:
 
     @property
     def first_advertised_version(self) -> int:
-        """Where the range that ApiVersions answers begins."""
+        """The first version of the range that ApiVersions advertises."""
         advertised = self.advertised_min_version
         return self.min_version if advertised is None else advertised
 
