@@ -85,8 +85,10 @@ class PeerConnection:
         self._arm_timer()
 
     async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
-        """Return the response; ConnectionLost, ProtocolError or RequestTimeout (outcome
-        unknown)."""
+        """Return the response; raises ConnectionLost, ProtocolError, or RequestTimeout.
+
+        The outcome of a RequestTimeout is unknown.
+        """
         future: asyncio.Future[Any] = self._peers.ports.loop.create_future()
 
         def answered(answer: Any, error: Exception | None) -> None:

@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0 to 4.
 
-Returns the ranges of every card. tidelog's own APIs are advertised only on the listener between
-brokers, and there only to a client with tidelog's software name (G5). Some clients fail at unknown
+The response has the ranges of every card. It has tidelog's own APIs only on the listener between
+brokers, and there only for a client with tidelog's software name (G5). Some clients fail at unknown
 keys, others guess the broker's version from all that they see. Brokers send each other requests
 without asking for versions.
 

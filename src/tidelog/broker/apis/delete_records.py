@@ -1,9 +1,9 @@
 """DeleteRecords (key 21), versions 0 to 2: let partitions start later (KIP-107).
 
-Each partition's leader moves its log start at once. It responds with the low watermark when all
-live replicas have followed. When the client's time is over first, it responds REQUEST_TIMED_OUT,
-and the deletion goes on. Records of internal topics, and of topics that are compacted only, are not
-deleted.
+Each partition's leader moves its log start at once. The broker responds with the low watermark when
+all live replicas have followed. When the client's time is over first, it responds
+REQUEST_TIMED_OUT, and the deletion goes on. Records of internal topics, and of topics that are
+compacted only, are not deleted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """ListOffsets (key 2), versions 1 to 9.
 
-Returns the first offset whose record is not older than a timestamp. Timestamps below 0 have a
-meaning: -1 latest, -2 earliest, -3 the record of the largest timestamp (version 7), -4 earliest on
-this broker (8), -5 latest in remote storage (9: there is none, so no offset). Consumers see up to
-the high watermark. While that has not reached the current leader epoch, its value is unknown:
-OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A
-partition that one request names twice is refused: INVALID_REQUEST. Not supported yet: transactions
-(read_committed sees what read_uncommitted sees).
+Returns the first offset whose record is not older than a timestamp. A timestamp below 0 has a
+meaning. It is -1 for the latest, -2 for the earliest offset, and -3 for the record of the largest
+timestamp (version 7). It is -4 for the earliest on this broker (8), and -5 for the latest in remote
+storage (9: there is none, so no offset). Consumers see up to the high watermark. While that has not
+reached the current leader epoch, its value is unknown: OFFSET_NOT_AVAILABLE, below version 5
+LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A partition that one request names twice is
+refused: INVALID_REQUEST. Not supported yet: transactions (read_committed sees what read_uncommitted
+sees).
 """
 
 from __future__ import annotations

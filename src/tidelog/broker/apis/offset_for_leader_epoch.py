@@ -1,9 +1,9 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4.
 
-Returns where a leader epoch ends in this leader's log: the largest epoch not above the requested
-one, and its end offset, or -1 and -1 where there is none (V32, KIP-320). The latest epoch ends at
-the log end, also for consumers, as in Kafka. The current leader epoch of the request fences its
-sender (V37).
+Returns where a leader epoch ends in this leader's log (V32, KIP-320). The response has the largest
+epoch not above the requested one, and its end offset; -1 and -1 where there is none. The latest
+epoch ends at the log end, also for consumers, as in Kafka. The current leader epoch of the request
+fences its sender (V37).
 """
 
 from __future__ import annotations

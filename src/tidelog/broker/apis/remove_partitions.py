@@ -3,8 +3,9 @@
 tidelog's own API, served and advertised on the listener between brokers only (G5). The controller
 responds when the request is durable, as nodes below `/admin/partitions_remove`. The removal follows
 at once. If the partitions must drain, it follows when every consumer group has read them. Any other
-broker responds NOT_CONTROLLER for each topic. Refused are internal topics, topics that do not exist
-or are being deleted, a number that is not below the present one, and none at all.
+broker responds NOT_CONTROLLER for each topic. The controller refuses internal topics, and topics
+that do not exist or are being deleted. It also refuses a number that is not below the present one,
+and none at all.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class ConfiguredReplicas(Protocol):
     """The hosted replicas, whose topics' configuration changes."""
 
     def topics(self) -> Collection[str]:
-        """The topics that have a replica here."""
+        """Return the topics that have a replica here."""
 
     async def load_configs(self, topics: Iterable[str]) -> None:
         """Read the configuration of these topics again."""

@@ -78,7 +78,7 @@ class Channel:
         self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
-        """Queue commands behind those that wait, and merge them."""
+        """Queue commands behind waiting ones, and merge them."""
         self._busy = True
         self._overdue.queued(self._services.clock.monotonic_ms())
         self._brokers = commands.brokers

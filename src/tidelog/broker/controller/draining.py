@@ -1,4 +1,4 @@
-"""Waits for consumer groups to read partitions that are to be removed then (V71).
+"""The wait for consumer groups to read partitions before their removal (V71).
 
 Runs while a controller's term lasts and partitions wait. `drains` asks the coordinators for the
 progress of their groups. The result counts only if leaders and coordinators stayed the same

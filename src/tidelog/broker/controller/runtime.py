@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 #: A client that creates or deletes topics gets its response when every broker knows of it, or after
-#: this long: the client's next request may reach any broker.
+#: this long. Its next request may reach any broker.
 _HEARD_LIMIT_MS = 1_000
 #: Pause between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
@@ -506,7 +506,7 @@ class ControllerRuntime:
                 complete()
         report(self.services, term.claim.controller_epoch, effects)
         term.balancing.decided()
-        # The nodes of new topics are to be watched.
+        # Watch the nodes of new topics.
         self._store_watches.look_at(one.name for one in effects.notices.of(TopicCreated))
         outdated = [one.name for one in effects.notices.of(TopicOutdated)]
         if outdated:

@@ -134,7 +134,7 @@ class StoreWatches:
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
 
     async def _look_at_touched(self, term: Term) -> None:
-        """Look at topics whose nodes were written; read those that differ from the image (V25)."""
+        """Read again the topics whose nodes were written and differ from the image (V25)."""
         image = term.controller.image
         touched, self._touched = self._touched, {}
         unknown = [name for name in touched if name in image.unreadable]

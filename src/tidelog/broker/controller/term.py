@@ -105,7 +105,7 @@ class Term:
         self.waiting: dict[int, Waiting] = {}
         #: No further action happens in the name of this term.
         self.is_over = False
-        #: A drain checks whether groups have read partitions that are to be removed.
+        #: A drain checks whether groups have read partitions before their removal.
         self.is_draining = False
         self._services = services
 

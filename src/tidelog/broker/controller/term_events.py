@@ -37,7 +37,7 @@ class TermEvents:
         self._cluster_events = cluster_events
         self._controller_epoch = controller_epoch
         self._failovers = Failovers(controller_epoch)
-        #: When the controller noticed changes that are to be read: at first, everything.
+        #: When the controller noticed changes that it must read: at first, everything.
         self._noticed_ms = self._now_ms()
         self._turn = Turn(self._noticed_ms)
         self._times_behind = 0

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
-#: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
-#: time has come, and members that come and go could set any number of them.
+#: A timer is set for no longer than this and then again. Cancelled timers stay in memory until
+#: their time has come, and members that come and go could set any number of them.
 _TIMER_STEP_MS = 30_000
 _MINUTE_MS = 60_000
 _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)

@@ -123,7 +123,7 @@ class AutoCreation:
     def _answered(self, result: CreatableTopicResult) -> None:
         """Report a refusal in the log, and to clients that look for a coordinator.
 
-        Those clients ask again and again, so the same reason is not logged twice in a row.
+        These clients ask again and again, so the same reason is not logged twice in a row.
         """
         is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         reason = "" if is_there else result.error_message or f"error {result.error_code}"

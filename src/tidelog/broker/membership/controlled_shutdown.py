@@ -1,10 +1,10 @@
 """The controlled shutdown: a stopping broker first has the controller move its leaderships (V43).
 
 The broker asks as often as `controlled.shutdown.max.retries` allows. Between attempts it waits for
-`controlled.shutdown.retry.backoff.ms`, or until it hears of another controller. Then it stops
-anyway, and the log names the partitions that it still leads. It does not choose the next leaders:
-changes come as commands, which it obeys until the end. Once the shutdown has begun, this broker
-does not fetch for partitions whose ISR it has left.
+`controlled.shutdown.retry.backoff.ms`, or until it learns of another controller. After the last
+attempt it stops anyway, and the log names the partitions that it still leads. It does not choose
+the next leaders: changes come as commands, which it obeys until the end. Once the shutdown has
+begun, this broker does not fetch for partitions whose ISR it has left.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ControlledShutdown:
         self._log(logging.WARNING, f"stops without having handed over {self._led()}")
 
     def give_up(self) -> None:
-        """End the wait: the operator does not want to wait any longer."""
+        """Give up: a second signal to stop does not wait for other leaders."""
         self._given_up = True
         self._stop_waiting("it is not waited for any longer")
 

@@ -3,8 +3,8 @@
 A process that is stopped (SIGSTOP, a suspended machine) may lose its session without noticing.
 Another broker then leads in its place, while its own memory still says that it leads. First in
 every turn, the loop compares its monotonic clock with that of its last turn. After a gap the broker
-is fenced. It begins no request, sends no response, and lets no timeout of a waiting request fire
-until the store has applied or refused a transaction of its session. The clock counts on while the
+is fenced until the store has applied or refused a transaction of its session. It begins no request,
+sends no response, and lets no timeout of a waiting request fire. The clock counts on while the
 machine is suspended. It may not where a host stops a virtual machine: such a broker serves until
 the store says that its session is over.
 

@@ -54,7 +54,7 @@ class Tenant(Protocol):
 
 
 class Session:
-    """The registration of this broker, which it keeps up."""
+    """The session and the registration of this broker, which it keeps alive."""
 
     def __init__(
         self,

@@ -51,9 +51,9 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the answer of `ask`, which gets the refusal of a broker that does not control.
+        """Return the response of `ask`, which gets the refusal of a broker that does not control.
 
-        A client that waits `timeout_ms` receives an answer in time even while the store is away.
+        A client that waits `timeout_ms` receives a response in time even while the store is away.
         """
         answer = ask(partial(self._not_controller, request))
         if isinstance(answer, Pending):
@@ -66,7 +66,7 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int,
     ) -> Pending | Any:
-        """Return the answer of `ask`, or a refusal where the store has been away for too long.
+        """Return the response of `ask`, or a refusal where the store has been away for too long.
 
         For questions that a controller answers from memory, without its store. Too long is a
         session timeout, or three quarters of the time that the client gave.

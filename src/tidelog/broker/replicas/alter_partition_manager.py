@@ -35,7 +35,7 @@ _PURPOSE = "isr-changes"
 
 
 class ChangingRole(Protocol):
-    """The role of a replica whose leader proposed a change; any other ignores the outcome."""
+    """The role of a replica whose leader proposed a change; other roles ignore the outcome."""
 
     def is_change_wanted(self, change: IsrChange) -> bool:
         """Whether the change still waits for an outcome."""

@@ -1,14 +1,11 @@
 """The execution of LeaderAndIsr and StopReplica on this broker's replicas.
 
-The steps of one LeaderAndIsr have an order:
-
-- Strays of a full command are moved aside (V35, V45).
-- A replica that changes role stops serving and fetching before anything else (V31).
-- Missing replicas are created where that is allowed (D3).
-- A replica takes its new role once its log is quiet; only then do followers fetch.
-
-Partitions are independent: each has its own error. `tidelog.replication.commands` decides whether a
-command is obeyed. If this broker's registration ends meanwhile, no further replica takes a role.
+The steps of one LeaderAndIsr have an order. First, strays of a full command are moved aside (V35,
+V45). Then every replica that changes role stops serving and fetching, before anything else (V31).
+Missing replicas are created where that is allowed (D3). A replica takes its new role when its log
+is quiet; only then do followers fetch. Partitions are independent: each has its own error.
+`tidelog.replication.commands` decides whether a command is obeyed. If this broker's registration
+ends meanwhile, no further replica takes a role.
 """
 
 from __future__ import annotations

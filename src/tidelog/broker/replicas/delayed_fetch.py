@@ -101,9 +101,9 @@ class DelayedFetch:
         # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
-        #: The response to a full fetch names every partition, also those without room for their
-        #: records (Java clients throw away a response that omits one). The response to an
-        #: incremental fetch names changed partitions only.
+        #: The response to a full fetch names every partition, even without room for its records
+        #: (Java clients throw away a response that omits one). The response to an incremental fetch
+        #: names changed partitions only.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._reading = 0
@@ -316,7 +316,7 @@ class DelayedFetch:
             _hint(self._services, item.topic_partition, answer)
         return answer
 
-    # answering
+    # responding
 
     def _response(self) -> FetchResponse:
         session = self._session

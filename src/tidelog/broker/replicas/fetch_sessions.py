@@ -3,10 +3,11 @@
 A session remembers the partitions that one consumer or follower reads, so that an incremental fetch
 names only changed ones. A partition that changes puts itself on its session's dirty list; a fetch
 looks at that list and nothing else (DESIGN.md, rule 7). A fetch without a session uses a temporary
-one, dropped after the response. Sessions are bounded in number and partitions. They are evicted as
-in Kafka: unused for two minutes, or larger ones by followers (privileged) over smaller ones. A
-session that grows evicts others by the same rules, or ends; Kafka bounds only the number of
-sessions. `delayed_fetch` decides what is read for a partition.
+one, dropped after the response. Sessions are bounded in number and partitions. As in Kafka, a
+session gives way that was unused for two minutes. Otherwise larger sessions evict smaller ones; a
+follower's session (privileged) evicts any consumer's, never the reverse. A session that grows
+evicts others by the same rules, or ends; Kafka bounds only the number of sessions. `delayed_fetch`
+reads the partitions.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ class Fetchers:
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_empty:
-                # Not at once: a new leader epoch takes all partitions out and puts some back, and
-                # the fetch that the leader holds would delay a new fetcher's on this connection.
+                # Not at once: a new leader epoch takes all partitions out and puts some back. The
+                # fetch that the leader holds would delay a new fetcher's on this connection.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def _close_empty(self, fetcher: Fetcher) -> None:
@@ -207,7 +207,7 @@ class Fetcher:
     # sending
 
     def pump(self) -> None:
-        """Send what is due: something new, or, when no fetch is held, the next fetch."""
+        """Send the due fetch: one with news, or, when no fetch is held, the next one."""
         if self._closed or self._is_pausing or not self._followed:
             return
         has_news = bool(self._changed or self._forgotten)
@@ -294,7 +294,7 @@ class Fetcher:
             )
         return request
 
-    # answers
+    # responses
 
     def _answered(
         self,

@@ -1,8 +1,9 @@
 """One partition of a fetcher: the effect of a response on its log, and when it is fetched again.
 
 Runs the effects of `replication.follower` on the log. Keeps the partition out of the fetches while
-it must wait for a truncation, a question to the leader, or a backoff that grows with each failure
-(V66). Ends with its role. Operations still under way then change the log, but no role (V33).
+it must wait (V66). It waits for a truncation, a question to the leader, or a backoff that grows
+with each failure. Ends with its role. Operations still under way then change the log, but no role
+(V33).
 """
 
 from __future__ import annotations

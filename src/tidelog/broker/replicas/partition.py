@@ -76,7 +76,7 @@ class Partition:
         #: Operations on the log that are not done.
         self._pending: list[Completion[Any]] = []
 
-    # what it is
+    # state
 
     @property
     def topic_id(self) -> TopicId:
@@ -140,14 +140,14 @@ class Partition:
             log.epochs, log.log_end_offset, last_fetched_epoch, fetch_offset
         )
 
-    # what changes its log
+    # changes of the log
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
         """Plan an append as leader; `PlannedAppends` submits it when the read event ends.
 
         `now_ms` is wall time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for
         acks=-1 (V64), or a refusal of the log. A batch that is large inside is planned later, and
-        so are those behind it: then the completion carries such an error.
+        so are the batches behind it: then the completion carries such an error.
         """
         return self.role.append(records, acks, now_ms)
 

@@ -1,7 +1,7 @@
 """Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
 A wait costs work for each change, never for each watched partition. Produces wait in a deque per
-partition ordered by offset, so that a move of the high watermark touches only those it releases.
+partition ordered by offset, so that a move of the high watermark touches only the released ones.
 Partitions that change report to their fetch sessions. A lost leadership ends every wait with
 NOT_LEADER_OR_FOLLOWER (V38). An ISR confirmed below the minimum ends waits for acks with
 NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64).

@@ -103,7 +103,7 @@ class ReplicaSet:
         #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
 
-    # what is here
+    # hosted replicas
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the replica of a partition, None when there is none."""
@@ -179,7 +179,7 @@ class ReplicaSet:
                 partition=str(partition.topic_partition),
                 topic_id=topic_id_to_text(topic_id),
             )
-            # Where it fails, the directory reports it; otherwise the next flush repeats it.
+            # Where the flush fails, the directory has failed, or the next flush repeats it.
             partition.log.flush()
 
     def _count_topic(self, partition: Partition, change: int) -> None:

@@ -1,13 +1,9 @@
 """The data at risk from an unclean election, as far as the elected replica can know (V13).
 
 Reported once the replica leads: to the log, to traces, and as a cluster event. Three ranges of
-offsets matter:
-
-- Records committed beyond the end of its log are lost here. The last leader may have reported how
-  far they went.
-- Other records beyond the end are lost, too, and no broker reports them.
-- Records between its own high watermark and the end stay, and may never have been committed.
-
+offsets matter. Records committed beyond the end of its log are lost here; the last leader may have
+reported how far they went. Other records beyond the end are lost, too, and the replica cannot know
+of them. Records between its high watermark and its log end stay, and may never have been committed.
 The event of the leader change names the members of the ISR before: they have the lost records.
 """
 

@@ -60,12 +60,12 @@ class Admission:
         self._timers = timers
         self._has_view = has_view
         self._is_inter_broker = is_inter_broker
-        #: Requests are read only once this broker is registered: a command for an earlier process
+        #: Requests are read only once this broker is registered. A command for an earlier process
         #: under its id must find no broker that obeys it (V30).
         self.is_serving = False
         #: The accepted connections that are open, in their order.
         self.connections: dict[WaitingConnection, None] = {}
-        #: Whether no request has to wait: what connections look at first.
+        #: Whether no request has to wait: connections check this first.
         self.is_open = False
         #: Connections whose first request waits, with the timeout that closes each.
         self._waiting: dict[WaitingConnection, Timeout] = {}

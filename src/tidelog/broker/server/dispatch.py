@@ -68,7 +68,7 @@ class Dispatcher:
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
         """Run an async handler, whose return value is the response.
 
-        Its errors are treated like those of any handler (`request_failed`); a broken invariant ends
+        Its errors are treated as in any other handler (`request_failed`); a broken invariant ends
         the broker.
         """
         pending = Pending()

@@ -1,4 +1,4 @@
-"""The closing of idle connections (`connections.max.idle.ms`), whichever client made them.
+"""The closing of idle connections (`connections.max.idle.ms`), from clients and brokers alike.
 
 One timer serves all connections and ticks sixteen times in that period. A connection notes the tick
 of its last request or response, and every tick closes the connections whose own is too old. So a

@@ -198,7 +198,7 @@ class Interceptor:
         self._lines.pop(connection, None)
 
     def _go_on(self, held: _Waiting) -> None:
-        """Handle a held request, then those behind it, until one of them is held in turn."""
+        """Handle a held request, then the requests behind it, until one of them is held in turn."""
         connection = held.request.connection
         line = self._lines.pop(connection, None) or deque()
         self._run(held.handle, held)
