@@ -1,5 +1,4 @@
-"""The services for every room of a broker: configuration, clock, tracer, tasks, timers, view,
-peers.
+"""Services for every room of a broker: configuration, clock, tracer, tasks, timers, view, peers.
 
 The composition (`broker.broker`) makes them once and passes them down. This module names no room: a
 collaborator that needs another room's object gets exactly that object as a parameter of its own.

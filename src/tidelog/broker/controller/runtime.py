@@ -147,9 +147,7 @@ class ControllerRuntime:
             waiting.pending.complete(waiting.refusal())
 
     def session_renewed(self) -> None:
-        """Check the claim again: the broker re-registered, so its watches are gone and it may be
-        elected.
-        """
+        """Check the claim again: the broker re-registered, lost its watches, and may be elected."""
         self._claim_changed = True
         self._wake.set()
 
@@ -256,9 +254,7 @@ class ControllerRuntime:
         return self._ask(lambda ticket: ProducerIdsAsked(ticket, request), refusal)
 
     def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
-        """Queue a full set of commands for a broker that asks for it; return NONE where they will
-        come.
-        """
+        """Queue all commands again for a broker that asks; return NONE where they will come."""
         term = self._term
         if term is None:
             return ErrorCode.NOT_CONTROLLER

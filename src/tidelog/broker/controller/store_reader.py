@@ -52,8 +52,9 @@ class StoreReader:
     async def lists(
         self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
     ) -> tuple[list[str], list[str], list[str]]:
-        """Return the names below `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`,
-        watched.
+        """Watch and return the names of brokers, of topics, and of topics to delete.
+
+        They stand below `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`.
         """
         brokers, topics, deletions = await self._tasks.gather_ordered(
             self._watched(layout.BROKER_IDS, on_brokers),
@@ -291,9 +292,7 @@ class StoreReader:
     def _state(
         self, topic_partition: TopicPartition, path: str, node: Node
     ) -> PartitionState | str:
-        """Return a partition's state, or the reason why it cannot be read; each reason is logged
-        once.
-        """
+        """Return a partition's state, or why it cannot be read; each reason is logged once."""
         try:
             state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:

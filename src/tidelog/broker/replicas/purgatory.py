@@ -45,7 +45,7 @@ class AcksWait(Protocol):
     """
 
     def acknowledged(self) -> None:
-        """Complete: the high watermark passed the batch, or the low one reached the offset."""
+        """Complete the wait: the high or the low watermark has reached its offset."""
 
     def refused(self, error: ErrorCode, message: str) -> None:
         """Fail: it stays unknown whether the batch is committed, or the records are gone."""

@@ -235,10 +235,10 @@ class Connection:
             self._release_large()
 
     def _release_large(self) -> None:
-        """Give room back for large requests whose bytes have no holder; for others after the
-        response.
+        """Give room back for large requests whose bytes no part of the broker holds.
 
-        A write that waits for replicas holds none: its records are in the log.
+        Other requests give it back after the response. A write that waits for replicas holds no
+        bytes: its records are in the log.
         """
         large, self._large = self._large, []
         for slot, size_bytes in large:
