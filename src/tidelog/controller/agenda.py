@@ -44,9 +44,7 @@ class Agenda:
         self.reassignments.update(dict.fromkeys(one for one in topic_partitions if one in moving))
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Look at the partitions that are being reassigned, and at the replicas that they leave
-        behind.
-        """
+        """Look at partitions that are being reassigned, and at replicas that they leave behind."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None

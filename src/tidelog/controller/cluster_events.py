@@ -188,8 +188,9 @@ def ended(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
 
 
 def registered(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
-    """Return the event of a new registration; it may prove that the previous incarnation ended
-    cleanly (E3).
+    """Return the event of a new registration.
+
+    The registration may prove that the previous incarnation ended cleanly (E3).
     """
     fields = {
         "broker": broker.broker_id,
@@ -221,8 +222,9 @@ def takeover(
 def unclean_election(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
-    """Return the event of an uncleanly elected leader that leads now, with the offsets at risk
-    (V13).
+    """Return the event of an uncleanly elected leader that leads now.
+
+    It names the offsets at risk (V13).
     """
     return _of_leadership(UNCLEAN_ELECTION, topic_partition, topic_id, leader_epoch, fields)
 

@@ -267,8 +267,9 @@ class Commands:
 
 
 def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
-    """Return the endpoint on which other brokers reach this broker: on that listener, else its
-    first.
+    """Return the endpoint on which other brokers reach this broker.
+
+    It is the endpoint on that listener, else the broker's first.
     """
     for endpoint in broker.endpoints:
         if endpoint.listener == listener:

@@ -76,9 +76,7 @@ class Controller:
 
     @property
     def balance(self) -> Balance:
-        """Partitions that are to return to their preferred leaders automatically, for the caller to
-        look at.
-        """
+        """Leaderships due to return to preferred replicas automatically, for the caller to read."""
         return self._preferred.balance
 
     def wanted_former(self) -> list[TopicPartition]:
@@ -187,9 +185,7 @@ class Controller:
         reassignments: requests.ReassignmentRequests,
         events: Sequence[Event],
     ) -> None:
-        """Serve requests; a request that conflicts with an earlier part of this decision is decided
-        later.
-        """
+        """Serve requests; a request that conflicts with this decision so far is decided later."""
         names: creation.TakenNames | None = None
         for event in events:
             # Elections go first: AlterPartition is judged against the leaders elected here.
@@ -290,8 +286,9 @@ class Controller:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for controllers with the same future; events and tickets do
-        not count.
+        """Return a value that is equal for controllers with the same future.
+
+        Events and tickets do not count.
         """
         return (
             self.image.key(),

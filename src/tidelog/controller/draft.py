@@ -60,9 +60,7 @@ class Draft:
         return index
 
     def replace_state(self, index: int, state: PartitionState, is_new: bool) -> None:
-        """Replace the state that a write of this decision publishes; no leader waits for that
-        write.
-        """
+        """Replace the state that a write of this decision publishes and no leader waits for."""
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState) and not write.asked_by_leader
         self.decision.writes[index] = replace(write, state=state, is_new=write.is_new or is_new)
@@ -81,8 +79,9 @@ class Draft:
         return write.state
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Return whether this decision writes the node of one of these topics, or requests to
-        resize it.
+        """Return whether this decision writes the node of one of these topics, or resizes one.
+
+        To resize is to change the number of partitions, or the stored requests to do so.
         """
         return any(name in self.resized or name in self.reassigned for name in names)
 

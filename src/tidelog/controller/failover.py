@@ -115,8 +115,9 @@ class Failovers:
     def answered(
         self, broker_id: int, partitions: Iterable[TopicPartition], now_ms: int
     ) -> list[ClusterEvent]:
-        """Note that a broker has acknowledged its roles in partitions; return the failovers that
-        end thereby.
+        """Note that a broker has acknowledged its roles in partitions.
+
+        Returns the failovers that end thereby.
         """
         over: list[ClusterEvent] = []
         for topic_partition in partitions:

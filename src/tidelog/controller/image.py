@@ -118,8 +118,7 @@ class Image:
         return topic in self.deletions
 
     def closing(self, topic: str) -> range:
-        """Return the partitions of a topic that accept no more records, as they are about to be
-        removed.
+        """Return the partitions of a topic that accept no more records, before their removal.
 
         These are the highest partitions, as far down as all are requested, and never the first
         (V71). The range is empty while any partition of the topic is being reassigned: removals
@@ -143,9 +142,7 @@ class Image:
             yield from topic.partitions
 
     def presence(self, topic_partition: TopicPartition) -> Mapping[int, bool]:
-        """Return which brokers reported to have the replica or to lack it; empty where none lacks
-        it.
-        """
+        """Return whether each reporting broker has the replica; empty where none lacks it."""
         return self.presences.get(topic_partition, _NOBODY)
 
     def absent(self, topic_partition: TopicPartition) -> tuple[int, ...]:
@@ -228,9 +225,7 @@ class Image:
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Forbid changes of the image while this lasts, so that values derived from it are
-        consistent.
-        """
+        """Forbid changes of the image meanwhile, so that values derived from it are consistent."""
         self._is_read_only = True
         try:
             yield
@@ -295,8 +290,9 @@ class Image:
                 self._hosted[replica].pop(topic_partition, None)
 
     def remove_partition(self, topic_partition: TopicPartition) -> None:
-        """Drop a partition that its topic no longer has; its last state is kept as a former
-        incarnation (V71).
+        """Drop a partition that its topic no longer has.
+
+        Its last state is kept as a former incarnation (V71).
         """
         self.former[topic_partition] = self.states.pop(topic_partition, None)
         self.unreadable_states.pop(topic_partition, None)

@@ -25,8 +25,7 @@ def recorded_epochs(state: PartitionState) -> tuple[int, ...]:
 
 
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
-    """Return ISR members that are in another incarnation than when they were in sync, cleanly or
-    not.
+    """Return ISR members that have restarted since they were in sync, cleanly or not.
 
     Where no epoch is recorded, a registration above the node's last modification counts as a
     restart.
@@ -42,15 +41,14 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
 
 def shut_down_cleanly(broker: BrokerInfo, recorded_epoch: int) -> bool:
-    """Return whether the registration proves that the recorded incarnation ended with a flushed log
-    (E3).
-    """
+    """Return whether the recorded incarnation provably ended with a flushed log (E3)."""
     return recorded_epoch != NO_BROKER_EPOCH and broker.previous_broker_epoch == recorded_epoch
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
-    """Return ISR members that restarted without such a proof: their logs may have lost records
-    (V10).
+    """Return ISR members that restarted without such a proof.
+
+    Their logs may have lost records (V10).
     """
     restarted = restarted_members(state, brokers)
     if not restarted:

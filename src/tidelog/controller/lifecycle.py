@@ -21,13 +21,12 @@ def first_state(
     controller_epoch: int,
     former: PartitionState | None = None,
 ) -> PartitionState | None:
-    """Return the first state of a partition: the first live replica leads, all live replicas are
-    the ISR.
+    """Return the first state of a partition (V20).
 
-    Leaving replicas are left out, unless all live replicas are leaving (V20). Returns None while no
-    replica is alive. `former` is the content of the state node of a removed partition of that
-    number. The epochs continue above it, so that nothing of that incarnation counts in this one
-    (V71).
+    The first live replica leads, and all live replicas are the ISR. Leaving replicas are left out,
+    unless all live replicas are leaving. Returns None while no replica is alive. `former` is the
+    content of the state node of a removed partition of that number. The epochs continue above it,
+    so that nothing of that incarnation counts in this one (V71).
     """
     registered = tuple(replica for replica in replicas if replica in brokers)
     live = tuple(one for one in registered if not brokers[one].is_leaving) or registered

@@ -92,9 +92,7 @@ class SendMetadata(Order):
 
 @dataclass(frozen=True, slots=True)
 class SendRoleAgain(Order):
-    """Send a broker its role in a partition that did not change, unless the decision sends it
-    already.
-    """
+    """Send a broker its role in a partition that did not change, unless it is sent anyway."""
 
     broker_id: int
     topic_partition: TopicPartition

@@ -1,5 +1,4 @@
-"""Overdue commands: when the controller reports that a broker does not acknowledge its commands
-(V81).
+"""Overdue commands: when the controller reports a broker that does not acknowledge them (V81).
 
 A broker is behind from the moment that a command is queued for it while none was waiting. It is
 behind again from each acknowledgement that leaves other commands waiting. A broker that is behind

@@ -54,8 +54,9 @@ class ProducerIdsFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class TakeProducerIds(Write):
-    """Record that producer ids up to `last` are allocated, `first` to `last` of them to
-    `broker_id`.
+    """Record that producer ids up to `last` are allocated.
+
+    `broker_id` gets the ids from `first` to `last`.
     """
 
     broker_id: int

@@ -15,9 +15,7 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way; the assigned replicas include both what it adds and what it
-    removes.
-    """
+    """A reassignment under way; the assigned replicas include what it adds and what it removes."""
 
     #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
@@ -88,9 +86,7 @@ class RequestedReassignments:
 
 @dataclass(frozen=True, slots=True)
 class LastProducerId:
-    """Last producer id that was allocated (-1: none yet), with the version of its node (-1: no
-    node).
-    """
+    """Last allocated producer id (-1: none yet), with the version of its node (-1: no node)."""
 
     last_id: int
     version: int

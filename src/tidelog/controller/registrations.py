@@ -73,9 +73,7 @@ class BrokersChanged(Change):
 
 
 def _forget_answers_of(broker_id: int, image: Image) -> None:
-    """Drop a broker's reports, and the requests to it, because its registration has ended (V22,
-    D3).
-    """
+    """Drop a broker's reports, and requests to it, because its registration has ended (V22, D3)."""
     ending: list[Deletion | Removal] = [*image.deletions.values(), *image.removals.values()]
     for one in ending:
         one.waiting.pop(broker_id, None)
@@ -104,8 +102,9 @@ class BrokerChanges:
 
 
 def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
-    """Return the differences between two readings; an id whose epoch differs has bounced and
-    arrives.
+    """Return the differences between two readings.
+
+    An id whose epoch differs has bounced, and counts as arrived.
     """
     arrived, updated = [], []
     for broker_id in sorted(after):

@@ -198,8 +198,9 @@ def _response(error: ErrorCode, left: Sequence[TopicPartition]) -> ControlledShu
 
 
 def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
-    """Return the error of a controlled shutdown, NONE where it may begin; before version 2 a
-    request has no broker epoch.
+    """Return the error of a controlled shutdown, NONE where it may begin.
+
+    Before version 2 a request has no broker epoch.
     """
     broker = brokers.get(request.broker_id)
     if broker is None:
@@ -210,9 +211,7 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
 
 
 def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
-    """Note which of the broker's partitions to look at: those that it leads and those that it
-    follows.
-    """
+    """Note which of these partitions the broker leads and which it follows, to look at them."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):
@@ -224,8 +223,9 @@ def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPa
 
 
 def next_batch(shutdown: Shutdown) -> Batch:
-    """Take the partitions of the next decision; leaderships and followed partitions never share
-    one.
+    """Take the partitions of the next decision.
+
+    A decision never has both leaderships and followed partitions.
     """
     are_followed = not shutdown.led
     source = shutdown.followed if are_followed else shutdown.led

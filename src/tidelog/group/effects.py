@@ -60,8 +60,9 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """A timer: the broker reports `timer_fired(name, deadline_ms)` at this monotonic time, or
-    later.
+    """A timer: the broker reports `timer_fired(name, deadline_ms)` at this time or later.
+
+    The deadline is in monotonic time.
     """
 
     name: TimerName

@@ -287,8 +287,9 @@ class Group:
             self.leader_id = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Remove a member whose requests were answered; if it led the group, another member leads
-        now.
+        """Remove a member whose requests were answered.
+
+        If it led the group, another member leads now.
         """
         assert self.members.get(member.member_id) is member, "only members are removed"
         assert member.join_ticket is None, "its join was answered"
@@ -308,8 +309,9 @@ class Group:
         self._count(member, 1)
 
     def elect_leader(self) -> bool:
-        """Keep the leader if it rejoined, else choose a member that did; False where no member
-        rejoined.
+        """Keep the leader if it rejoined, else choose a member that did.
+
+        Returns False where no member rejoined.
         """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join_ticket is not None:
@@ -336,8 +338,9 @@ class Group:
         self.subscribed_topics = frozenset(found)
 
     def load(self, snapshot: GroupSnapshot) -> None:
-        """Take over the state of a stored record; the offsets stay (only while the partition
-        loads).
+        """Take over the state of a stored record, only while the partition loads.
+
+        The offsets stay.
         """
         self.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
         self.state_timestamp_ms = snapshot.state_timestamp_ms

@@ -328,8 +328,9 @@ def static_member_not_stored(
 def static_member_overdue(
     turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
-    """Answer waiting joins with an error; until the outcome is known, no other record may be
-    written.
+    """Answer waiting joins with an error.
+
+    Until the outcome is known, no other record may be written.
     """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)

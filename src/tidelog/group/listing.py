@@ -42,10 +42,9 @@ def describe(turn: Turn, asked: DescribeAsked) -> None:
 def list_groups(
     groups: Mapping[str, Group], states: Iterable[str], types: Iterable[str]
 ) -> tuple[ListedGroup, ...]:
-    """Return the groups in any of these states and of any of these types; an empty filter matches
-    all.
+    """Return the groups in any of these states and of any of these types.
 
-    Upper and lower case are the same.
+    An empty filter matches all. Upper and lower case are the same.
     """
     wanted = [state.lower() for state in states]
     wanted_types = [each.lower() for each in types]

@@ -190,8 +190,9 @@ class GroupPartition:
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> tuple[ListedGroup, ...]:
-        """Return the groups in any of these states and of any of these types; an empty filter
-        matches all.
+        """Return the groups in any of these states and of any of these types.
+
+        An empty filter matches all.
         """
         return listing.list_groups(self.groups, states, types)
 
@@ -306,8 +307,9 @@ class GroupPartition:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for coordinators with the same future; the order of groups
-        does not count.
+        """Return a value that is equal for coordinators with the same future.
+
+        The order of groups does not count.
         """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
         return (self.leader_epoch, self.phase, groups, self._ledger.key(), self._member_count)

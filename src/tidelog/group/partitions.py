@@ -37,8 +37,7 @@ class GroupPartitions:
         return self._loaded.get(self.partition_of(group_id))
 
     def load(self, partition: int, leader_epoch: int) -> tuple[GroupPartition | None, Effects]:
-        """Begin a leadership: return a new coordinator, into which the caller replays the
-        partition's log.
+        """Begin a leadership: return a coordinator, into which the caller replays the log.
 
         Returns None for a leadership that is older than the last one, or is loaded already. A
         coordinator of an older leadership ends; the effects are its last. A leadership may be

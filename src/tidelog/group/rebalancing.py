@@ -37,9 +37,7 @@ def prepare(turn: Turn, group: Group) -> None:
 
 
 def prepare_or_complete(turn: Turn, group: Group) -> None:
-    """Begin a rebalance after a member joined, or complete the rebalance under way if all have
-    joined.
-    """
+    """Begin a rebalance after a member joined, or complete the rebalance if all have joined."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(turn, group)
     else:

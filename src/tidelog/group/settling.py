@@ -152,8 +152,9 @@ def failed(turn: Turn, number: int, error: ErrorCode) -> str:
 
 
 def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
-    """Answer for an append that is in the log and was not replicated in time; return its group's
-    id.
+    """Answer for an append that is in the log and was not replicated in time.
+
+    Returns its group's id.
     """
     entry = turn.ledger.overdue(number)
     group = turn.groups.get(entry.group_id)
@@ -188,9 +189,7 @@ def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> Non
 
 
 def moved_away(entry: Unsettled) -> tuple[int, Answer] | None:
-    """Return ticket and answer of the request that waits for an append when the partition is given
-    up.
-    """
+    """Return ticket and answer of the request that waits for an append of a lost partition."""
     error = ErrorCode.NOT_COORDINATOR
     if entry.is_overdue:
         return None

@@ -68,8 +68,9 @@ def _store(turn: Turn, group: Group, asked: SyncAsked) -> None:
 
 
 def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None:
-    """Distribute the assignment, which is in the log now; it is void if the group went on
-    meanwhile.
+    """Distribute the assignment, which is in the log now.
+
+    It is void if the group went on meanwhile.
     """
     assert snapshot.generation_id <= group.generation_id, "generations of a group only grow"
     if _is_awaited(group, snapshot.generation_id):

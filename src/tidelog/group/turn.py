@@ -45,9 +45,7 @@ class StoreAssignment:
 
 @dataclass(frozen=True, slots=True)
 class StoreStaticMember:
-    """Purpose of the append for a static member's JoinGroup that takes over its instance's
-    membership.
-    """
+    """Purpose of the append for a static member's JoinGroup under a new id."""
 
     asked: JoinAsked
     generation_id: int

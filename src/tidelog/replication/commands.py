@@ -70,8 +70,7 @@ def request_error(
 
 
 def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
-    """Return whether a later command of the same controller, for the same registration, came first
-    (V30).
+    """Return whether a later command of the same controller and registration arrived before (V30).
 
     A connection that the controller has given up may still deliver its requests after the
     connection that replaced it has delivered. Epochs do not show the order: a deletion overrides
@@ -188,8 +187,7 @@ def strays(
 
 
 def deletion_waits(stray_count: int, hosted_count: int) -> bool:
-    """Return whether so many strays at once are deleted only after an operator's confirmation
-    (V35).
+    """Return whether so many strays at once are deleted only when an operator confirms it (V35).
 
     `hosted_count` counts the broker's replicas before the command, strays included.
     """

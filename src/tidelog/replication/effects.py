@@ -25,8 +25,9 @@ class IsrCommitted:
 
 @dataclass(slots=True)
 class IsrBelowMinimum:
-    """The confirmed ISR fell below the effective minimum: the broker rejects waiting requests
-    (V64).
+    """The confirmed ISR fell below the effective minimum.
+
+    The broker rejects waiting requests (V64).
     """
 
 
@@ -53,42 +54,31 @@ class RetryAlterPartition:
 
 @dataclass(slots=True)
 class Append:
-    """The records of the response are due: the broker appends them to the follower's log, then
-    reports `appended`.
-    """
+    """An append of the response's records to the follower's log, after which `appended` is due."""
 
 
 @dataclass(slots=True)
 class TruncateTo:
-    """The offset to which the broker truncates the follower's log, before it reports `truncated`
-    (V32).
-    """
+    """A truncation of the follower's log to `offset`, after which `truncated` is due (V32)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """The offset at which the follower's log starts over.
-
-    The broker drops the whole log, then reports `truncated` (V67).
-    """
+    """A drop of the follower's log, which starts over at `offset`; `truncated` is due (V67)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class AskLogStart:
-    """The leader's log start is needed: the broker asks for it, then reports `leader_log_starts_at`
-    (V67).
-    """
+    """A request for the leader's log start, after which `leader_log_starts_at` is due (V67)."""
 
 
 @dataclass(slots=True)
 class AdvanceLogStart:
-    """The leader's log starts later than the follower's: the broker drops the records before it
-    (V67).
-    """
+    """An advance of the log start to that of the leader: earlier records are dropped (V67)."""
 
     offset: int
 

@@ -29,9 +29,7 @@ from tidelog.replication.effects import (
 
 
 class FetchPosition(NamedTuple):
-    """The position that a follower's fetch states; it separates a stale response from a current
-    one.
-    """
+    """The position that a fetch states; it separates a stale response from a current one."""
 
     leader_epoch: int
     fetch_offset: int
@@ -96,9 +94,7 @@ class FollowerReplica:
         leader_log_start: int,
         has_records: bool,
     ) -> Effects:
-        """Take the leader's response to a fetch from `position`; `epochs` is this replica's
-        history.
-        """
+        """Take the leader's response to a fetch from `position`; `epochs` is the local history."""
         if self.is_busy or position != self.position:
             return NOTHING
         if error:
@@ -172,9 +168,7 @@ class FollowerReplica:
         return (TruncateFullyAndStartAt(offset),)
 
     def _follow_marks(self, leader_high_watermark: int, leader_log_start: int) -> Effects:
-        """Take the leader's high watermark and log start as far as this replica's log goes (V61,
-        V67).
-        """
+        """Take the leader's high watermark and log start as far as this log goes (V61, V67)."""
         high_watermark = watermark.on_follower(
             leader_high_watermark, self.log_start_offset, self.log_end_offset
         )

@@ -62,9 +62,7 @@ def changes(state: IsrState) -> tuple[IsrChange, ...]:
 
 
 def maximal_isr(state: IsrState) -> tuple[int, ...]:
-    """Return the union of the confirmed ISR and every change that may still be accepted (A6, A7,
-    A8).
-    """
+    """Return the confirmed ISR united with every change that may still be accepted (A6, A7, A8)."""
     members = list(state.committed)
     for change in changes(state):
         members.extend(member for member in change.isr if member not in members)
@@ -104,8 +102,9 @@ def not_made(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
-    """Return the state that the controller confirmed; changes pending on an older epoch are void
-    (A9).
+    """Return the state that the controller confirmed.
+
+    Changes pending on an older epoch are void (A9).
     """
     return IsrState(tuple(isr), partition_epoch)
 

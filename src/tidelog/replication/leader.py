@@ -34,8 +34,9 @@ REFUSED_JOIN_BACKOFF_MS = 500
 
 
 def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
-    """Return the error of a request that names `asked_epoch`, NONE where it may be served (V37); -1
-    names no epoch.
+    """Return the error of a request that names `asked_epoch`, NONE where it may be served (V37).
+
+    An epoch of -1 stands for a request that names none.
     """
     if asked_epoch in (own_epoch, NO_EPOCH):
         return ErrorCode.NONE
@@ -152,8 +153,7 @@ class LeaderReplica:
         log_start_offset: int,
         now_ms: int,
     ) -> Effects:
-        """Take a follower's fetch from `fetch_offset`, up to which its log is the leader's (F1, F2,
-        V60, V63).
+        """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
 
         The caller has compared leader epochs and found no divergence. Raises KafkaError as
         `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
@@ -297,11 +297,11 @@ class LeaderReplica:
         return len(self.isr.committed) < self.minimum
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """Return the lowest log start offset of all live replicas; `log_start_offset` is the
-        leader's own.
+        """Return the lowest log start offset of all live replicas.
 
-        Returns -1 while a live follower has not reported its own. Below this offset no replica that
-        may lead has a record: DeleteRecords waits for this (KIP-107).
+        `log_start_offset` is the leader's own. Returns -1 while a live follower has not reported
+        its own. Below the low watermark no replica that may lead has a record: DeleteRecords waits
+        for this (KIP-107).
         """
         low = log_start_offset
         for follower in self._others:
@@ -311,8 +311,9 @@ class LeaderReplica:
 
     @property
     def is_watermark_current(self) -> bool:
-        """Whether the high watermark has reached this leader epoch, so that 'latest' has an answer
-        (V36).
+        """Whether the high watermark has reached this leader epoch.
+
+        Until then 'latest' has no answer (V36).
         """
         return self.high_watermark >= self.epoch_start_offset
 

@@ -24,9 +24,7 @@ PHASES: Final = (CONNECT, TRUNCATE, FIRST_FETCH, ACKNOWLEDGE)
 
 
 class FollowerTimes:
-    """Times of one follower, in ms since the leader took its role; NEVER for events that did not
-    happen.
-    """
+    """Times of one follower in ms since the leader took its role; NEVER stands for no event."""
 
     __slots__ = ("connected_ms", "diverged_ms", "fetched_ms")
 
@@ -69,9 +67,7 @@ class Takeover:
             times.diverged_ms = now_ms - self._begun_ms
 
     def fetched(self, replica_id: int, now_ms: int) -> bool:
-        """Note a fetch of a follower whose log matches so far; return whether it is the first of
-        all.
-        """
+        """Note a fetch of a follower whose log matches so far; return whether it is the first."""
         times = self.connected(replica_id, now_ms)
         if times.fetched_ms != NEVER:
             return False

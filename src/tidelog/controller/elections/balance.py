@@ -48,10 +48,10 @@ class Balance:
         return bool(self._waiting)
 
     def look(self, image: Image, percentage: int) -> None:
-        """Find brokers that are out of balance; `percentage` is
-        leader.imbalance.per.broker.percentage.
+        """Find brokers that are out of balance.
 
-        A partition that waited since the last look stays only where it is found again.
+        `percentage` is leader.imbalance.per.broker.percentage. A partition that waited since the
+        last look stays only where it is found again.
         """
         self._waiting = dict.fromkeys(out_of_balance(image, percentage))
         known, self._brokers = self._brokers, {}

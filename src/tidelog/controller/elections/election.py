@@ -98,8 +98,7 @@ def elect_preferred(
 
 
 def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether leader and ISR are alive in the incarnations recorded for them, and none is
-    leaving.
+    """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
 
     This holds of nearly all partitions that a new controller reads; one look at each is enough.
     """
@@ -123,9 +122,7 @@ def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
 
 
 def _leader(current: int, replicas: Sequence[int], candidates: Sequence[int]) -> int:
-    """Return the current leader where it can stay, else the first candidate in assignment order
-    (V12).
-    """
+    """Return the current leader if it can stay, else the first candidate as assigned (V12)."""
     if current in candidates:
         return current
     return next((replica for replica in replicas if replica in candidates), NO_LEADER)
@@ -138,8 +135,9 @@ def _elect_uncleanly(
     absent: Container[int],
     controller_epoch: int,
 ) -> Election | None:
-    """Elect a live assigned replica with ISR = itself, RECOVERING (V13); a replica with a log goes
-    first.
+    """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
+
+    A replica with a log goes first.
     """
     live = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
     if not live:
@@ -182,9 +180,7 @@ def _published(
 def _leaderless(
     state: PartitionState, survivors: Sequence[int], controller_epoch: int
 ) -> Election | None:
-    """Return the state without a leader; its ISR is kept, so that only those members may lead later
-    (V13).
-    """
+    """Return the state without a leader; its ISR keeps the members that may lead later (V13)."""
     if state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
     recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))

@@ -148,9 +148,7 @@ def _begin(
     tombstone: PartitionState | None,
     draft: Draft,
 ) -> None:
-    """Write the first state of a partition that has none, or only a former incarnation's (V20,
-    V71).
-    """
+    """Write the first state of a partition without a state, or with a tombstone (V20, V71)."""
     image = draft.image
     removal = image.removals.get(topic_partition.topic)
     if removal is not None and topic_partition.partition in removal.requested:

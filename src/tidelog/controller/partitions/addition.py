@@ -1,5 +1,4 @@
-"""Addition of partitions to an existing topic: which requests are rejected, what is written (V7,
-V70).
+"""Addition of partitions to topics: which requests are rejected, what is written (V7, V70).
 
 `plan` takes one topic of a CreatePartitions request (KIP-195), or of the requests below
 `/admin/partitions_add`. It returns the topic's new node and the first states of the added
@@ -199,9 +198,7 @@ class Additions:
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:
-        """Carry out the requests that can be done now; report each state of a topic's requests
-        once.
-        """
+        """Carry out the requests that can be done now; report each state of the others once."""
         waiting: dict[str, str] = {}
         for name, wanted in self._wanted.items():
             gap = self._add(name, wanted, draft)

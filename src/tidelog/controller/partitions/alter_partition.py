@@ -86,8 +86,8 @@ def _alter(
     if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
         is_refused and verdict.is_new and not to_all
     ):
-        # A lost answer must not leave the leader waiting (A3). Nor may a partition epoch pass
-        # without the leader learning of it.
+        # Neither a lost answer nor a partition epoch that has passed without the leader may leave
+        # it waiting (A3).
         draft.order(SendRoleAgain(sender, topic_partition))
     if verdict.is_new and verdict.state is not None:
         draft.write_state(

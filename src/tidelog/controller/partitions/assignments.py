@@ -27,8 +27,9 @@ def check_size(partitions: int, replicas: int, widest_id: int) -> None:
 
 
 def check_partition_count(partitions: int, room: int) -> None:
-    """Raise KafkaError unless a request may create so many partitions; `room`: how many it still
-    may.
+    """Raise KafkaError unless a request may create so many partitions.
+
+    `room`: number of partitions that it may still create.
     """
     if partitions > room:
         raise KafkaError(
@@ -56,8 +57,9 @@ def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> No
 def explicit(
     chosen: Sequence[tuple[int, ...]], added: int, first: int, factor: int, brokers: Brokers
 ) -> dict[int, tuple[int, ...]]:
-    """Return the replicas that a request chose for new partitions; raises KafkaError if they cannot
-    be (V5).
+    """Return the replicas that a request chose for new partitions (V5).
+
+    Raises KafkaError if they cannot be.
     """
     if len(chosen) != added:
         raise KafkaError(

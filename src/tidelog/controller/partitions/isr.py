@@ -100,9 +100,7 @@ def judge(
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
-    """Return NONE where the sender leads in this epoch and this controller is not behind the
-    sender.
-    """
+    """Return NONE where the sender leads in this epoch and this controller is not behind it."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
         # A negative version would mean "any" to the store (V6).
         return ErrorCode.INVALID_REQUEST
@@ -141,11 +139,11 @@ def is_well_formed(wanted: Proposal, state: PartitionState, replicas: Sequence[i
 def ineligible_members(
     wanted: Proposal, state: PartitionState, brokers: Brokers
 ) -> tuple[int, ...]:
-    """Return members that are not alive in the incarnation that the leader counted (V63), or are
-    leaving (V43).
+    """Return the proposed members that are not eligible.
 
-    A leader that is itself leaving stays a member: it adds others so that leadership can transfer
-    to them.
+    They are not alive in the incarnation that the leader counted (V63), or are leaving (V43). A
+    leader that is itself leaving stays a member: it adds others so that leadership can transfer to
+    them.
     """
     bounced = incarnations.bounced_members(state, brokers)
     return tuple(

@@ -1,11 +1,11 @@
-"""Placement of the replicas of new partitions: over racks first, then evenly, same for a seed
-(V21).
+"""Placement of the replicas of new partitions: over racks first, then evenly (V21).
 
-Leaders go round the brokers. Each further replica goes to a broker whose rack has the fewest
-replicas of this partition so far. Among those, the broker with the fewest replicas of the topic is
-chosen. A tie goes round the ring from the leader, one place further each time the leaders have gone
-round. So the same brokers do not always share partitions. A broker without a rack is its own rack.
-Partitions added to a topic continue after its last partition, and count existing replicas (V70).
+The result is the same for the same seed. Leaders go round the brokers. Each further replica goes to
+a broker whose rack has the fewest replicas of this partition so far. Among those, the broker with
+the fewest replicas of the topic is chosen. A tie goes round the ring from the leader, one place
+further each time the leaders have gone round. So the same brokers do not always share partitions. A
+broker without a rack is its own rack. Partitions added to a topic continue after its last
+partition, and count existing replicas (V70).
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def place(
 
 
 def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]], seed: int) -> int:
-    """Return the place in the ring of the next partition's leader: after the leader of the last
-    one.
-    """
+    """Return the ring place of the next partition's leader: after the leader of the last one."""
     places = [broker.broker_id for broker in ring]
     if before and before[len(before) - 1][0] in places:
         return places.index(before[len(before) - 1][0]) + 1

@@ -1,5 +1,4 @@
-"""Removal of partitions from topics: which requests are rejected, and which steps are due (V7,
-V71).
+"""Removal of partitions from topics: which requests are rejected, which steps are due (V7, V71).
 
 Only the highest partitions go, so that numbers stay 0 to n-1. A request waits until all higher
 partitions are requested too. From then on the partition accepts no more records. A partition that
@@ -67,8 +66,9 @@ class RemovalsRequested(Change):
     wanted: Mapping[str, Mapping[int, bool]]
 
     def apply(self, image: Image) -> None:
-        """Take over these requests; drop requests that were withdrawn before their brokers were
-        commanded.
+        """Take over these requests.
+
+        Requests that were withdrawn before their brokers were commanded are dropped.
         """
         for name in list(image.removals):
             removal = image.removals[name]
@@ -134,8 +134,9 @@ class RemovalCommanded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsClosed(Change):
-    """Leaders of these partitions, and of no others of the topic, were commanded to accept no more
-    records.
+    """The closed partitions of a topic: their leaders were commanded to accept no more records.
+
+    The topic's other partitions are open.
     """
 
     name: str
@@ -151,8 +152,9 @@ class PartitionsClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRemoved(Change):
-    """A topic no longer has these partitions (V71); their states stay, as those of former
-    incarnations.
+    """A topic no longer has these partitions (V71).
+
+    Their states stay, as those of former incarnations.
     """
 
     topic: Topic
@@ -173,8 +175,7 @@ class PartitionsRemoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class AdvanceRemoval(Order):
-    """Command leaders to close or reopen partitions, and brokers to delete replicas of ended
-    partitions.
+    """Command leaders to close or reopen partitions, and brokers to delete replicas.
 
     The deletion carries the leader epoch that ended the partition, so it spares replicas of a later
     incarnation (V71).
@@ -297,8 +298,9 @@ def _response(results: Sequence[Result[str]]) -> RemovePartitionsResponse:
 
 
 def settle(settlement: Settlement) -> None:
-    """Command leaders to close partitions, and brokers to delete partitions that a tombstone has
-    ended.
+    """Command leaders to close partitions, and brokers to delete replicas of ended ones.
+
+    A partition has ended when its tombstone is durable.
     """
     image = settlement.image
     for name in list(image.removals):
@@ -365,8 +367,9 @@ def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
 
 
 def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
-    """Return why a stored request for one partition can never be carried out; None where it can,
-    perhaps later.
+    """Return why a stored request for one partition can never be carried out.
+
+    Returns None where it can, perhaps later.
     """
     name, partition = topic_partition
     if is_internal_topic(name):
@@ -409,8 +412,9 @@ def to_bury(name: str, image: Image) -> list[TopicPartition]:
 
 
 def to_command(name: str, image: Image) -> list[TopicPartition]:
-    """Return partitions whose replicas are to be deleted now: the tombstone is durable, and no
-    broker was commanded yet.
+    """Return partitions whose replicas are to be deleted now.
+
+    The tombstone is durable, and no broker was commanded yet.
     """
     removal = image.removals[name]
     found = []
@@ -440,8 +444,9 @@ def to_drain(image: Image) -> list[TopicPartition]:
 
 
 def last_write(name: str, image: Image) -> RemovePartitions | None:
-    """Return the write that removes partitions from the topic's node, once no live broker has a
-    replica.
+    """Return the write that removes partitions from the topic's node.
+
+    Returns None while a live broker still has a replica of them.
     """
     removal, topic = image.removals[name], image.topics.get(name)
     if topic is None or not removal.done or image.is_deleting(name):

@@ -156,8 +156,9 @@ class ReassignmentsDraft:
             writes[node.write] = WriteAssignments(node.topic_written(), tuple(node.begun))
 
     def is_free(self, topic_partition: TopicPartition) -> bool:
-        """Return whether this decision changes neither the partition nor its topic's partition
-        count.
+        """Return whether a partition is free to be changed by a reassignment.
+
+        This decision then changes neither the partition nor the number of its topic's partitions.
         """
         return (
             self.draft.written(topic_partition) is None

@@ -82,8 +82,9 @@ class ReassignmentsFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class KeepReassignments(Write):
-    """Keep these entries in `/admin/reassign_partitions`, and remove the node when none is left
-    (R1).
+    """Keep these entries in `/admin/reassign_partitions` (R1).
+
+    The node is removed when none is left.
     """
 
     entries: Mapping[TopicPartition, ReassignmentEntry]
@@ -219,10 +220,10 @@ class ReassignmentRequests:
         return None if begun is None else entry._replace(original=begun.original)
 
     def _overrule(self, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Remove entries of the administrator's node that a newer request overrides, before it
-        begins.
+        """Remove entries of the administrator's node that a newer request overrides.
 
-        The next controller would otherwise return to them.
+        They are removed before that request begins: the next controller would otherwise return to
+        them.
         """
         found = self._image.reassignments
         if found is None:

@@ -20,11 +20,10 @@ from tidelog.core.types import NO_LEADER, PartitionState
 
 
 def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Replicas, Move | None]:
-    """Return the assignment that leads to `target`, and the move; None where no replica comes or
-    goes.
+    """Return the assignment that leads to `target`, and the move.
 
-    Replicas that only an earlier target added are removed when this target is reached. Until then
-    they count like any other (R10).
+    The move is None where no replica comes or goes. Replicas that only an earlier target added are
+    removed when this target is reached. Until then they count like any other (R10).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
@@ -37,8 +36,9 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
-    """Return the same state under the next leader epoch, so that every replica takes note of
-    another assignment (V33).
+    """Return the same state under the next leader epoch.
+
+    By the new epoch every replica takes note of another assignment (V33).
     """
     return replace(
         state,

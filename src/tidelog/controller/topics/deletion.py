@@ -144,7 +144,7 @@ class RemoveTopic(Write):
 
 @dataclass(frozen=True, slots=True)
 class ForgetDeletion(Write):
-    """Remove a request to delete a topic that does not exist."""
+    """Remove a request to delete a topic that cannot be deleted."""
 
     name: str
 
@@ -241,9 +241,7 @@ class Deletions:
                 draft.add(QueueDeletion(name))
 
     def write(self, draft: Draft) -> None:
-        """Remove topics of which no live broker has a replica, and requests that cannot be carried
-        out.
-        """
+        """Remove topics without replicas on live brokers, and requests that cannot be done."""
         for name, deletion in draft.image.deletions.items():
             if deletion.done:
                 draft.add(RemoveTopic(name, draft.image.topics.get(name)))

@@ -74,12 +74,11 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 
 
 def fault(found: TopicFound) -> str:
-    """Return why a topic that the controller does not know yet contradicts itself; empty where it
-    does not.
+    """Return why a topic new to this controller cannot be as its nodes say; empty where it can.
 
-    To a new controller, every topic is one that it does not know. Only an editor leaves such a
-    topic: a controller that moves or removes replicas keeps every member of every ISR in the
-    topic's node. Obeying it would set data aside that is still in use.
+    To a new controller, every topic is new. Only an editor leaves such a fault. A controller that
+    moves or removes replicas keeps every member of every ISR in the topic's node. Obeying a faulty
+    node would set data aside that is still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):
