@@ -1,7 +1,7 @@
 """Anomalies that show only in the whole history: missing, duplicate and skipped records.
 
-A record may be missing if its topic was deleted, if retention has moved the log start beyond it, or
-if compaction may have removed it. Compaction may remove a tombstone, and a record with a later
+A record may be missing after the deletion of its topic, below a log start that retention moved, or
+where compaction may have removed it. Compaction may remove a tombstone, and a record with a later
 record of its key, even if that record's offset is unknown. A consumer may skip such a record. It
 may also skip an offset without a known record: that of a failed or unknown send, or a transaction
 marker.

@@ -1,9 +1,9 @@
 """One simulated disk: its page cache, its durable state and its failures.
 
 A directory holds its current and its durable entries. The disk holds the ordered list of unsynced
-directory changes; `file_content` has the contents. `lose_power` keeps the durable state and a part
-of the unsynced changes: all, none, a prefix, a prefix with a write torn at a sector, or any subset.
-Names survive independently of contents. A killed process loses nothing, because its writes are in
+directory changes; `file_content` has the contents. `lose_power` keeps the durable state and some
+unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A write is torn at
+a sector. Names survive independently of contents. A killed process loses nothing: its writes are in
 the page cache. `effects` counts failures, losses and damage, because a fault without effect has not
 happened. The module knows nothing of port calls.
 """

@@ -1,8 +1,8 @@
 """Independent random streams from one seed.
 
-Each part of a run (network, disk, node, fault plan, client) draws from its own stream, so that a
-change in one part does not change the draws of the others. Labels are only integers and texts. They
-are mixed in through a hash that is the same in every process.
+Each part of a run (network, disk, node, fault plan, client) draws from its own stream. So a change
+in one part does not change the draws of the others. Labels are only integers and texts. They are
+mixed in through a hash that is the same in every process.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Pipe:
         self._schedule()
 
     def vanish(self, *, is_given_up: bool = True) -> None:
-        """Drop all items in flight and all later ones, without notice to either side.
+        """Drop all items in flight and all later items, without notice to either side.
 
         With `is_given_up` the sender's kernel gives up in the end. It does not where the peer's
         kernel acknowledges bytes that no process reads.

@@ -2,10 +2,12 @@
 
 The server outlives every node. Messages of a session travel through two pipes, which keep their
 order whatever their delays are; a broken pipe breaks its connection. Time passes only through
-`schedule`. Faults: a session expires now; requests and responses are lost; watches are late, but
-never later than the response to a later read (S1); the store is unavailable for a while. No session
-expires while the store is unavailable, and each gets its whole timeout again afterwards (S3).
-`sim/sim_store` is the client side.
+`schedule`.
+
+Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
+for a while. A watch is never later than the response to a later read (S1). No session expires while
+the store is unavailable, and each gets its whole timeout again afterwards (S3). `sim/sim_store` is
+the client side.
 """
 
 from __future__ import annotations

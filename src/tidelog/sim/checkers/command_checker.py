@@ -1,10 +1,10 @@
 """Checks of the controller's commands and their order, against published state and replicas.
 
-A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). The
-controller deletes the node of a topic (V22), or removes a replica from its assignment (V52), only
-after every broker that stayed registered has deleted the replica. In the end, brokers hold only
-replicas that are assigned to them. A broker that was down during a deletion finds its stray replica
-when it is back (V45).
+A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
+the controller deletes the node of a topic, every broker that stayed registered has deleted its
+replicas (V22). The same holds before the controller removes a replica from the topic's assignment
+(V52). In the end, brokers hold only replicas that are assigned to them. A broker that was down
+during a deletion finds its stray replica when it is back (V45).
 """
 
 from __future__ import annotations

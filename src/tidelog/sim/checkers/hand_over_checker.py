@@ -1,9 +1,9 @@
 """Invariants of a controlled shutdown, checked against published state (V43).
 
-When a controller responds to a broker that shuts down, the broker leads only partitions that the
-response lists, or that have no other live member in the ISR. The broker is in the ISR of no
-partition with another leader. After a response without remaining partitions, and until its
-registration ends, the broker is elected leader of no partition and joins no ISR.
+The controller responds to a broker that shuts down with the remaining partitions. The broker then
+leads only these partitions, and partitions without another live member in the ISR. It is in the ISR
+of no partition with another leader. If no partition remains, the broker is elected leader of no
+partition and joins no ISR until its registration ends.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
 names no topic id, so batches for a recreated topic need care. A batch certainly belongs to an
-incarnation if clients knew of the incarnation when the batch began, and the response came before
-any client asked for its deletion. Any other acknowledged batch for such a topic counts as a batch
-with unknown outcome.
+incarnation if two conditions hold. Clients knew of the incarnation when the batch began, and the
+response came before any client requested its deletion. Any other acknowledged batch for such a
+topic counts as a batch with unknown outcome.
 
 Removed partitions take no part, because a partition number does not name the life. `client_checker`
 compares reads and acknowledgements of each life with its committed records when they happen.

@@ -289,8 +289,8 @@ class NodeLogs:
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
         """Return the files of a log.
 
-        A file with which compaction replaces others counts instead of them once it is a `.swap`
-        file, unless some file of the log is still `.cleaned`.
+        Compaction replaces files by a `.swap` file. The `.swap` file counts instead of them, unless
+        some file of the log is still `.cleaned`.
         """
         found: dict[int, _Segment] = {}
         swaps: dict[int, _Segment] = {}

@@ -7,8 +7,8 @@ checkpoint agrees with the batches below the recovery point. Producer snapshots 
 checkpoint has an offset above the log's end.
 
 The module shares nothing with `tidelog.log`; it implements the formats from Kafka's description.
-Damage that the simulator injected and no broker has found or repaired yet is not reported: flipped
-bits count as they were, and files that the simulator cut short are skipped.
+Injected damage is not reported before a broker has found or repaired it. So flipped bits count as
+they were, and files that the simulator cut short are skipped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An administrator that alters a topic's configuration and adds partitions all the time.
 
-Acknowledged changes must hold: the number of partitions never falls below the acknowledged one, and
-after the faults every replica uses the values that were set last. A change with an unknown outcome
+Acknowledged changes must hold: the number of partitions never falls below the acknowledged one.
+After the faults every replica uses the values that were set last. A change with an unknown outcome
 may hold or not. So in the end the administrator sets each key once more.
 """
 

@@ -2,9 +2,9 @@
 
 A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
 offsets, all on one connection. Then it commits ever higher offsets. It also makes the mistakes of
-clients: it commits after a pause in which it lost its membership, forgets its member id, or drops
-its connection while it waits. A committer has no membership. Any error that no fault explains is an
-anomaly.
+real clients. It commits after a pause in which it lost its membership, forgets its member id, or
+drops its connection while it waits. A committer has no membership. Any error that no fault explains
+is an anomaly.
 """
 
 from __future__ import annotations
