@@ -43,7 +43,7 @@ class PublishedPartition:
     led_since_ns: int = 0
 
     def epoch_of(self, member: int) -> int | None:
-        """The broker epoch recorded for a member of the ISR."""
+        """Return the broker epoch recorded for a member of the ISR; None if there is none."""
         if self.isr_epochs is None:
             return None
         return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member)
