@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,6 +111,12 @@ def refusal(do: Callable[[], Any]) -> KafkaError:
     error = caught.value.args[0]
     assert isinstance(error, KafkaError)
     return error
+
+
+def knows(address: str, topic: str) -> bool:
+    """Whether the broker at an address lists a topic in its own Metadata."""
+    listed = AdminClient({"bootstrap.servers": address}).list_topics(timeout=10)
+    return topic in listed.topics
 
 
 def described(admin: AdminClient, kind: ResourceType, name: str) -> Mapping[str, ConfigEntry]:
@@ -383,6 +390,9 @@ class TestInternalTopics:
             made = client.await_topic(name, min_isr=3)
         assert len(made.partitions) == 50
         assert produced(cluster, name, b"v") == "TOPIC_EXCEPTION"
+        # Any broker is asked: all of them must have heard of the topic.
+        for address in cluster.bootstrap.split(","):
+            eventually(partial(knows, address, name), f"{address} knows {name}")
         found = described(admin, ResourceType.TOPIC, name)
         assert found["cleanup.policy"].value == "compact"
         assert found["segment.bytes"].value == str(100 << 20)

@@ -211,8 +211,8 @@ def test_of_many_new_leaderships_an_even_sample_is_watched(
             assert not any(errors(await broker.command(*roles)))
         watched = [one.topic_partition for one in broker.takeovers.watched]
         assert watched == [TopicPartition(TOPIC, number) for number in range(0, 100, 16)]
-        for one in list(broker.takeovers.watched):
-            one.rest()
+        for topic_partition in watched:
+            broker.partition(topic_partition).rest()
         assert errors(await broker.command(state(1, leader_epoch=1, isr=(1,), replicas=(1,)))) == [
             0
         ]

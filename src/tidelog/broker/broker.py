@@ -1,11 +1,10 @@
-"""The composition of one broker: what there is, how it starts, how it stops.
+"""The composition of one broker: its parts, its start and its stop.
 
 Start: session with the store, log directories (recovery), listeners, registration, race for the
-controller. From then on the controller's commands say what this broker leads and follows (V44).
+controller. From then on the controller's commands decide what this broker leads and follows (V44).
 Stop: a controlled shutdown (V43), then leave the cluster, flush, and leave the marker of a clean
-shutdown (E3). One loop owns all of it (DESIGN.md, rule 3). The rooms get what they share as
-`Services`, and each other's objects one by one; nothing imports this module but those that run a
-broker.
+shutdown (E3). One loop owns all of it (DESIGN.md, rule 3). The rooms get the shared parts as
+`Services`, and each other's objects one by one. Only modules that run a broker import this one.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """One broker; everything it owns hangs here."""
+    """One broker; it owns all of its parts."""
 
     def __init__(self, config: BrokerConfig, ports: Ports, store: MetadataStore) -> None:
         self.services = services = _services(config, ports, store, self._task_failed)
@@ -164,13 +163,13 @@ class Broker:
 
     @property
     def view(self) -> ClusterView:
-        """What this broker knows of the cluster."""
+        """This broker's view of the cluster."""
         return self.services.view
 
     # start and stop
 
     async def start(self) -> None:
-        """Come up; raises ConfigError, StorageError or BrokerIdInUseError."""
+        """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError."""
         self.services.identity.cluster_id = await self.session.open()
         await self.live_configs.open()
         await self._open_directories()
@@ -183,8 +182,7 @@ class Broker:
         await self.controller.start()
 
     async def stop(self) -> None:
-        """Leave the leaderships, then the cluster; finish what is asked, flush, mark the shutdown
-        as clean."""
+        """Leave the leaderships and the cluster; finish requests, flush, mark a clean shutdown."""
         if self._told_to_stop:
             return
         self._told_to_stop = True
@@ -252,14 +250,14 @@ class Broker:
         self.controller.session_renewed()
         self.live_configs.session_renewed()
 
-    # for those who run it
+    # for code that runs a broker
 
     def wrap_handlers(self, wrap: Callable[[Served], Served]) -> None:
-        """Put something before every handler; before `start` only."""
+        """Wrap every handler; before `start` only."""
         self.dispatcher.wrap(wrap)
 
     def intercepted(self) -> Intercepted:
-        """Return what an interceptor of requests may use."""
+        """Return the parts that an interceptor of requests may use."""
         return Intercepted(
             broker_id=self.broker_id,
             clock=self.services.clock,
@@ -276,7 +274,7 @@ class Broker:
     # failures
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        """A long flow ended by an error: the broker cannot be what it says it is, so it ends."""
+        """End the broker: a long flow failed, so the broker can no longer do its work."""
         if self.dispatcher.is_stopping and isinstance(error, TidelogError):
             return
         text = "".join(traceback.format_exception(error))
@@ -288,15 +286,17 @@ class Broker:
     def _log_damaged(
         self, directory: LogDirectory, topic_partition: TopicPartition, offset: int, why: str
     ) -> None:
-        """Damaged batches (V68): where others in the ISR have them, this replica begins again; a
-        leader that is alone in it keeps what it has."""
+        """Handle damaged batches (V68): start this replica over where others in the ISR have them.
+
+        A leader that is alone in the ISR keeps its records.
+        """
         partition = self.replicas.get(topic_partition)
         leadership = None if partition is None else partition.leadership
         if leadership is not None and len(leadership.isr.committed) > 1:
             directory.begin_again_at(topic_partition, offset, why)
 
     def _directory_failed(self, error: BaseException) -> None:
-        """A device error or failed fsync; with one broken directory the broker stops (D1, D17)."""
+        """Stop the broker after a device error or failed fsync of one directory (D1, D17)."""
         self.services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
         self.services.ports.halt(f"log directory failed: {error}")
 
@@ -307,7 +307,7 @@ def _services(
     store: MetadataStore,
     on_failure: Callable[[str, BaseException], None],
 ) -> Services:
-    """Return what the rooms share; `on_failure` is called when a task ends by an error."""
+    """Return the shared parts of the rooms; `on_failure` is called when a task ends by an error."""
     tasks = Tasks(ports.loop, ports.clock, on_failure)
     timers = TimerWheel(ports.clock)
     view = ClusterView()

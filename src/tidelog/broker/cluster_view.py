@@ -1,9 +1,9 @@
-"""What this broker knows of the cluster: live brokers, topics, leaders (V82).
+"""This broker's view of the cluster: live brokers, topics, leaders (V82).
 
-Filled by the controller's UpdateMetadata requests only, so that clients are told published state
-and nothing else. A full request (type 2, sent by a new controller and to a new registration)
-replaces everything, so that a deletion that this broker missed cannot stay visible. Until one comes
-the last view stays in force, also when this broker has lost its session.
+Only the controller's UpdateMetadata requests fill the view, so that clients see published state and
+nothing else. A full request (type 2, sent by a new controller and to a new registration) replaces
+everything. A deletion that this broker missed therefore cannot stay visible. Until such a request
+comes the last view stays in force, also when this broker has lost its session.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PartitionView:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     partition_epoch: int
-    #: Above 0 where the partition is in a later life than its first (V71).
+    #: Above 0 where the partition was removed and added again (V71).
     first_leader_epoch: int = 0
 
 
@@ -57,16 +57,16 @@ class TopicView:
 
 
 class Gone(NamedTuple):
-    """What the controller's word has ended."""
+    """The topics and partitions that an UpdateMetadata request has ended."""
 
-    #: Those included whose names mean another topic now.
+    #: Includes topics whose names belong to another topic now.
     topics: list[str]
-    #: Of topics that are there; those included that were added again meanwhile (V71).
+    #: Partitions of topics that exist; includes partitions that were added again meanwhile (V71).
     partitions: list[TopicPartition]
 
 
 class ClusterView:
-    """Published state as the controller last told it."""
+    """Published state from the controller's latest requests."""
 
     def __init__(self) -> None:
         self.controller_id = -1
@@ -79,20 +79,20 @@ class ClusterView:
         self._names: dict[TopicId, str] = {}
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker was registered when the controller last told."""
+        """Whether the broker was registered at the controller's latest request."""
         return broker_id in self.brokers
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name of a topic id, None when it is not (or no longer) known."""
+        """Return the name of a topic id, None when it is not (or no longer) known."""
         return self._names.get(topic_id)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
-        """Published state of a partition, None when it is not known."""
+        """Return the published state of a partition, None when it is not known."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """The broker's address on a listener; None for a dead broker or one without it."""
+        """Return the broker's address on a listener; None for a dead broker or one without it."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             return None
@@ -102,11 +102,11 @@ class ClusterView:
         return None
 
     def apply(self, request: UpdateMetadataRequest) -> Gone:
-        """Take over what the controller tells; returns what is gone by it.
+        """Apply an UpdateMetadata request; return the topics and partitions that it ended.
 
-        A topic that everything is told about but this, without a partition, is one that the
-        controller could not read: it stays as it was known (V35). So does a partition without a
-        leader epoch; to who does not know it, it has no leader.
+        A full request may list a topic without any partition: the controller could not read that
+        topic, and it stays as it was known (V35). So does a partition without a leader epoch; a
+        broker that does not know the partition takes it as leaderless.
         """
         named = (
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
@@ -122,7 +122,7 @@ class ClusterView:
         }
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
-        # Kafka's controllers name no type, and begin with everything.
+        # Kafka's controllers send no type, and begin with everything.
         self.is_known = self.is_known or request.type != _INCREMENTAL
         if request.type == _FULL:
             kept = [t.topic_name for t in request.topic_states if not t.partition_states]
@@ -170,7 +170,7 @@ class ClusterView:
     def _told_of(
         self, request: UpdateMetadataRequest, known: Iterable[str]
     ) -> dict[str, dict[int, PartitionView]]:
-        """What is known of the partitions that a request tells of."""
+        """Return the known state of the partitions in a request."""
         if request.type == _FULL:
             return {name: dict(self.topics[name].partitions) for name in known}
         before: dict[str, dict[int, PartitionView]] = {}
@@ -210,7 +210,7 @@ class ClusterView:
 
 
 def _has_ended(before: PartitionView, after: PartitionView | None) -> bool:
-    """Whether a partition is gone, or of that number another one is there now (V71)."""
+    """Whether a partition is gone, or was replaced by a new one of the same number (V71)."""
     return after is None or 0 <= before.leader_epoch < after.first_leader_epoch
 
 

@@ -1,9 +1,9 @@
 """Connections from this broker to others: fetchers, ISR changes, the controller's channels.
 
-One connection per (broker, purpose), made when first used and made anew after it broke. Requests
-on it are answered in order; a request whose connection breaks or whose time is over fails with its
-outcome unknown, and an expired one takes its connection with it (Kafka's clients do the same: what
-is behind it would wait for the same peer).
+There is one connection per (broker, purpose), opened at its first use and opened again after it
+broke. Responses on it come in order. A request whose connection breaks or whose time is over fails
+with its outcome unknown. An expired request closes its connection, as in Kafka's clients: the
+requests behind it would wait for the same peer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.core.tasks import Tasks
 from tidelog.wire.peer import LATE, CorrelationIds, Peer
 from tidelog.wire.registry import API, FETCH
 
-#: Called with (answer, None) or (None, error).
+#: Called with (response, None) or (None, error).
 OnAnswer = Callable[[Any, Exception | None], None]
 CONNECT_TIMEOUT_MS = 10_000
 
@@ -39,7 +39,7 @@ class PeerConnection:
         broker_id: int | None = None,
     ) -> None:
         self._peers = peers
-        #: Whose it is; None where nobody asks when it fell silent.
+        #: The broker at the other end; None where its silence is of no interest.
         self._broker_id = broker_id
         self._host = host
         self._port = port
@@ -59,14 +59,17 @@ class PeerConnection:
 
     @property
     def is_open(self) -> bool:
-        """Not closed and not broken."""
+        """Whether the connection is neither closed nor broken."""
         return not self._closed
 
     def send(
         self, api_key: int, version: int, message: Any, timeout_ms: int, on_answer: OnAnswer
     ) -> None:
-        """Send a request; `on_answer` is called once. Byte fields of the answer are views that are
-        valid during the call only, unless `keep_frames` is called in it."""
+        """Send a request; `on_answer` is called once.
+
+        Byte fields of the response are views that are valid during that call only, unless
+        `keep_frames` is called in it.
+        """
         if self._closed:
             on_answer(None, ConnectionLost(f"{self.address}: the connection is closed"))
             return
@@ -82,7 +85,10 @@ class PeerConnection:
         self._arm_timer()
 
     async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
-        """The answer; ConnectionLost, RequestTimeout (outcome unknown) or ProtocolError."""
+        """Return the response; raises ConnectionLost, ProtocolError, or RequestTimeout.
+
+        The outcome of a RequestTimeout is unknown.
+        """
         future: asyncio.Future[Any] = self._peers.ports.loop.create_future()
 
         def answered(answer: Any, error: Exception | None) -> None:
@@ -99,12 +105,12 @@ class PeerConnection:
         return await future
 
     def keep_frames(self) -> None:
-        """Views of the answer that is being delivered stay valid as long as they are held."""
+        """Keep the views of the response that is being delivered valid as long as they are held."""
         if self._transport is not None:
             self._transport.keep_frames()
 
     def close(self, reason: str = "closed") -> None:
-        """Close; what is in flight fails."""
+        """Close the connection; requests in flight fail."""
         if self._closed:
             return
         self._closed = True
@@ -116,7 +122,7 @@ class PeerConnection:
     # FrameHandler
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Deliver answers in order."""
+        """Deliver responses in order."""
         if self._broker_id is not None:
             self._peers.heard_of(self._broker_id)
         for frame in frames:
@@ -131,18 +137,18 @@ class PeerConnection:
                 on_answer(answer, None)
 
     def connection_lost(self, reason: str) -> None:
-        """The other side is gone."""
+        """Close the connection: the other side is gone."""
         self._fell_silent()
         self._transport = None
         self.close(reason)
 
     def _fell_silent(self) -> None:
-        """It owes an answer. One that owes none may close: nobody has used it for long."""
+        """Report a peer that owes a response; an unused connection may close without one."""
         if self._broker_id is not None and self._peer.in_flight:
             self._peers.fell_silent(self._broker_id)
 
     def send_queue_drained(self) -> None:
-        """Requests are few and small: nothing waits for this."""
+        """Do nothing: requests are few and small, and no request waits for this."""
 
     async def _connect(self) -> None:
         try:
@@ -208,7 +214,7 @@ class Peers:
         view: ClusterView,
         listener_name: str,
     ) -> None:
-        """`listener_name`: which of their endpoints brokers use among themselves."""
+        """`listener_name`: the listener whose endpoints brokers use among themselves."""
         self.broker_id = broker_id
         self.ports = ports
         self.tasks = tasks
@@ -217,30 +223,30 @@ class Peers:
         self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
         self._opened: dict[PeerConnection, None] = {}
-        #: Live brokers, as far as is known, that owe an answer which will not come, since when.
+        #: Since when each live broker (by the view) has owed a response that will not come.
         self._silent_ms: dict[int, int] = {}
 
     def fell_silent(self, broker_id: int) -> None:
-        """A broker owes an answer, and its connection is gone."""
+        """Note that a broker owes a response, and its connection is gone."""
         if self._view.is_alive(broker_id):
             self._silent_ms.setdefault(broker_id, self.ports.clock.monotonic_ms())
 
     def heard_of(self, broker_id: int) -> None:
-        """A broker has answered."""
+        """Note that a broker has responded."""
         if self._silent_ms:
             self._silent_ms.pop(broker_id, None)
 
     def silent_since_ms(self, broker_id: int) -> int | None:
-        """Since when a broker that is registered shows signs of being gone; None: it shows none."""
+        """Return since when a registered broker shows signs of being gone; None: it shows none."""
         return self._silent_ms.get(broker_id)
 
     def view_changed(self) -> None:
-        """Who is not registered any more is known to be gone."""
+        """Forget the silence of unregistered brokers: they are known to be gone."""
         for broker_id in [one for one in self._silent_ms if not self._view.is_alive(one)]:
             del self._silent_ms[broker_id]
 
     def connection(self, broker_id: int, purpose: str) -> PeerConnection:
-        """The connection to a live broker; ConnectionLost when its address is not known."""
+        """Return the connection to a live broker; ConnectionLost when its address is unknown."""
         endpoint = self._view.endpoint(broker_id, self._listener_name)
         if endpoint is None:
             raise ConnectionLost(f"broker {broker_id} is not alive as far as this broker knows")
@@ -257,9 +263,9 @@ class Peers:
     def open(
         self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds
     ) -> PeerConnection:
-        """A connection of the caller's own; closed with the broker at the latest.
+        """Open a connection for the caller alone; it closes with the broker at the latest.
 
-        Its requests are numbered on from those that took `correlation_ids` before.
+        Its correlation ids continue the ones that `correlation_ids` gave out before.
         """
         for connection in [one for one in self._opened if not one.is_open]:
             del self._opened[connection]
@@ -276,5 +282,5 @@ class Peers:
 
 
 def api_name(api_key: int) -> str:
-    """The API's name, for messages."""
+    """Return the API's name, for messages."""
     return API[api_key].name if api_key in API else f"API key {api_key}"

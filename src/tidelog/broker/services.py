@@ -1,7 +1,7 @@
-"""What every room of a broker may use: configuration, clock, tracer, tasks, timers, view, peers.
+"""Services for every room of a broker: configuration, clock, tracer, tasks, timers, view, peers.
 
-Made once by the composition (`broker.broker`) and passed down. It names no room: a collaborator
-that needs another room's object gets exactly that object as a parameter of its own.
+The composition (`broker.broker`) makes them once and passes them down. This module names no room: a
+collaborator that needs another room's object gets exactly that object as a parameter of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Identity:
-    """Who this broker is: the id of its configuration, the epoch of its registration, its cluster.
+    """The identity of this broker: its configured id, the epoch of its registration, its cluster.
 
     The session writes it; every room reads it.
     """
@@ -50,14 +50,17 @@ class Identity:
         return self.broker_epoch != NO_BROKER_EPOCH
 
     def registered(self, broker_epoch: int) -> None:
-        """Take the epoch of a registration. The clean shutdown found at start proves nothing for a
-        later registration of this process (E3)."""
+        """Take the epoch of a registration.
+
+        The clean shutdown found at start proves nothing for a later registration of this process
+        (E3).
+        """
         self.broker_epoch = broker_epoch
         self.clean_shutdown_epoch = NO_BROKER_EPOCH
 
 
 class Settings:
-    """The configuration in force: the static one under what the store says (V25)."""
+    """The configuration in force: the static one, overridden by the store's settings (V25)."""
 
     __slots__ = ("in_force",)
 
@@ -67,7 +70,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Shared by all rooms of one broker."""
+    """The services shared by all rooms of one broker."""
 
     ports: Ports
     store: MetadataStore
@@ -100,7 +103,7 @@ class Services:
         return self.identity.broker_epoch
 
     def unexpected(self, where: str, error: BaseException) -> None:
-        """Log a defect of ours that one request or partition pays for (DESIGN.md, rule 9)."""
+        """Log a defect of tidelog that one request or partition pays for (DESIGN.md, rule 9)."""
         text = "".join(traceback.format_exception(error))
         self.tracer.event("unexpected_error", where=where, error=repr(error))
         self.tracer.log("server", logging.ERROR, f"unexpected error in {where}: {text}")

@@ -1,12 +1,12 @@
-"""Whether a broker's part in controlling the cluster moves, judged tick by tick (V42).
+"""Stall detection for a broker's part in controlling the cluster, judged tick by tick (V42).
 
-The flow that races for `/controller` and serves in it either rests, with nothing to do, or is at
-something: then it is the store that it waits for, whose contract gives every request an outcome.
-A flow that was at something for `STALLED_TICKS` ticks and got no outcome is stalled: its node, if
-it has one, is that of a controller that does not act. One that rests looks at its claim, so that a
-node of its own session that nobody acts for is found, too. Ticks are counted instead of time: one
-who did not run itself, as its process was stopped, gets one tick for all that time.
-Knows nothing of clocks, of the store, or of what is done about a stalled flow.
+The flow that competes for `/controller` and serves as controller either rests or works. A resting
+flow has nothing to do. A working flow waits for the store, whose contract gives every request an
+outcome. A flow that works for `STALLED_TICKS` ticks without an outcome is stalled. The node of a
+stalled flow, if it has one, belongs to a controller that does not act. A resting flow checks its
+claim, so that a node of its own session that no controller acts for is found, too. Ticks are
+counted instead of time: a process that was stopped gets one tick for all that time. Knows nothing
+of clocks, of the store, or of what the caller does about a stalled flow.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ STALLED_TICKS: Final = 4
 
 
 class Verdict(Enum):
-    """What a tick finds."""
+    """The result of a tick."""
 
-    #: It rests: let it look whether its claim is as it believes.
+    #: The flow rests: it should check whether its claim is as it believes.
     LOOK = "look"
-    #: It is at something.
+    #: The flow works.
     WAIT = "wait"
-    #: What it is at does not move: its term, if it has one, must end, and it must begin anew.
+    #: The flow's work does not move: its term, if it has one, must end, and the flow must start
+    #: over.
     STALLED = "stalled"
 
 
 class Activity:
-    """Of one flow; `moved` and `rests` are told by it, `tick` is called at even intervals."""
+    """Progress of one flow, which calls `moved` and `rests`; `tick` is called at even intervals."""
 
     __slots__ = ("_is_resting", "_ticks")
 
@@ -39,16 +40,16 @@ class Activity:
         self._ticks = 0
 
     def moved(self) -> None:
-        """It goes on: it was given something to do, or an outcome, good or bad."""
+        """Note that the flow works: it got something to do, or an outcome, good or bad."""
         self._is_resting = False
         self._ticks = 0
 
     def rests(self) -> None:
-        """It has nothing to do."""
+        """Note that the flow has nothing to do."""
         self._is_resting = True
 
     def tick(self) -> Verdict:
-        """Judge; after STALLED the count begins anew."""
+        """Judge the flow; after STALLED the count starts again."""
         if self._is_resting:
             return Verdict.LOOK
         self._ticks += 1

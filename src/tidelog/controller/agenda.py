@@ -1,8 +1,8 @@
-"""Partitions and reassignments that the next decision looks at.
+"""Agenda: the partitions and reassignments that the next decision looks at.
 
-Several concerns put entries here, one takes them away; whatever else lasts from one decision to the
-next belongs to its concern. All is level-triggered: the decision about an entry follows from the
-image, so an entry too many costs a look.
+Several concerns add entries; the next decision removes them. Other state that lasts from one
+decision to the next belongs to its concern. All is level-triggered: the decision about an entry
+follows from the image, so a superfluous entry costs one look.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.core.types import TopicPartition
 
 
 class Agenda:
-    """Plain collections, in order of arrival."""
+    """The entries by kind, in order of arrival."""
 
     __slots__ = ("departures", "has_requests", "partitions", "reassignments")
 
@@ -25,11 +25,11 @@ class Agenda:
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose former replicas may have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: `/admin/reassign_partitions` may have entries to begin, or entries that are done.
+        #: Whether `/admin/reassign_partitions` may have entries to begin, or entries that are done.
         self.has_requests = False
 
     def __bool__(self) -> bool:
-        """Whether a decision would find anything here."""
+        """Return whether a decision would find an entry."""
         return bool(self.partitions or self.reassignments or self.departures or self.has_requests)
 
     def look_at(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -39,23 +39,23 @@ class Agenda:
     def look_at_reassignments(
         self, topic_partitions: Iterable[TopicPartition], image: Image
     ) -> None:
-        """Look at those partitions that are being reassigned."""
+        """Look at the partitions among these that are being reassigned."""
         moving = image.moving
         self.reassignments.update(dict.fromkeys(one for one in topic_partitions if one in moving))
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Look at those that are being reassigned, and at the replicas that they leave behind."""
+        """Look at partitions that are being reassigned, and at replicas that they leave behind."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None
                 self.departures[topic_partition] = None
 
     def look_at_requests(self, image: Image) -> None:
-        """Look at `/admin/reassign_partitions`, where there is such a node."""
+        """Look at `/admin/reassign_partitions`, where the node exists."""
         self.has_requests = self.has_requests or image.reassignments is not None
 
     def copy(self) -> Agenda:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Agenda()
         other.partitions = dict(self.partitions)
         other.reassignments = dict(self.reassignments)
@@ -64,7 +64,7 @@ class Agenda:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Equal for agendas after which a controller goes on alike."""
+        """Return a value that is equal for agendas after which a controller goes on alike."""
         return (
             tuple(self.partitions),
             tuple(self.reassignments),

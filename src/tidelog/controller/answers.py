@@ -1,7 +1,7 @@
-"""Answers to requests: what each part of a request comes to once the decision is durable.
+"""Answers to requests: the result of each part of a request once the decision is durable.
 
-A result that needs a write names it. The answer is made from the outcomes of the writes, so that
-nobody hears of a state that is not durable (V2, A1). A decision is not changed by its outcomes.
+A result that needs a write names it. The answer is made from the outcomes of the writes. So no
+broker or client learns of a state that is not durable (V2, A1). Outcomes do not change a decision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Subject = TypeVar("Subject")
 
 
 class Precedence(IntEnum):
-    """The sequence in which the answers of one decision are given; leaders wait for theirs."""
+    """The order in which the answers of one decision are given; leaders wait for theirs."""
 
     ALTER_PARTITION = 0
     CREATE_TOPICS = 1
@@ -29,13 +29,13 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: Behind the answers to DeleteTopics, which wait over several decisions.
+    #: Sent after the answers to DeleteTopics, which wait over several decisions.
     CONTROLLED_SHUTDOWN = 8
 
 
 @dataclass(slots=True)
 class Result(Generic[Subject]):
-    """What a request comes to for one of the things that it names."""
+    """The result of a request for one of the things that it names."""
 
     subject: Subject
     error: ErrorCode = ErrorCode.NONE
@@ -44,16 +44,16 @@ class Result(Generic[Subject]):
     write: int | None = None
 
     def refuse(self, error: KafkaError) -> None:
-        """The request cannot be done for this one."""
+        """Reject this part of the request."""
         self.error, self.message = error.code, error.message
 
 
-#: What a result comes to whose write conflicted.
+#: Error and message of a result whose write conflicted.
 OnConflict = Callable[[Result[Subject], Conflict], tuple[ErrorCode, str | None]]
 
 
 def changed_meanwhile(result: Result[Any], conflict: Conflict) -> tuple[ErrorCode, str | None]:
-    """The error of a request whose partition or topic somebody else changed."""
+    """Return the error of a request whose partition or topic another writer has changed."""
     return ErrorCode.INVALID_UPDATE_VERSION, conflict.reason
 
 
@@ -67,17 +67,18 @@ class Answer(Generic[Subject]):
     respond: Callable[[Sequence[Result[Subject]]], Any]
     on_conflict: OnConflict[Subject] = changed_meanwhile
     results: list[Result[Subject]] = field(default_factory=list)
-    #: The request, where it is decided again instead of answered once its write conflicted.
+    #: The request, where a conflict of its write makes the controller decide again instead of
+    #: answering.
     again: Event | None = None
 
     def is_due_again(self, outcomes: Sequence[Outcome]) -> bool:
-        """Whether the request must be decided again."""
+        """Return whether the request must be decided again."""
         return self.again is not None and any(
             isinstance(_outcome(result, outcomes), Conflict) for result in self.results
         )
 
     def message(self, outcomes: Sequence[Outcome]) -> Any:
-        """The response, given what became of the writes."""
+        """Return the response, given the outcomes of the writes."""
         return self.respond([self._settled(result, outcomes) for result in self.results])
 
     def _settled(self, result: Result[Subject], outcomes: Sequence[Outcome]) -> Result[Subject]:

@@ -1,9 +1,10 @@
-"""What happened in the cluster, as events for those who read of it later (V80).
+"""Cluster events: what happened in the cluster, for later readers (V80).
 
-Derives from facts what is told, and under which key; docs/reference/events.md describes each kind.
-Nothing is told that is not durable or did not happen: state changes are told when their write is
-done, and only by the controller that wrote them. A key names the event itself, so that one that a
-reader meets twice is seen to be one. Knows nothing of topics, batches or brokers' connections.
+Derives from facts which events to report, and their keys; docs/reference/events.md describes each
+kind. An event is reported only when it is durable and did happen. A state change is reported when
+its write is done, and only by the controller that wrote it. A key names the event itself, so that a
+reader recognises an event that it meets twice. Knows nothing of topics, batches or brokers'
+connections.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tidelog.core.types import (
     topic_id_to_text,
 )
 
-#: Of the documents; readers ignore fields that they do not know, and others come with another one.
+#: Version of the event documents. It changes when a field goes or means something else; readers
+#: ignore fields that they do not know.
 VERSION: Final = 1
 LEADER_CHANGE: Final = "leader_change"
 ISR_CHANGE: Final = "isr_change"
@@ -46,7 +48,7 @@ KINDS: Final = (
 
 
 class ClusterEvent(NamedTuple):
-    """One event: its kind, what names it among those of its kind, and its fields."""
+    """One cluster event: its kind, its identity among events of that kind, and its fields."""
 
     kind: str
     identity: str
@@ -54,33 +56,33 @@ class ClusterEvent(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Key of its record."""
+        """Key of the event's record."""
         return f"{self.kind}/{self.identity}".encode()
 
     def value(self, broker_id: int, time_ms: int) -> bytes:
-        """Value of its record, as told by a broker at a wall clock time."""
+        """Return the value of the event's record, as a broker reports it at a wall clock time."""
         document = {"version": VERSION, "kind": self.kind, "time_ms": time_ms, "told_by": broker_id}
         return json.dumps({**document, **self.fields}, separators=(",", ":")).encode()
 
 
 class StateChange(NamedTuple):
-    """A partition's state was published by this controller; `before` is None for its first."""
+    """A partition state that this controller published; `before` is None for the first state."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
     before: PartitionState | None
     after: PartitionState
-    #: The change came from the leader (AlterPartition).
+    #: The leader asked for the change (AlterPartition).
     asked_by_leader: bool = False
 
 
 def of_state(
     change: StateChange, brokers: Brokers, preferred: int, controller_epoch: int
 ) -> ClusterEvent | None:
-    """A leader change, an ISR change, or nothing that anybody would ask for.
+    """Return a leader change, an ISR change, or None where neither changed.
 
-    A new leader epoch of the same leader with the same ISR is a leader change, too: the term is
-    another one. `preferred` is the first of the assignment.
+    A new leader epoch of the same leader with the same ISR is a leader change, too: the leader's
+    term is another. `preferred` is the first replica of the assignment.
     """
     topic_partition, topic_id, before, after, asked_by_leader = change
     fields: dict[str, Any] = {
@@ -109,8 +111,10 @@ def of_state(
 
 
 def is_unclean(before: PartitionState, after: PartitionState) -> bool:
-    """Whether a leader was elected that may lack what was committed (V13): from outside the ISR, or
-    a member that has lost its log."""
+    """Return whether a leader was elected that may lack committed records (V13).
+
+    Such a leader is from outside the ISR, or is a member of the ISR that has lost its log.
+    """
     if after.leader == NO_LEADER or after.leader_recovery_state != RECOVERING:
         return False
     return before.leader_recovery_state != RECOVERING or after.leader not in before.isr
@@ -158,20 +162,22 @@ def _has_restarted(broker_id: int, state: PartitionState, brokers: Brokers) -> b
 
 
 def controller_elected(controller_id: int, controller_epoch: int) -> ClusterEvent:
-    """A term of office has begun."""
+    """Return the event of a controller's term that has begun."""
     fields = {"controller": controller_id, "controller_epoch": controller_epoch}
     return ClusterEvent(CONTROLLER_ELECTION, str(controller_epoch), fields)
 
 
 def controller_resigned(controller_id: int, controller_epoch: int, cause: str) -> ClusterEvent:
-    """A term of office has ended, by the account of whom it was."""
+    """Return the event of a controller's term that has ended, as that controller reports it."""
     fields = {"controller": controller_id, "controller_epoch": controller_epoch, "cause": cause}
     return ClusterEvent(CONTROLLER_RESIGNATION, str(controller_epoch), fields)
 
 
 def ended(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
-    """A registration has gone: by a controlled shutdown where the broker asked for one (V43), else
-    its session is lost."""
+    """Return the event of a registration that has ended.
+
+    The cause is a controlled shutdown where the broker asked for one (V43), else a lost session.
+    """
     fields = {
         "broker": broker.broker_id,
         "broker_epoch": broker.broker_epoch,
@@ -182,7 +188,10 @@ def ended(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
 
 
 def registered(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
-    """A broker has come; it may prove that the life before it ended cleanly (E3)."""
+    """Return the event of a new registration.
+
+    The registration may prove that the previous incarnation ended cleanly (E3).
+    """
     fields = {
         "broker": broker.broker_id,
         "broker_epoch": broker.broker_epoch,
@@ -195,22 +204,28 @@ def registered(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
 def first_fetch(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
-    """The first follower has fetched from a new leader."""
+    """Return the event of the first follower that fetched from a new leader."""
     return _of_leadership(FIRST_FETCH, topic_partition, topic_id, leader_epoch, fields)
 
 
 def takeover(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
-    """A new leader has seen its followers and its first record through, or was watched for long
-    enough."""
+    """Return the event that ends the watch over a new leader.
+
+    The watch ends when every live follower fetches from the leader and its first record is
+    committed, or after a time limit.
+    """
     return _of_leadership(TAKEOVER, topic_partition, topic_id, leader_epoch, fields)
 
 
 def unclean_election(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
-    """Who was elected uncleanly leads, and tells which offsets are at risk (V13)."""
+    """Return the event of an uncleanly elected leader that leads now.
+
+    It names the offsets at risk (V13).
+    """
     return _of_leadership(UNCLEAN_ELECTION, topic_partition, topic_id, leader_epoch, fields)
 
 
@@ -241,8 +256,10 @@ def commands_behind(
     controller_epoch: int,
     number: int,
 ) -> ClusterEvent:
-    """A broker does not take its commands, or does again (V81); `number` tells times apart within a
-    controller's term."""
+    """Return the event of a broker that does not take its commands, or does so again (V81).
+
+    `number` separates such periods within a controller's term.
+    """
     fields = {
         "broker": broker_id,
         "broker_epoch": broker_epoch,
@@ -256,6 +273,6 @@ def commands_behind(
 
 
 def dropped(broker_id: int, broker_epoch: int, number: int, count: int) -> ClusterEvent:
-    """So many events of a broker are missing before this one."""
+    """Return the event that counts the events of a broker missing before it."""
     fields = {"broker": broker_id, "broker_epoch": broker_epoch, "count": count}
     return ClusterEvent(EVENTS_DROPPED, f"{broker_id}/{broker_epoch}/{number}", fields)

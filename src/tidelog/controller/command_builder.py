@@ -1,7 +1,7 @@
-"""Commands to brokers, derived from the image after a decision was applied (V17, V30, V35).
+"""Derivation of commands to brokers from the image, after a decision was applied (V17, V30, V35).
 
-`build` gives each broker that must be sent anything its `Commands`. Metadata is shared by all
-brokers, roles by all replicas of a partition: a failover costs what it changes.
+`build` gives each broker that needs commands its `Commands`. All brokers share the metadata, and
+all replicas of a partition share its roles: a failover costs what it changes.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 
 class CommandBuilder:
-    """Derives commands from the image as it is after a decision was applied."""
+    """Collector of the commands of one decision, which was applied to the image."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
         self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
         self._commands: dict[int, Commands] = {}
-        #: Shared by all brokers.
+        #: Metadata that all brokers share.
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
         #: Roles that create no replica: the same for all replicas of a partition.
         self._roles: dict[TopicPartition, Role] = {}
-        #: The replicas of each partition that has roles, where a full command is built.
+        #: Replicas of each partition that has roles, where a full command is built.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
 
     def send_brokers(self) -> None:
@@ -49,9 +49,12 @@ class CommandBuilder:
     def send_role(
         self, topic_partition: TopicPartition, is_new: bool, new_replicas: tuple[int, ...] = ()
     ) -> None:
-        """Send all live replicas of a partition their roles; nothing without a state, or once it
-        is to be deleted: a later role would create the replica again (V22, V71). `new_replicas`:
-        these are created, though the others exist (D3)."""
+        """Send all live replicas of a partition their roles.
+
+        Nothing is sent without a state, or once the partition is to be deleted: a later role would
+        create the replica again (V22, V71). `new_replicas` are created, though the other replicas
+        exist (D3).
+        """
         if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
@@ -61,15 +64,17 @@ class CommandBuilder:
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
 
     def resend_role(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Send a live broker its role in a partition, unless it is sent anyway."""
+        """Send a live broker its role in a partition, unless this decision sends it already."""
         if broker_id in self._image.brokers and self._has_roles(topic_partition):
             roles = self._of(broker_id).roles
             if topic_partition not in roles:
                 roles[topic_partition] = self._role(topic_partition, False)
 
     def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Send a broker that is leaving to follow no longer and keep the log, in place of any role
-        in the partition (V43); nothing where it leads."""
+        """Command a leaving broker to stop following a partition and keep the log (V43).
+
+        The stop replaces any role in the partition. Nothing is sent where the broker leads.
+        """
         image = self._image
         if broker_id not in image.brokers or not self._has_roles(topic_partition):
             return
@@ -89,7 +94,7 @@ class CommandBuilder:
         )
 
     def send_metadata(self, topic_partition: TopicPartition) -> None:
-        """Send every broker the published state of a partition; nothing where it has none."""
+        """Send every broker the published state of a partition; nothing without a state."""
         self._show(topic_partition, self._shown)
 
     def _show(
@@ -121,8 +126,10 @@ class CommandBuilder:
         topic_partition: TopicPartition,
         shown: dict[ShownKey, UpdateMetadataPartitionState],
     ) -> None:
-        """Show the end of a partition whose state cannot be read, once its topic is deleted. A full
-        command shows that it exists; other brokers know what they knew."""
+        """Show the end of a partition whose state cannot be read, once its topic is deleted.
+
+        A full command shows that the partition exists; other brokers keep what they know of it.
+        """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
             shown is self._shown and not deleting
@@ -140,7 +147,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, Role]:
-        """Roles that say only that the replica, if there is one, is no stray (V35)."""
+        """Return roles that state only that a replica, if there is one, is no stray (V35)."""
         image = self._image
         return {
             one: Role(
@@ -161,17 +168,17 @@ class CommandBuilder:
     def delete_replica(
         self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int
     ) -> None:
-        """Send a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
+        """Command a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
         assert broker_id in self._image.brokers, f"broker {broker_id} is not alive"
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 
     def send_everything(self, broker_id: int) -> None:
-        """Send a broker all that it should hold and know (V35, V41)."""
+        """Send a broker everything that it should hold and know (V35, V41)."""
         if broker_id in self._image.brokers:
             self._full.append(broker_id)
 
     def send_everything_to_all(self) -> None:
-        """Send every live broker all that it should hold and know."""
+        """Send every live broker everything that it should hold and know."""
         self._full.extend(self._image.brokers)
 
     def build(self) -> dict[int, Commands]:
@@ -199,7 +206,8 @@ class CommandBuilder:
             elif broker_id in placed.get(topic_partition, ()):
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
-            # Else it is to go, or has no roles: what comes back to life is stray there (V45).
+            # Otherwise the replica is to go, or the partition has no roles: if it reappears, it is
+            # a stray (V45).
         roles.update(self._unreadable())
         commands.roles = roles
         commands.shown = everything

@@ -2,11 +2,12 @@
 
 `CommandBuilder` derives the content from the image. `Commands` merge while they wait (V81): the
 last state of a partition wins, and StopReplica(delete) followed by LeaderAndIsr keeps both in
-order. What waits is bounded: topics that come and go leave traces in it, and when these are more
-than all that is there, the broker is sent everything instead. `Commands.requests` lays it out in
-sending order: UpdateMetadata with the live brokers where they changed, so that a follower knows its
-leader; StopReplica; LeaderAndIsr; UpdateMetadata with the partitions, last, so that clients hear of
-a leader that already leads. Versions are those that Kafka 3.9 sends.
+order. The backlog is bounded. Topics that come and go leave traces in it; when the traces exceed
+the whole cluster, the broker is sent everything instead. `Commands.requests` returns the requests
+in sending order. UpdateMetadata with the live brokers is first, where they changed, so that a
+follower knows its leader. StopReplica and LeaderAndIsr follow. UpdateMetadata with the partitions
+is last, so that clients learn of a leader that already leads. Versions are those that Kafka 3.9
+sends.
 """
 
 from __future__ import annotations
@@ -41,18 +42,19 @@ LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 7, 4, 8
 #: Kafka's AbstractControlRequest.Type.
 INCREMENTAL, FULL = 1, 2
-#: Leader of a partition whose topic is being deleted, and the epoch that deletes whatever the
-#: replica's own is (Kafka's LeaderDuringDelete, EpochDuringDelete).
+#: Leader and epoch sent for a partition whose topic is being deleted. The broker deletes the
+#: replica under this epoch, whatever the replica's own epoch is (Kafka's LeaderDuringDelete,
+#: EpochDuringDelete).
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
-#: Leader, and epochs, of a partition whose state cannot be read: its broker keeps what it has and
-#: knows, and obeys nothing (V35).
+#: Leader, and epochs, of a partition whose state cannot be read. Its broker keeps its replica and
+#: what it knows of the partition, and obeys nothing (V35).
 UNREADABLE = -1
 _SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 class Sender(NamedTuple):
-    """The controller that commands, and the listener by which brokers reach each other."""
+    """The controller that sends commands, and the listener on which brokers reach each other."""
 
     controller_id: int
     controller_epoch: int
@@ -60,21 +62,21 @@ class Sender(NamedTuple):
 
 
 class Role(NamedTuple):
-    """What a broker is in one partition."""
+    """The role of a broker in one partition."""
 
     topic_id: TopicId
     state: LeaderAndIsrPartitionState
 
 
 class Stop(NamedTuple):
-    """A replica to stop."""
+    """A replica that the broker must stop."""
 
     leader_epoch: int
     delete: bool
 
 
 class Part(Enum):
-    """Which part of what a broker must be told a request carries, in sending order."""
+    """The part of a broker's commands that a request carries, in sending order."""
 
     BROKERS = "live brokers"
     STOPS = "replicas to stop"
@@ -91,35 +93,36 @@ class Outgoing(NamedTuple):
     message: Any
 
 
-#: A partition of one topic of a name: its id tells it from an earlier one's.
+#: A partition of one incarnation of a topic: the id separates it from an earlier topic of that
+#: name.
 ShownKey = tuple[TopicId, TopicPartition]
 Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
 
 
 @dataclass(slots=True)
 class Commands:
-    """What one broker has still to be told."""
+    """Commands that one broker has yet to receive."""
 
     brokers: tuple[BrokerInfo, ...]
-    #: The broker may not know these brokers yet.
+    #: Whether the broker may not know these brokers yet.
     brokers_changed: bool = False
-    #: `roles` is everything that the broker should hold.
+    #: Whether `roles` is everything that the broker should hold.
     full: bool = False
-    #: `shown` is everything that the broker should know.
+    #: Whether `shown` is everything that the broker should know.
     shows_all: bool = False
-    #: Topics of which the broker keeps replicas and metadata although what is told in full does
-    #: not describe them.
+    #: Topics that a full command does not describe; the broker keeps their replicas and metadata.
     keep: tuple[str, ...] = ()
-    #: Partitions of the cluster when it was decided.
+    #: Number of partitions in the cluster when the commands were decided.
     partition_count: int = 0
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, Role] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
-    #: `shown`, where it is this broker's own and not shared with the others'.
+    #: The same map as `shown`, where this broker owns it; None where it is shared with other
+    #: brokers.
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
 
     def merge(self, later: Commands) -> None:
-        """Add what was decided later; nothing of this has been sent."""
+        """Add commands that were decided later; none of these commands has been sent."""
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
         self.partition_count = later.partition_count
@@ -143,7 +146,7 @@ class Commands:
     def _add_roles(
         self, roles: Mapping[TopicPartition, Role], before: Mapping[TopicPartition, Role]
     ) -> None:
-        """A replica that the broker has not been told to make yet is still to be made (D3)."""
+        """Add roles; a replica that the broker has not been sent to create yet stays new (D3)."""
         for topic_partition, role in roles.items():
             earlier = before.get(topic_partition)
             if (
@@ -157,16 +160,16 @@ class Commands:
 
     @property
     def has_outgrown(self) -> bool:
-        """Whether more waits than a full command would hold, and a good deal more."""
+        """Whether the backlog is larger than a full command, by a wide margin."""
         waiting = len(self.roles) + len(self.stops) + len(self.shown)
         return waiting > 3 * self.partition_count + limits.MAX_SUPERSEDED_STATES
 
     def drop_shown(self) -> None:
-        """Forget the metadata that waits; everything must be told anew."""
+        """Drop the waiting metadata; the caller must send all of it again."""
         self.shown, self.shows_all, self._own_shown = {}, False, None
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
-        """The requests to send, in this order. Metadata goes when the roles are answered."""
+        """Return the requests in sending order; metadata waits until the roles are acknowledged."""
         outgoing = []
         if self.brokers_changed and self._has_roles():
             outgoing.append(
@@ -184,7 +187,7 @@ class Commands:
         return outgoing
 
     def answered(self, part: Part) -> None:
-        """The broker has this part: it is not to be sent again."""
+        """Remove a part that the broker has acknowledged, so that it is not sent again."""
         match part:
             case Part.STOPS:
                 self.stops = {}
@@ -264,7 +267,10 @@ class Commands:
 
 
 def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:
-    """Where other brokers reach this one: its endpoint on that listener, else its first."""
+    """Return the endpoint on which other brokers reach this broker.
+
+    It is the endpoint on that listener, else the broker's first.
+    """
     for endpoint in broker.endpoints:
         if endpoint.listener == listener:
             return endpoint

@@ -1,14 +1,14 @@
 """The controller: events in, a decision out, effects once the decision is durable (V1, V2).
 
-`offer` queues events, `decide` takes all of them and returns one `Decision`; when its writes are
-done, `applied` changes the image and says what to send and what to answer. One decision is in
-flight; what comes meanwhile is decided together on the applied image (DESIGN.md, rule 6).
+`offer` queues events; `decide` takes all of them and returns one `Decision`. When its writes are
+done, `applied` changes the image and returns what to send and what to answer. One decision is in
+flight. Events that arrive meanwhile are decided together on the applied image (DESIGN.md, rule 6).
 
 The image changes at two times, and is read only at all others. Readings of the store and answers of
-brokers are facts: `decide` takes them over first. `applied` takes over what was written, and what
-brokers are to be sent for it; commands are built after that. Elections are level-triggered: what to
-do about a partition follows from the image alone; so a conflict in the store, a new controller and
-a repeated event all take the same way (V15, V41).
+brokers are facts: `decide` takes them over first. `applied` takes over the writes, and the commands
+that follow from them; commands are built after that. Elections are level-triggered: the decision on
+a partition follows from the image alone. So a conflict in the store, a new controller and a
+repeated event all take the same way (V15, V41).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from tidelog.core.types import TopicPartition
 
 
 class Controller:
-    """Decides for the cluster; one per term of office."""
+    """The decisions of one controller term, for the whole cluster."""
 
     def __init__(self, settings: Settings) -> None:
         self.image = Image()
-        #: As given at the beginning, and since.
+        #: Settings as given at the beginning, with changes since.
         self.settings = settings
         self._events: list[Event] = []
         self._deciding: Decision | None = None
         self._agenda = Agenda()
-        # What lasts from one decision to the next, by concern.
+        # State that lasts from one decision to the next, by concern.
         self._registrations = Registrations()
         self._deletions = deletion.Deletions()
         self._additions = addition.Additions()
@@ -64,7 +64,7 @@ class Controller:
 
     @property
     def has_work(self) -> bool:
-        """Whether `decide` would find anything to do."""
+        """Return whether `decide` would find anything to do."""
         return bool(
             self._events
             or self._agenda
@@ -76,23 +76,27 @@ class Controller:
 
     @property
     def balance(self) -> Balance:
-        """What is to go back to preferred replicas by itself, to be looked at."""
+        """Leaderships due to return to preferred replicas automatically, for the caller to read."""
         return self._preferred.balance
 
     def wanted_former(self) -> list[TopicPartition]:
-        """Partitions that are about to be added, and of which it is not known whether there were
-        some of their number before: `FormerRead` must tell before they can be decided (V71)."""
+        """Return partitions that are about to be added and whose former incarnations are unknown.
+
+        The controller needs a `FormerRead` of them before it can decide (V71).
+        """
         return self._additions.wanted_former(self._events, self.image)
 
     def give_up(self, ticket: int) -> Any | None:
-        """A client's time for DeleteTopics is over: the answer, None while it is not decided (it
-        then comes as soon as it is)."""
+        """Return the answer to a DeleteTopics whose timeout is over.
+
+        Returns None while the request is not decided; the answer then comes as soon as it is.
+        """
         return self._deletions.give_up(ticket)
 
     # deciding
 
     def decide(self) -> Decision:
-        """Take all events; the decision must be made durable and given to `applied`."""
+        """Take all events; the caller must make the decision durable and pass it to `applied`."""
         if self._deciding is not None:
             raise InvariantError("a decision is in flight")
         events, self._events = self._events, []
@@ -107,7 +111,7 @@ class Controller:
         return self._deciding
 
     def _learn(self, event: Event, draft: Draft, refused: refusals.RefusedRequests) -> None:
-        """Take over a fact; what a client or a broker asks for is none."""
+        """Take over an event that is a fact; a request of a client or a broker is none."""
         image, agenda = self.image, self._agenda
         match event:
             case registrations.BrokersRead():
@@ -156,7 +160,7 @@ class Controller:
     def _decide(
         self, draft: Draft, events: Sequence[Event], refused: refusals.RefusedRequests
     ) -> None:
-        """What is due goes first, then what is asked for, each part on what was decided before."""
+        """Decide what is due, then the requests; each part builds on what was decided before it."""
         self._shutdowns.look_at_next(draft, self._agenda)
         refused.write(draft)
         removal.write_due(draft)
@@ -168,7 +172,7 @@ class Controller:
         self._serve(draft, asked, events)
         self._additions.write(draft)
         if not draft.full:
-            # A new controller resumes them once its full commands are out (V41).
+            # A new controller resumes reassignments once its full commands are out (V41).
             self._advance(reassignments, asked)
         reassignments.close()
         self._preferred.write(draft)
@@ -181,10 +185,10 @@ class Controller:
         reassignments: requests.ReassignmentRequests,
         events: Sequence[Event],
     ) -> None:
-        """Serve requests; one that another has changed the ground of is decided later."""
+        """Serve requests; a request that conflicts with this decision so far is decided later."""
         names: creation.TakenNames | None = None
         for event in events:
-            # Before the leaders' own requests: those are judged against who leads then.
+            # Elections go first: AlterPartition is judged against the leaders elected here.
             if isinstance(event, leaders.ElectLeadersAsked):
                 leaders.elect_leaders(event, draft)
         for event in events:
@@ -228,7 +232,7 @@ class Controller:
     # effects
 
     def applied(self, decision: Decision, outcomes: Sequence[Outcome]) -> Effects:
-        """The decision's writes are done, with these outcomes in their order."""
+        """Apply the decision, whose writes are done with these outcomes in their order."""
         if decision is not self._deciding:
             raise InvariantError("not the decision in flight")
         self._deciding = None
@@ -269,7 +273,7 @@ class Controller:
     # for the model checker
 
     def copy(self) -> Controller:
-        """An independent copy; a decision in flight is shared, as it does not change."""
+        """Return an independent copy; a decision in flight is shared, as it does not change."""
         other = Controller(self.settings)
         other.image, other._agenda = self.image.copy(), self._agenda.copy()
         other._registrations = self._registrations.copy()
@@ -282,7 +286,10 @@ class Controller:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Equal for controllers that go on alike; events and tickets are not told apart."""
+        """Return a value that is equal for controllers with the same future.
+
+        Events and tickets do not count.
+        """
         return (
             self.image.key(),
             self._agenda.key(),

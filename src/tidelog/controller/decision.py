@@ -1,7 +1,7 @@
-"""A decision, and what comes of it: all that passes between the phases of the controller.
+"""A decision and its effects: all that passes between the phases of the controller.
 
-`Decision` says what to write, what to answer, what to send and what to report; nothing of it has
-happened yet. `Effects` is the same once the writes are done and the image holds them.
+`Decision` lists what to write, answer, send and report; nothing of it has happened yet. `Effects`
+is the same once the writes are done and the image holds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.controller.writes import Write
 
 @dataclass(slots=True)
 class Decision:
-    """All that follows from the events taken; nothing of it has happened yet."""
+    """All consequences of the events taken; nothing of it has happened yet."""
 
     writes: list[Write] = field(default_factory=list)
     #: Answers that wait for the writes.
@@ -29,9 +29,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What follows from a decision that is durable."""
+    """The effects of a decision that is durable."""
 
-    #: By broker id; for its registration as the image has it.
+    #: Commands by broker id, for the broker's registration as the image has it.
     commands: dict[int, Commands]
     #: (ticket, message).
     answers: list[tuple[int, Any]]

@@ -1,8 +1,8 @@
-"""A decision under construction: published state overlaid with what is about to be written.
+"""A decision under construction: published state overlaid with the writes of this decision.
 
-Later events of the same decision are judged against what earlier ones lead to, so that a partition
-is written at most once, and a topic's node too. Everything that is answered names the write it
-waits for. Reads the image, changes nothing in it.
+Later events of the same decision are judged against the results of earlier ones. So a partition is
+written at most once, and a topic's node too. Every answer names the write for which it waits. Reads
+the image, changes nothing in it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 
 class Draft:
-    """Collects one decision."""
+    """Collector of one decision."""
 
     def __init__(self, image: Image, settings: Settings) -> None:
         self.decision = Decision()
         self.image = image
         self.settings = settings
-        #: Index of the write that publishes a state of a partition.
+        #: Index of the write that publishes a partition's state.
         self._written: dict[TopicPartition, int] = {}
-        #: Topics of which the number of partitions, or the requests to change it, are written; and
-        #: those whose node is written for reassignments.
+        #: Topics whose number of partitions, or the requests to change it, this decision writes.
+        #: `reassigned` are the topics whose node it writes for reassignments.
         self.resized: dict[str, None] = {}
         self.reassigned: dict[str, None] = {}
         #: Topics that this decision queues for deletion.
         self.queued: dict[str, None] = {}
         #: Partitions whose metadata changed without a write (replicas went offline or came back).
         self._shown: dict[TopicPartition, None] = {}
-        #: Brokers that get a full command: new registrations, all of them for a new controller.
+        #: Brokers that get a full command: new registrations, and all brokers for a new controller.
         self._full: dict[int, None] = {}
 
     # writes
@@ -50,7 +50,7 @@ class Draft:
         return len(self.decision.writes) - 1
 
     def write_state(self, write: WritePartitionState) -> int:
-        """Publish a state; return the index of the write."""
+        """Publish a partition's state; return the index of the write."""
         topic_partition, state = write.topic_partition, write.state
         before = self.image.states.get(topic_partition)
         assert before is None or before.leader_epoch <= state.leader_epoch, "a leader epoch falls"
@@ -60,17 +60,17 @@ class Draft:
         return index
 
     def replace_state(self, index: int, state: PartitionState, is_new: bool) -> None:
-        """Publish another state by a write of this decision that no leader waits for."""
+        """Replace the state that a write of this decision publishes and no leader waits for."""
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState) and not write.asked_by_leader
         self.decision.writes[index] = replace(write, state=state, is_new=write.is_new or is_new)
 
     def written(self, topic_partition: TopicPartition) -> int | None:
-        """The index of the write that publishes a state of the partition."""
+        """Return the index of the write that publishes the partition's state, None without one."""
         return self._written.get(topic_partition)
 
     def state(self, topic_partition: TopicPartition) -> PartitionState | None:
-        """The state of a partition as this decision leaves it."""
+        """Return the state of a partition as this decision leaves it."""
         index = self._written.get(topic_partition)
         if index is None:
             return self.image.states.get(topic_partition)
@@ -79,8 +79,10 @@ class Draft:
         return write.state
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Whether this decision writes the node of one of these topics, or the requests to change
-        the number of its partitions."""
+        """Return whether this decision writes the node of one of these topics, or resizes one.
+
+        To resize is to change the number of partitions, or the stored requests to do so.
+        """
         return any(name in self.resized or name in self.reassigned for name in names)
 
     # answers, orders, notices
@@ -90,7 +92,7 @@ class Draft:
         self.decision.answers.append(answer)
 
     def order(self, order: Order) -> None:
-        """Send something to brokers once the writes are done."""
+        """Send commands to brokers once the writes are done."""
         self.decision.orders.append(order)
 
     def show(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -98,7 +100,7 @@ class Draft:
         self._shown.update(dict.fromkeys(topic_partitions))
 
     def send_everything(self, brokers: Iterable[int]) -> None:
-        """Send these brokers all that they should hold and know."""
+        """Send these brokers everything that they should hold and know."""
         self._full.update(dict.fromkeys(brokers))
 
     @property
@@ -107,15 +109,15 @@ class Draft:
         return tuple(self._full)
 
     def notice(self, notice: object) -> None:
-        """Say what the decision brings about once it is durable."""
+        """Report an effect of the decision once it is durable."""
         self.decision.notices.add(notice)
 
     def report(self, text: str) -> None:
-        """Say what somebody left in the store and cannot be done."""
+        """Report a request left in the store that cannot be carried out."""
         self.notice(Report(text))
 
     def close(self) -> Decision:
-        """The decision, complete."""
+        """Complete the decision and return it."""
         twice = self.resized.keys() & self.reassigned.keys()
         assert not twice, f"nodes of topics are written twice: {sorted(twice)}"
         if self._shown:

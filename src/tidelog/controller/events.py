@@ -1,4 +1,4 @@
-"""What reaches the controller: readings of the store, answers of brokers, requests.
+"""Events of the controller: readings of the store, answers of brokers, requests.
 
 Each concern defines the events that it takes. Events queue while a decision is in flight and are
 decided together afterwards (DESIGN.md, rule 6).
@@ -8,6 +8,6 @@ from __future__ import annotations
 
 
 class Event:
-    """A fact or a request; a request carries a ticket, under which its answer is given."""
+    """A fact or a request; a request carries a ticket, under which it is answered."""
 
     __slots__ = ()

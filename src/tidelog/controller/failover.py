@@ -1,10 +1,10 @@
-"""The latency budget of failovers: how long each of their phases took (V80).
+"""Latency budget of failovers: how long each of their phases took (V80).
 
-A turn of the controller that finds brokers gone, or takes their leaderships from brokers that are
-leaving, is a failover: noticed (the store's watch), read, decided, written, commanded; and over
-when each new leader has answered its command, or its partition has another leader by then. What
-comes after that its new leaders see (`replication.takeover`). Partitions are sampled evenly above
-`SAMPLED`; how many of all are published and not led yet is counted without sampling. Times are
+A turn of the controller is a failover if it finds brokers gone, or takes leaderships from leaving
+brokers. Its phases are: noticed (the store's watch), read, decided, written, commanded. It is over
+when each new leader has acknowledged its command, or its partition has another leader by then. New
+leaders observe the later phases (`replication.takeover`). Partitions are sampled evenly above
+`SAMPLED`. The count of partitions that are published and not led yet is not sampled. Times are
 arguments, in ms of a clock that never goes back. Decides nothing about the cluster, and nothing
 waits for it.
 """
@@ -18,16 +18,16 @@ from typing import Any, Final
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: Partitions of one failover whose times are kept.
+#: Maximum number of partitions of one failover whose times are kept.
 SAMPLED: Final = 1_000
-#: Why: every one of the brokers was leaving (V43), or at least one went without.
+#: Causes: either every one of the brokers was leaving (V43), or at least one was not.
 SHUTDOWN: Final = "shutdown"
 DEATH: Final = "death"
 
 
 @dataclass(slots=True)
 class Turn:
-    """When one turn of the controller reached what."""
+    """When one turn of the controller reached each of its phases."""
 
     noticed_ms: int
     read_ms: int = 0
@@ -37,12 +37,12 @@ class Turn:
 
 @dataclass(slots=True)
 class Loss:
-    """Brokers that lead no longer, as one turn finds them."""
+    """Brokers that no longer lead, as one turn finds them."""
 
     brokers: Sequence[int]
-    #: All of them were leaving.
+    #: Whether all of them were leaving.
     is_shutdown: bool = False
-    #: When the first of them showed signs of being gone; None where none were seen.
+    #: When the first of them showed signs of failure; None where none were seen.
     silent_since_ms: int | None = None
 
 
@@ -53,14 +53,14 @@ class _Failover:
     turn: Turn
     commanded_ms: int
     partition_count: int
-    #: Partitions of the sample whose leader has not answered, and its leader epoch.
+    #: Partitions of the sample whose leader has not acknowledged its role, with its leader epoch.
     waiting: dict[TopicPartition, int] = field(default_factory=dict)
     sample: list[dict[str, Any]] = field(default_factory=list)
     superseded: int = 0
 
 
 class Failovers:
-    """Those of one term of office."""
+    """The failovers of one controller term."""
 
     def __init__(self, controller_epoch: int) -> None:
         self._controller_epoch = controller_epoch
@@ -68,19 +68,21 @@ class Failovers:
         self._open: dict[int, _Failover] = {}
         #: The failover in whose sample a partition is.
         self._of: dict[TopicPartition, _Failover] = {}
-        #: Leaders that were published and have not said that they lead.
+        #: Leaders that were published and have not acknowledged that they lead.
         self._unled: dict[TopicPartition, int] = {}
 
     @property
     def unled(self) -> int:
-        """Partitions that are published and not led yet, as far as this controller knows."""
+        """Number of partitions published and not led yet, to this controller's knowledge."""
         return len(self._unled)
 
     def commanded(
         self, turn: Turn, now_ms: int, loss: Loss | None, changes: Iterable[StateChange]
     ) -> list[ClusterEvent]:
-        """The commands of a turn are queued; with a `loss` that is a failover. Returns the
-        failovers that are over by that."""
+        """Note that the commands of a turn are queued; with a `loss` the turn is a failover.
+
+        Returns the failovers that end thereby.
+        """
         moved = [
             change
             for change in changes
@@ -113,7 +115,10 @@ class Failovers:
     def answered(
         self, broker_id: int, partitions: Iterable[TopicPartition], now_ms: int
     ) -> list[ClusterEvent]:
-        """A broker has taken its roles in these partitions; the failovers that are over by that."""
+        """Note that a broker has acknowledged its roles in partitions.
+
+        Returns the failovers that end thereby.
+        """
         over: list[ClusterEvent] = []
         for topic_partition in partitions:
             if self._unled.get(topic_partition) != broker_id:
@@ -134,7 +139,7 @@ class Failovers:
         return over
 
     def removed(self, topic: str, now_ms: int) -> list[ClusterEvent]:
-        """A topic is gone; the failovers that are over by that."""
+        """Note that a topic is gone; return the failovers that end thereby."""
         over: list[ClusterEvent] = []
         for topic_partition in [one for one in self._unled if one.topic == topic]:
             del self._unled[topic_partition]
@@ -156,7 +161,7 @@ class Failovers:
         return [self._event(failover, now_ms)]
 
     def resigned(self, now_ms: int) -> list[ClusterEvent]:
-        """The term is over: what is known of failovers that are not."""
+        """End the term; return the unfinished failovers as far as they are known."""
         unfinished = [self._event(one, now_ms) for one in self._open.values()]
         self._open.clear()
         self._of.clear()

@@ -1,11 +1,11 @@
-"""What the controller knows: published state, and how far its commands have come.
+"""The controller's image: published state, and the progress of its commands.
 
-Changes only by `apply`, and a change is a fact: something read from the store, written to it, or
-answered by a broker (DESIGN.md, rule 6). Decides nothing. While a decision is made, and while
-commands are built, the image is read and nothing may change it. Partitions are indexed by the
-brokers they are assigned to, so that an event costs what it touches. Topics whose nodes cannot be
-read are known by name only: they are left alone and named as "keep" in full commands (V35). So are
-single partitions whose state nodes cannot be read; those have no state here.
+Changes only by `apply`. A change is a fact: read from the store, written to it, or answered by a
+broker (DESIGN.md, rule 6). Decides nothing. While a decision is made, and while commands are built,
+the image is read only. Partitions are indexed by the brokers to which they are assigned, so that an
+event costs what it touches. Topics whose nodes cannot be read are known by name only: they are left
+alone and named as "keep" in full commands (V35). So are single partitions whose state nodes cannot
+be read; the image has no state of them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Change(ABC):
 
     @abstractmethod
     def apply(self, image: Image) -> None:
-        """Take it over; called by `Image.apply` only."""
+        """Apply the fact to the image; called by `Image.apply` only."""
 
 
 _NOBODY: dict[int, bool] = {}
 
 
 class Image:
-    """The controller's knowledge of the cluster. Read freely; change by `apply` only."""
+    """The controller's knowledge of the cluster, free to read; only `apply` changes it."""
 
     def __init__(self) -> None:
         self.brokers: Mapping[int, BrokerInfo] = {}
@@ -52,16 +52,17 @@ class Image:
         self.unreadable_states: dict[TopicPartition, str] = {}
         self.deletions: dict[str, Deletion] = {}
         self.removals: dict[str, Removal] = {}
-        #: Last states of partitions that a topic has no more, None where it never had any; only
-        #: of numbers that were looked at.
+        #: Last states of partitions that a topic no longer has; None where it never had the
+        #: partition. Holds only numbers that were looked up.
         self.former: dict[TopicPartition, PartitionState | None] = {}
         #: None until the node was read, or where it cannot be read.
         self.producer_ids: LastProducerId | None = None
         #: Partitions that are being reassigned.
         self.moving: dict[TopicPartition, None] = {}
-        #: `/admin/reassign_partitions`, None where there is no such node.
+        #: Content of `/admin/reassign_partitions`; None where the node does not exist.
         self.reassignments: RequestedReassignments | None = None
-        #: Live brokers that were told to give up their replica, and have not answered (V52).
+        #: Live brokers that were commanded to give up their replica, and have not acknowledged it
+        #: (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
         #: Replica presence by broker (D3). Kept only after a broker reported the replica missing.
         self.presences: dict[TopicPartition, dict[int, bool]] = {}
@@ -72,12 +73,14 @@ class Image:
     # reading
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name of a topic that exists, None for any other id (V23)."""
+        """Return the name of a topic that exists, None for any other id (V23)."""
         return self._names.get(topic_id)
 
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """The replicas that count; empty for a partition that does not exist. Those that a
-        reassignment takes away count until its target is all there is (V52)."""
+        """Return the replicas that count; empty for a partition that does not exist.
+
+        Replicas that a reassignment removes count until its target is reached (V52).
+        """
         topic = self.topics.get(topic_partition.topic)
         if topic is None:
             return ()
@@ -90,34 +93,37 @@ class Image:
         return records.target_of(assigned, move)
 
     def assigned(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """All replicas that the topic's node names, those that are to go included."""
+        """Return all replicas that the topic's node names, including replicas to be removed."""
         topic = self.topics.get(topic_partition.topic)
         return () if topic is None else topic.assignments.get(topic_partition.partition, ())
 
     def move(self, topic_partition: TopicPartition) -> Move | None:
-        """The reassignment of a partition, None where there is none."""
+        """Return the reassignment of a partition, None where there is none."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.moves.get(topic_partition.partition)
 
     def is_completing(self, topic_partition: TopicPartition) -> bool:
-        """Whether a reassignment's target is all there is already (V52)."""
+        """Return whether a reassignment's target is already reached (V52)."""
         move = self.move(topic_partition)
         return move is not None and records.is_completing(
             self.states.get(topic_partition), self.assigned(topic_partition), move
         )
 
     def has_left(self, topic_partition: TopicPartition) -> bool:
-        """Whether live brokers were told to give up what a reassignment took away, and did."""
+        """Return whether live brokers have given up all replicas that a reassignment removed."""
         return self.leaving.get(topic_partition) == {}
 
     def is_deleting(self, topic: str) -> bool:
-        """Whether the topic is queued for deletion."""
+        """Return whether the topic is queued for deletion."""
         return topic in self.deletions
 
     def closing(self, topic: str) -> range:
-        """The partitions of a topic that take no more records as they are about to be removed: the
-        highest, as far down as they are all requested, and never the first (V71). None while any
-        of the topic are being reassigned: removals wait for that."""
+        """Return the partitions of a topic that accept no more records, before their removal.
+
+        These are the highest partitions, as far down as all are requested, and never the first
+        (V71). The range is empty while any partition of the topic is being reassigned: removals
+        wait for that.
+        """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):
             return range(0)
@@ -127,27 +133,27 @@ class Image:
         return range(first, count)
 
     def hosted_by(self, broker_id: int) -> Iterable[TopicPartition]:
-        """Partitions assigned to a broker, those of topics being deleted included."""
+        """Return the partitions assigned to a broker, including those of topics being deleted."""
         return self._hosted.get(broker_id, {}).keys()
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Every partition of every readable topic."""
+        """Yield every partition of every readable topic."""
         for topic in self.topics.values():
             yield from topic.partitions
 
     def presence(self, topic_partition: TopicPartition) -> Mapping[int, bool]:
-        """Which brokers reported to have the replica or to lack it; empty where none lacks it."""
+        """Return whether each reporting broker has the replica; empty where none lacks it."""
         return self.presences.get(topic_partition, _NOBODY)
 
     def absent(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """Live brokers that reported to lack the replica (D3)."""
+        """Return live brokers that reported to lack the replica (D3)."""
         answers = self.presences.get(topic_partition)
         if answers is None:
             return ()
         return tuple(broker_id for broker_id, present in answers.items() if not present)
 
     def key(self) -> tuple[object, ...]:
-        """Equal for images that decide alike."""
+        """Return a value that is equal for images that decide alike."""
         return (
             tuple(
                 sorted(
@@ -184,7 +190,7 @@ class Image:
         )
 
     def copy(self) -> Image:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Image()
         other.brokers = dict(self.brokers)
         other.topics = dict(self.topics)
@@ -212,24 +218,24 @@ class Image:
     # changing
 
     def apply(self, change: Change) -> None:
-        """Take over a fact."""
+        """Apply a fact; raises InvariantError while the image is read only."""
         if self._is_read_only:
             raise InvariantError(f"the image changes while it is read: {change}")
         change.apply(self)
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Nothing may change the image while this lasts: what is derived from it fits together."""
+        """Forbid changes of the image meanwhile, so that values derived from it are consistent."""
         self._is_read_only = True
         try:
             yield
         finally:
             self._is_read_only = False
 
-    # what changes are made of
+    # Building blocks of changes.
 
     def add_topic(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Know a topic, in place of one of its name."""
+        """Add a topic, in place of any topic of its name."""
         self.remove_topic(topic.name)
         self.unreadable.pop(topic.name, None)
         self._names[topic.topic_id] = topic.name
@@ -249,7 +255,7 @@ class Image:
             self.moving[TopicPartition(topic.name, partition)] = None
 
     def assign(self, topic: Topic) -> None:
-        """Other replicas, or other reassignments; states stay."""
+        """Take over other replicas, or other reassignments, of a topic; states stay."""
         before = self.topics[topic.name]
         assert before.partitions == topic.partitions, f"other partitions: {topic}"
         for partition, replicas in before.assignments.items():
@@ -264,12 +270,12 @@ class Image:
         self.place(topic, {})
 
     def end_move(self, topic_partition: TopicPartition) -> None:
-        """Forget a reassignment, and which brokers had to give up replicas for it."""
+        """Drop a reassignment, and which brokers had to give up replicas for it."""
         self.moving.pop(topic_partition, None)
         self.leaving.pop(topic_partition, None)
 
     def remove_topic(self, name: str) -> None:
-        """Forget a topic with its partitions."""
+        """Drop a topic with its partitions."""
         topic = self.topics.pop(name, None)
         if topic is None:
             return
@@ -284,7 +290,10 @@ class Image:
                 self._hosted[replica].pop(topic_partition, None)
 
     def remove_partition(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition that its topic has no more; its last state is a former life (V71)."""
+        """Drop a partition that its topic no longer has.
+
+        Its last state is kept as a former incarnation (V71).
+        """
         self.former[topic_partition] = self.states.pop(topic_partition, None)
         self.unreadable_states.pop(topic_partition, None)
         self.presences.pop(topic_partition, None)
@@ -292,6 +301,6 @@ class Image:
             hosted.pop(topic_partition, None)
 
     def forget_former(self, name: str) -> None:
-        """Forget former lives of a topic's partitions: they must be read again (V71)."""
+        """Drop the former incarnations of a topic's partitions: they must be read again (V71)."""
         for topic_partition in [one for one in self.former if one.topic == name]:
             del self.former[topic_partition]

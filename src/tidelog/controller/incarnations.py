@@ -1,9 +1,10 @@
-"""Who has died, who has come, and whose log may be shorter than published state believes.
+"""Incarnations of brokers: restarted and bounced ISR members (V10, E3).
 
-A broker epoch is the creation transaction id of a registration: another epoch under the same id is
-another life. The state node of a partition records under which epoch each ISR member was in sync,
-so that any controller sees a bounce, also one elected meanwhile (V10). A registration may prove
-that the life before it ended cleanly (E3). Knows nothing of leaders.
+A broker epoch is the creation transaction id of a registration. Another epoch under the same broker
+id is another incarnation. The state node of a partition records under which epoch each ISR member
+was in sync. So any controller detects a bounce, also a controller that was elected meanwhile (V10).
+A registration may prove that the previous incarnation ended cleanly (E3). The log of a member that
+bounced may be shorter than published state believes. Knows nothing of leaders.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Brokers = Mapping[int, BrokerInfo]
 
 
 def recorded_epochs(state: PartitionState) -> tuple[int, ...]:
-    """Broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
+    """Return the broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
     epochs = state.isr_epochs
     if epochs is None or len(epochs) != len(state.isr):
         return (NO_BROKER_EPOCH,) * len(state.isr)
@@ -24,9 +25,10 @@ def recorded_epochs(state: PartitionState) -> tuple[int, ...]:
 
 
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
-    """ISR members that live in another life than the one they were in sync in, cleanly or not.
+    """Return ISR members that have restarted since they were in sync, cleanly or not.
 
-    Where no epoch is recorded, a registration above the node's last modification is one.
+    Where no epoch is recorded, a registration above the node's last modification counts as a
+    restart.
     """
     restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, recorded_epochs(state), strict=True):
@@ -39,12 +41,15 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
 
 def shut_down_cleanly(broker: BrokerInfo, recorded_epoch: int) -> bool:
-    """Whether the registration proves that the life recorded ended with a flushed log (E3)."""
+    """Return whether the recorded incarnation provably ended with a flushed log (E3)."""
     return recorded_epoch != NO_BROKER_EPOCH and broker.previous_broker_epoch == recorded_epoch
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
-    """ISR members that restarted without such a proof: their logs may have lost records (V10)."""
+    """Return ISR members that restarted without such a proof.
+
+    Their logs may have lost records (V10).
+    """
     restarted = restarted_members(state, brokers)
     if not restarted:
         return ()

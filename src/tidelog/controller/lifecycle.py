@@ -1,6 +1,7 @@
-"""The first and the last published state of a partition (V20, V71).
+"""First and last published state of a partition (V20, V71).
 
-Pure functions of the replicas and the live brokers; what comes between is `elections`' and `isr`'s.
+Pure functions of the replicas and the live brokers. `elections` and `isr` derive the states in
+between.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ def first_state(
     controller_epoch: int,
     former: PartitionState | None = None,
 ) -> PartitionState | None:
-    """The state of a partition that begins: led by the first live replica, all live ones in the
-    ISR (V20), of those that are leaving none but where all are. None while no replica is alive.
+    """Return the first state of a partition (V20).
 
-    `former` is what the state node holds of a partition of that number that was removed: epochs go
-    on above it, so that nothing of its life counts in this one (V71).
+    The first live replica leads, and all live replicas are the ISR. Leaving replicas are left out,
+    unless all live replicas are leaving. Returns None while no replica is alive. `former` is the
+    content of the state node of a removed partition of that number. The epochs continue above it,
+    so that nothing of that incarnation counts in this one (V71).
     """
     registered = tuple(replica for replica in replicas if replica in brokers)
     live = tuple(one for one in registered if not brokers[one].is_leaving) or registered
@@ -45,7 +47,7 @@ def first_state(
 
 
 def tombstone(state: PartitionState, controller_epoch: int) -> PartitionState:
-    """What stays in the state node of a partition that is removed (V71)."""
+    """Return the state that stays in the state node of a removed partition (V71)."""
     return PartitionState(
         leader=NO_LEADER,
         leader_epoch=state.leader_epoch + 1,
@@ -59,6 +61,9 @@ def tombstone(state: PartitionState, controller_epoch: int) -> PartitionState:
 
 
 def is_tombstone(state: PartitionState) -> bool:
-    """Whether a state is that of a removed partition; a controller that knows nothing of removals
-    may have dropped the word for it, but an ISR is never empty otherwise."""
+    """Return whether a state is that of a removed partition.
+
+    A controller that does not know removals may have dropped the mark, but an ISR is never empty
+    otherwise.
+    """
     return state.removed or not state.isr

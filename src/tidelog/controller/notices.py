@@ -1,4 +1,4 @@
-"""What a decision brings about, for the log, for traces and for those who watch the cluster.
+"""Notices: what a decision brings about, for the log, for traces and for observers of the cluster.
 
 Each concern has its own kinds of notice. Notices change nothing in the controller.
 """
@@ -13,14 +13,14 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Somebody left something in the store that cannot be done; for the log."""
+    """A request left in the store that cannot be carried out; for the log."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOutdated:
-    """Somebody else has changed a topic's node: it must be read again."""
+    """Another writer has changed a topic's node, which must be read again."""
 
     name: str
 
@@ -38,11 +38,11 @@ class Notices:
         self._by_kind.setdefault(type(notice), []).append(notice)
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """The notices of one kind."""
+        """Return the notices of one kind."""
         return self._by_kind.get(kind, [])
 
     def copy(self) -> Notices:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Notices()
         other._by_kind = {kind: list(notices) for kind, notices in self._by_kind.items()}
         return other

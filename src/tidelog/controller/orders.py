@@ -1,8 +1,8 @@
-"""What a decision sends to brokers, as values that `CommandBuilder` turns into commands.
+"""Orders: what a decision sends to brokers, as values that `CommandBuilder` turns into commands.
 
-An order names brokers and partitions. Orders are given once the image holds every change that the
-decision brings (DESIGN.md, rule 6), so the commands say what the applied image says. Here are the
-orders that several concerns give; each concern defines its own besides.
+An order names brokers and partitions. Orders are given once the image holds every change of the
+decision (DESIGN.md, rule 6), so the commands reflect the applied image. This module has the orders
+that several concerns share; each concern defines its own besides.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class Rank(IntEnum):
 
 
 class Order(ABC):
-    """Something that brokers must be sent."""
+    """An instruction to send commands to brokers."""
 
     __slots__ = ()
     rank: ClassVar[Rank]
 
     @abstractmethod
     def give(self, builder: CommandBuilder) -> None:
-        """Add it to the commands."""
+        """Add the order to the commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendState(Order):
-    """Send a published state to every broker, and their roles to its replicas.
+    """Send a published state to every broker, and roles to its replicas.
 
-    A leader that asked for the state hears of it by its answer: `has_roles` is False.
+    A leader that asked for the state gets it in its response: `has_roles` is False.
     """
 
     topic_partition: TopicPartition
-    #: Every replica may be created, or only these (D3).
+    #: Whether every replica may be created; otherwise only `new_replicas` may be (D3).
     is_new: bool = False
     new_replicas: tuple[int, ...] = ()
     has_roles: bool = True
@@ -106,12 +106,12 @@ class SendRoleAgain(Order):
 
 @dataclass(frozen=True, slots=True)
 class SendEverything(Order):
-    """Send a broker all that it should hold and know (V35, V41)."""
+    """Send a broker everything that it should hold and know (V35, V41)."""
 
     broker_id: int
 
     rank: ClassVar[Rank] = Rank.EVERYTHING
 
     def give(self, builder: CommandBuilder) -> None:
-        """Make its commands full."""
+        """Make the broker's commands full."""
         builder.send_everything(self.broker_id)

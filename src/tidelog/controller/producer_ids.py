@@ -1,7 +1,7 @@
-"""Blocks of producer ids for brokers (G3).
+"""Allocation of producer id blocks to brokers (G3).
 
-One write of a decision covers all brokers that ask. Where it conflicts, somebody else gave ids out
-meanwhile: the requests are decided again on what the node holds.
+One write of a decision covers all brokers that ask. A conflict means that another writer allocated
+ids meanwhile: the requests are decided again on the node's new content.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRead(Event):
-    """`/latest_producer_id_block`, None where it cannot be read."""
+    """Content of `/latest_producer_id_block`, None where it cannot be read."""
 
     found: LastProducerId | None
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsAsked(Event):
-    """A broker asks for a block of producer ids (G3)."""
+    """A broker's request for a block of producer ids (G3)."""
 
     ticket: int
     request: AllocateProducerIdsRequest
@@ -43,18 +43,21 @@ class ProducerIdsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsFound(Change):
-    """`/latest_producer_id_block` holds this, None where it cannot be read."""
+    """New content of `/latest_producer_id_block`, None where it cannot be read."""
 
     found: LastProducerId | None
 
     def apply(self, image: Image) -> None:
-        """Know it."""
+        """Take over the content."""
         image.producer_ids = self.found
 
 
 @dataclass(frozen=True, slots=True)
 class TakeProducerIds(Write):
-    """Record that producer ids up to `last` are given out, `first` to `last` to `broker_id`."""
+    """Record that producer ids up to `last` are allocated.
+
+    `broker_id` gets the ids from `first` to `last`.
+    """
 
     broker_id: int
     first: int
@@ -65,7 +68,7 @@ class TakeProducerIds(Write):
         assert 0 <= self.first <= self.last <= _MAX_PRODUCER_ID, f"no block: {self}"
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Know the last id given out."""
+        """Take over the last allocated id."""
         if isinstance(outcome, Conflict):
             settlement.apply(ProducerIdsFound(outcome.producer_ids))
         else:
@@ -74,8 +77,10 @@ class TakeProducerIds(Write):
 
 
 def give_producer_ids(asked: Iterable[ProducerIdsAsked], draft: Draft) -> None:
-    """Give a block to each; one write covers them all. A request is decided again if that block
-    cannot be written."""
+    """Allocate a block to each request; one write covers all of them.
+
+    A request is decided again if that write conflicts.
+    """
     found = draft.image.producer_ids
     last = None if found is None else found.last_id
     taken: TakeProducerIds | None = None

@@ -1,6 +1,6 @@
-"""The records that the image is made of: topics, reassignments, and what is on its way out.
+"""Records of which the image is made: topics, reassignments, deletions and removals.
 
-Values without behaviour of their own; which of them are published and which are not is the image's.
+The records are values without behaviour of their own. The image knows which of them are published.
 """
 
 from __future__ import annotations
@@ -15,27 +15,33 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way; what it adds and takes away is among the replicas assigned."""
+    """A reassignment under way; the assigned replicas include what it adds and what it removes."""
 
-    #: Replicas that were not there when it began.
+    #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
-    #: Replicas that are not in its target; one that an earlier target added may be among them.
+    #: Replicas that are not in the target; a replica that an earlier target added may be among
+    #: them.
     removing: Replicas
-    #: What was assigned when it began, in that order; empty where nobody recorded it (R1, R6).
+    #: Assignment when the reassignment began, in that order; empty where it was not recorded (R1,
+    #: R6).
     original: Replicas
-    #: Transaction in which the topic's node was given its target, or was read at the latest: a
-    #: state that is older says that the replicas may not have been told (V41).
+    #: Transaction that gave the topic's node this target, or at the latest the transaction of its
+    #: reading. An older partition state shows that the replicas may not have been sent the target
+    #: (V41).
     since_zxid: int = 0
 
 
 def target_of(replicas: Sequence[int], move: Move) -> Replicas:
-    """Where the partition is to be, preferred leader first."""
+    """Return the target of a reassignment, preferred leader first."""
     return tuple(replica for replica in replicas if replica not in move.removing)
 
 
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
-    """Whether the target is all there is already: only replicas that are out for good, and the
-    topic's node, are left to be put right (V52). Whoever is in sync is not out."""
+    """Return whether the target is already reached (V52).
+
+    Only replicas that are out for good, and the topic's node, are left to be put right. A replica
+    in the ISR is not out.
+    """
     return (
         state is not None
         and bool(state.reassigned_to)
@@ -46,18 +52,18 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic node (V5): its id and the replicas of each partition, preferred leader first."""
+    """A topic node (V5): the topic's id, and each partition's replicas, preferred leader first."""
 
     name: str
     topic_id: TopicId
     assignments: Mapping[int, tuple[int, ...]]
-    #: The topic's own unclean.leader.election.enable, None where it has none.
+    #: The topic's own unclean.leader.election.enable; None where the topic has none.
     unclean: bool | None = None
-    #: Version of the topic node: more partitions are written on the condition that it holds.
+    #: Version of the topic node; writes that add partitions require this version.
     version: int = 0
     #: Reassignments under way, by partition.
     moves: Mapping[int, Move] = field(default_factory=dict)
-    #: Its partitions, ascending: made once, as every look at the topic goes through them.
+    #: Partitions of the topic, ascending. Made once, as every look at the topic goes through them.
     partitions: tuple[TopicPartition, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,13 +72,13 @@ class Topic:
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether the node names replicas that a reassignment brings or takes."""
+        """Whether the node names replicas that a reassignment adds or removes."""
         return bool(self.moves)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedReassignments:
-    """`/admin/reassign_partitions` holds these entries in this version."""
+    """The entries of `/admin/reassign_partitions` at one version of the node."""
 
     version: int
     entries: Mapping[TopicPartition, ReassignmentEntry]
@@ -80,7 +86,7 @@ class RequestedReassignments:
 
 @dataclass(frozen=True, slots=True)
 class LastProducerId:
-    """The last producer id given out (-1: none yet) and the version of its node (-1: no node)."""
+    """Last allocated producer id (-1: none yet), with the version of its node (-1: no node)."""
 
     last_id: int
     version: int
@@ -88,48 +94,48 @@ class LastProducerId:
 
 @dataclass(slots=True)
 class Deletion:
-    """A topic on its way out (V22)."""
+    """The deletion of a topic (V22)."""
 
-    #: Whether the brokers have been told.
+    #: Whether the brokers have been sent the deletion.
     commanded: bool = False
-    #: Replicas of live brokers that have not answered, by broker.
+    #: Replicas on live brokers that have not acknowledged the deletion, by broker.
     waiting: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
-        """Nobody alive holds the topic any more: its nodes can go."""
+        """Whether no live broker holds the topic any more, so that its nodes can go."""
         return self.commanded and not self.waiting
 
 
 @dataclass(slots=True)
 class Removal:
-    """Partitions of one topic on their way out (V71)."""
+    """The removal of partitions of one topic (V71)."""
 
-    #: Number -> whether every group is to have read it first.
+    #: Partition number -> whether every consumer group must have read the partition first.
     requested: dict[int, bool] = field(default_factory=dict)
-    #: Those that the topic's node does not have any more: there is no request for them to leave.
+    #: Partitions that the topic's node no longer has: no request exists that could be withdrawn.
     by_edit: dict[int, None] = field(default_factory=dict)
-    #: Those whose leaders were told to take no more records, and go on meanwhile.
+    #: Partitions whose leaders were sent to accept no more records; they are still read.
     closed: dict[int, None] = field(default_factory=dict)
-    #: Those that every group has read.
+    #: Partitions that every consumer group has read to the end.
     drained: dict[int, None] = field(default_factory=dict)
-    #: Those whose brokers have been told.
+    #: Partitions whose brokers have been sent the deletion.
     commanded: dict[int, None] = field(default_factory=dict)
-    #: Replicas of live brokers that have not answered, by broker.
+    #: Replicas on live brokers that have not acknowledged the deletion, by broker.
     waiting: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
-        """Nobody alive holds what was commanded any more: the topic's node can do without."""
+        """Whether no live broker holds a commanded partition, so the topic's node can drop it."""
         return bool(self.commanded) and not self.waiting
 
     def forget(self, partition: int) -> None:
-        """The partition is removed."""
+        """Drop a partition that is removed."""
         for kept in (self.requested, self.by_edit, self.closed, self.drained, self.commanded):
             kept.pop(partition, None)
 
     def copy(self) -> Removal:
-        """An independent copy."""
+        """Return an independent copy."""
         return Removal(
             dict(self.requested),
             dict(self.by_edit),
@@ -140,7 +146,7 @@ class Removal:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Equal for removals that go on alike."""
+        """Return a value that is equal for removals with the same future."""
         return (
             tuple(sorted(self.requested.items())),
             tuple(sorted(self.by_edit)),

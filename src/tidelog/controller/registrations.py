@@ -1,8 +1,8 @@
 """Registrations of brokers: what a new reading of `/brokers/ids` changes (V10, V11, V41).
 
 A broker epoch is the creation transaction id of a registration: an id whose epoch differs has
-bounced. Every partition of a broker that came or went is looked at. A broker that came is sent
-everything.
+bounced. The controller looks at every partition of a broker that arrived or left. A broker that
+arrived is sent everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.core.types import BrokerInfo
 
 @dataclass(frozen=True, slots=True)
 class BrokersRead(Event):
-    """All registrations, as they are now (V10)."""
+    """All current registrations (V10)."""
 
     brokers: Mapping[int, BrokerInfo]
 
@@ -38,7 +38,7 @@ class BrokerGone:
 
 @dataclass(frozen=True, slots=True)
 class BrokerArrived:
-    """A broker registered, for the first time or in another life."""
+    """A broker registered, for the first time or in another incarnation."""
 
     broker: BrokerInfo
 
@@ -50,7 +50,7 @@ class SendBrokers(Order):
     rank: ClassVar[Rank] = Rank.BROKERS
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add them."""
+        """Add the live brokers."""
         builder.send_brokers()
 
 
@@ -61,7 +61,7 @@ class BrokersChanged(Change):
     brokers: Mapping[int, BrokerInfo]
 
     def apply(self, image: Image) -> None:
-        """Know these; a registration goes on shutting down until it ends (V43)."""
+        """Take over the registrations; each stays marked as leaving until it ends (V43)."""
         before, after = image.brokers, dict(self.brokers)
         image.brokers = after
         for broker_id, known in before.items():
@@ -73,8 +73,7 @@ class BrokersChanged(Change):
 
 
 def _forget_answers_of(broker_id: int, image: Image) -> None:
-    """Another life begins, or none: what the broker reported, and what it was asked, is over (V22,
-    D3)."""
+    """Drop a broker's reports, and requests to it, because its registration has ended (V22, D3)."""
     ending: list[Deletion | Removal] = [*image.deletions.values(), *image.removals.values()]
     for one in ending:
         one.waiting.pop(broker_id, None)
@@ -91,9 +90,9 @@ def _forget_answers_of(broker_id: int, image: Image) -> None:
 class BrokerChanges:
     """Differences between two views of the registrations; ids ascending."""
 
-    #: Registered now, under an id that was not there or had another epoch.
+    #: Registered now, under an id that was not registered before or had another epoch.
     arrived: tuple[int, ...]
-    #: Not registered any more.
+    #: No longer registered.
     gone: tuple[int, ...]
     #: Same registration, other content (an endpoint changed).
     updated: tuple[int, ...]
@@ -103,7 +102,10 @@ class BrokerChanges:
 
 
 def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
-    """What happened between two readings; an id whose epoch differs has bounced and arrives."""
+    """Return the differences between two readings.
+
+    An id whose epoch differs has bounced, and counts as arrived.
+    """
     arrived, updated = [], []
     for broker_id in sorted(after):
         known = before.get(broker_id)
@@ -116,16 +118,16 @@ def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
 
 
 class Registrations:
-    """What a controller remembers of its readings."""
+    """What a controller keeps of its readings."""
 
     __slots__ = ("has_read",)
 
     def __init__(self) -> None:
-        #: Brokers found by the first reading have not come.
+        #: Whether a first reading was taken: the brokers that it finds do not count as arrivals.
         self.has_read = False
 
     def read(self, event: BrokersRead, draft: Draft, agenda: Agenda) -> BrokerChanges:
-        """Take over a reading; return what changed."""
+        """Take over a reading; return the changes."""
         image = draft.image
         before = image.brokers
         changes = broker_changes(before, event.brokers)
@@ -149,7 +151,7 @@ class Registrations:
         return changes
 
     def copy(self) -> Registrations:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Registrations()
         other.has_read = self.has_read
         return other

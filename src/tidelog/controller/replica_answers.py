@@ -1,4 +1,4 @@
-"""What brokers answer to commands: replicas that they have, lack, or have stopped (D3, V22, V52).
+"""Brokers' answers to commands: replicas that they have, lack, or have stopped (D3, V22, V52).
 
 An answer counts only under the broker's present registration.
 """
@@ -15,8 +15,8 @@ from tidelog.controller.image import Change, Image
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 
-#: Outcomes of a role that say that the replica is there: Kafka's brokers refuse one of the leader
-#: epoch that they know already.
+#: Outcomes of a role that show that the replica exists: Kafka's brokers reject a role of a leader
+#: epoch that they already know.
 _HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
@@ -31,7 +31,7 @@ class LeaderAndIsrAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered(Event):
-    """A broker's answer to StopReplica: these are stopped, or never will be (V22, V52)."""
+    """A broker's answer to StopReplica: these replicas are stopped, or never will be (V22, V52)."""
 
     broker_id: int
     broker_epoch: int
@@ -40,8 +40,11 @@ class StopReplicaAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommandsDropped(Event):
-    """So many commands waited for a broker that part of them was thrown away (V81), or it got a
-    replica back (V35): it must be sent everything."""
+    """A broker must be sent everything.
+
+    Either its backlog grew so large that part of it was dropped (V81), or it got a replica back
+    (V35).
+    """
 
     broker_id: int
     broker_epoch: int
@@ -56,7 +59,7 @@ class ReplicaAnswered(Change):
     present: bool
 
     def apply(self, image: Image) -> None:
-        """Know it for as long as any broker lacks the replica."""
+        """Keep the answer as long as any broker lacks the replica."""
         answers = image.presences.setdefault(self.topic_partition, {})
         answers[self.broker_id] = self.present
         if all(answers.values()):
@@ -65,13 +68,13 @@ class ReplicaAnswered(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Change):
-    """A broker answered StopReplica for partitions of topics being deleted, or that it leaves."""
+    """A broker acknowledged StopReplica for partitions that are deleted, or that it leaves."""
 
     broker_id: int
     topic_partitions: Sequence[TopicPartition]
 
     def apply(self, image: Image) -> None:
-        """Wait for these replicas no longer."""
+        """Stop waiting for these replicas."""
         for topic_partition in self.topic_partitions:
             image.leaving.get(topic_partition, {}).pop(self.broker_id, None)
             for ending in (
@@ -86,7 +89,7 @@ class ReplicasStopped(Change):
 
 
 def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> None:
-    """Take over which replicas a broker has; partitions are looked at where that is news."""
+    """Note which replicas a broker has; look at partitions where this changes what is known."""
     if not _is_current(event.broker_id, event.broker_epoch, image):
         return
     for topic_partition, error in event.outcomes:
@@ -94,7 +97,8 @@ def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> 
         if state is None:
             continue
         if error is ErrorCode.REPLICA_NOT_AVAILABLE:
-            # Outside the ISR it makes the replica; that it had none says nothing there.
+            # Outside the ISR the broker creates the replica: that it had none is of no importance
+            # there.
             news = event.broker_id in state.isr
         else:
             news = error in _HAS_REPLICA and bool(image.presence(topic_partition))
@@ -105,7 +109,7 @@ def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> 
 
 
 def stop_answered(event: StopReplicaAnswered, image: Image, agenda: Agenda) -> None:
-    """Take over which replicas a broker has stopped."""
+    """Note which replicas a broker has stopped."""
     if _is_current(event.broker_id, event.broker_epoch, image):
         image.apply(ReplicasStopped(event.broker_id, tuple(event.topic_partitions)))
         agenda.look_at_reassignments(event.topic_partitions, image)

@@ -1,7 +1,7 @@
-"""What a controller is given when its term begins.
+"""Settings that a controller gets when its term begins.
 
-Values of the broker's configuration that decisions depend on; one of them, the cluster's
-unclean.leader.election.enable, may change within the term.
+They are the values of the broker's configuration on which decisions depend. One of them, the
+cluster's unclean.leader.election.enable, may change within the term.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ConfigValidator = Callable[[Mapping[str, str | None]], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What the cluster's configuration says about new topics."""
+    """The cluster's configuration for new topics."""
 
     num_partitions: int
     replication_factor: int

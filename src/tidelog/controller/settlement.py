@@ -1,7 +1,8 @@
-"""What follows from a decision whose writes are done: changes of the image, orders, notices.
+"""Settlement: changes of the image, orders and notices of a decision whose writes are done.
 
 Each write settles itself here, in the order of the writes. A conflict in the store is a fact like
-any other: what the node holds instead is taken over, or it is read again (V15). Nothing is decided.
+any other: the image takes over the node's content, or the node is read again (V15). Nothing is
+decided.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Settlement:
     def __init__(
         self, image: Image, agenda: Agenda, orders: Sequence[Order], notices: Notices
     ) -> None:
-        """`orders` and `notices` of the decision, which stays as it is."""
+        """Start with `orders` and `notices` of the decision, which stays as it is."""
         self.image = image
-        #: What the next decision looks at.
+        #: Entries for the next decision to look at.
         self.agenda = agenda
         self.orders = list(orders)
         self.notices = notices.copy()

@@ -1,10 +1,10 @@
-"""Controlled shutdown: a broker that is about to go hands over what it has (V43, A3).
+"""Controlled shutdown: a broker that is about to stop transfers its leaderships (V43, A3).
 
-Decides whether a request is taken, in which order the broker's partitions are looked at, and what
-remains of them. The leaderships go first, in batches of one decision each, then the places in the
-ISRs: what becomes of each partition follows from published state and the live brokers, of which one
-is leaving now (`elections`), without reading anything again. Knows nothing of the broker's own
-retries, and does not remember a broker beyond its registration.
+Decides whether to accept a request, in which order to look at the broker's partitions, and which
+leaderships remain. The leaderships go first, in batches of one decision each; the memberships in
+ISRs follow. The outcome for each partition follows from published state and the live brokers, which
+include the mark of the leaving broker (`elections`). The store is not read again. Knows nothing of
+the broker's own retries, and does not remember a broker beyond its registration.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidelog.wire.messages.controlled_shutdown import (
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownAsked(Event):
-    """A broker that is about to stop asks to be relieved of what it leads (V43)."""
+    """A request of a broker that is about to stop, to transfer its leaderships (V43)."""
 
     ticket: int
     request: ControlledShutdownRequest
@@ -43,19 +43,19 @@ class ControlledShutdownAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBegun(Change):
-    """A live broker has asked for a controlled shutdown (V43): it leaves with its registration."""
+    """A live broker has asked for a controlled shutdown (V43); it leaves with its registration."""
 
     broker_id: int
 
     def apply(self, image: Image) -> None:
-        """Know that it is leaving."""
+        """Mark the broker as leaving."""
         leaving = replace(image.brokers[self.broker_id], is_leaving=True)
         image.brokers = {**image.brokers, self.broker_id: leaving}
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipsTransferred:
-    """A broker has handed over; these partitions it leads nevertheless."""
+    """The transfer of a broker's leaderships is over; the broker still leads `remaining`."""
 
     broker_id: int
     remaining: Sequence[TopicPartition]
@@ -63,7 +63,7 @@ class LeadershipsTransferred:
 
 @dataclass(frozen=True, slots=True)
 class StopFollowing(Order):
-    """Let a broker that shuts down stop to follow partitions; their logs stay (V43)."""
+    """Command a leaving broker to stop following partitions; their logs stay (V43)."""
 
     broker_id: int
     topic_partitions: Sequence[TopicPartition]
@@ -81,9 +81,9 @@ class Shutdown:
     """The controlled shutdown of one registration, under way."""
 
     broker_id: int
-    #: Under which it is answered: more than one where the broker asked again meanwhile.
+    #: Tickets of the requests to answer; more than one where the broker asked again meanwhile.
     tickets: list[int] = field(default_factory=list)
-    #: Partitions to take the leadership of, and then those to take the broker out of the ISR of.
+    #: Partitions whose leadership is to move, and then partitions whose ISR is to lose the broker.
     led: dict[TopicPartition, None] = field(default_factory=dict)
     followed: dict[TopicPartition, None] = field(default_factory=dict)
 
@@ -93,16 +93,16 @@ class Shutdown:
         return not self.led and not self.followed
 
     def copy(self) -> Shutdown:
-        """An independent copy."""
+        """Return an independent copy."""
         return Shutdown(self.broker_id, list(self.tickets), dict(self.led), dict(self.followed))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Partitions of one decision."""
+    """Partitions of a leaving broker that one decision looks at."""
 
     partitions: Sequence[TopicPartition]
-    #: The broker follows them, and is told to follow no longer.
+    #: Whether the broker follows these partitions, and is commanded to stop following them.
     are_followed: bool
 
 
@@ -115,12 +115,14 @@ class Shutdowns:
         self._under_way: dict[int, Shutdown] = {}
 
     def __bool__(self) -> bool:
-        """Whether a decision would find anything here."""
+        """Return whether a decision has partitions of a leaving broker to look at."""
         return bool(self._under_way)
 
     def begin(self, asked: ControlledShutdownAsked, draft: Draft) -> None:
-        """A broker is leaving from now on, until its registration ends; asked again, what has come
-        since is looked at."""
+        """Mark a broker as leaving until its registration ends.
+
+        Where the broker asks again, its partitions are looked at again, including any added since.
+        """
         image = draft.image
         error = refusal(asked.request, image.brokers)
         if error is not ErrorCode.NONE:
@@ -133,7 +135,7 @@ class Shutdowns:
         look_at(shutdown, image, image.hosted_by(broker_id))
 
     def registrations_over(self, brokers: Iterable[int], draft: Draft) -> None:
-        """These registrations have ended, and their shutdowns with them."""
+        """End the shutdowns of these registrations, which have ended."""
         for broker_id in brokers:
             shutdown = self._under_way.pop(broker_id, None)
             for ticket in () if shutdown is None else shutdown.tickets:
@@ -148,8 +150,10 @@ class Shutdowns:
                 draft.order(StopFollowing(broker_id, batch.partitions))
 
     def settle(self, settlement: Settlement) -> list[tuple[int, Any]]:
-        """Answer brokers whose last partitions were decided; a partition that somebody else has
-        changed is looked at again first."""
+        """Answer brokers whose last partitions were decided.
+
+        A partition that another writer has changed is looked at again first.
+        """
         image = settlement.image
         answers: list[tuple[int, Any]] = []
         for broker_id, shutdown in list(self._under_way.items()):
@@ -170,13 +174,13 @@ class Shutdowns:
         return answers
 
     def copy(self) -> Shutdowns:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Shutdowns()
         other._under_way = {key: one.copy() for key, one in self._under_way.items()}
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Equal for those that go on alike; tickets are not told apart."""
+        """Return a value that is equal for shutdowns with the same future; tickets do not count."""
         return tuple((key, len(one.led), len(one.followed)) for key, one in self._under_way.items())
 
 
@@ -194,7 +198,10 @@ def _response(error: ErrorCode, left: Sequence[TopicPartition]) -> ControlledShu
 
 
 def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
-    """Why a broker may not hand over, NONE where it may; before version 2 it tells no epoch."""
+    """Return the error of a controlled shutdown, NONE where it may begin.
+
+    Before version 2 a request has no broker epoch.
+    """
     broker = brokers.get(request.broker_id)
     if broker is None:
         return ErrorCode.BROKER_NOT_AVAILABLE
@@ -204,7 +211,7 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
 
 
 def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
-    """Take down which of these partitions of the broker are to be looked at, and as what."""
+    """Note which of these partitions the broker leads and which it follows, to look at them."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):
@@ -216,7 +223,10 @@ def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPa
 
 
 def next_batch(shutdown: Shutdown) -> Batch:
-    """What one decision is about; leaderships and places in ISRs are never of the same."""
+    """Take the partitions of the next decision.
+
+    A decision never has both leaderships and followed partitions.
+    """
     are_followed = not shutdown.led
     source = shutdown.followed if are_followed else shutdown.led
     batch = tuple(islice(source, MAX_HAND_OVERS_PER_DECISION))
@@ -226,8 +236,10 @@ def next_batch(shutdown: Shutdown) -> Batch:
 
 
 def remaining(image: Image, broker_id: int) -> list[TopicPartition]:
-    """Partitions that the broker leads and that it might hand over if it waited: another replica is
-    alive and is not leaving itself, and has to catch up."""
+    """Return partitions that the broker leads and could still transfer if it waited.
+
+    In such a partition another replica is alive, is not itself leaving, and has yet to catch up.
+    """
     found = []
     for topic_partition in image.hosted_by(broker_id):
         state = image.states.get(topic_partition)

@@ -1,7 +1,7 @@
-"""Publishing the state of a partition: the write, and what the image learns of it.
+"""Publication of a partition's state: the write, and what the image learns of it.
 
-The state node is written where its version is the one that the image knows. A conflict is taken
-over as it was found, and the partition is looked at again (V15).
+The state node is written if its version is the one that the image knows. After a conflict the image
+takes over the node's content, and the partition is looked at again (V15).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
 from tidelog.core.types import PartitionState, TopicPartition
 
-#: Expected partition epoch of a partition without a state node: it is to be made.
+#: Expected partition epoch of a partition without a state node, which is to be created.
 NO_STATE = -1
 
 
@@ -30,7 +30,7 @@ class StatePublished(Change):
     state: PartitionState
 
     def apply(self, image: Image) -> None:
-        """Know the state; nothing where the topic is gone."""
+        """Take over the state; nothing where the topic is gone."""
         if self.topic_partition.topic in image.topics:
             image.states[self.topic_partition] = self.state
             image.unreadable_states.pop(self.topic_partition, None)
@@ -39,13 +39,13 @@ class StatePublished(Change):
 
 @dataclass(frozen=True, slots=True)
 class StateUnreadable(Change):
-    """A partition's state node is not what it should be; the partition is left alone."""
+    """A partition's state node is malformed; the partition is left alone."""
 
     topic_partition: TopicPartition
     reason: str
 
     def apply(self, image: Image) -> None:
-        """Know no state."""
+        """Drop the known state."""
         image.states.pop(self.topic_partition, None)
         image.presences.pop(self.topic_partition, None)
         image.unreadable_states[self.topic_partition] = self.reason
@@ -53,27 +53,27 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are sent to create the partition: what they reported before does not count (D3)."""
+    """Brokers are commanded to create the partition: their earlier reports do not count (D3)."""
 
     topic_partition: TopicPartition
 
     def apply(self, image: Image) -> None:
-        """Forget which brokers lack the replica."""
+        """Drop the reports of missing replicas."""
         image.presences.pop(self.topic_partition, None)
 
 
 @dataclass(frozen=True, slots=True)
 class WritePartitionState(Write):
-    """Publish a state where the node's version is `expected_epoch` (NO_STATE: make the node)."""
+    """Publish a state if the node's version is `expected_epoch` (NO_STATE: create the node)."""
 
     topic_partition: TopicPartition
     state: PartitionState
     expected_epoch: int
-    #: Brokers may make the replica: it is this decision that brings it into being (D3).
+    #: Brokers may create the replica, because this decision creates the partition (D3).
     is_new: bool = False
-    #: The change comes from the leader, who hears of it by its answer.
+    #: The change comes from the leader, which gets the result in its response.
     asked_by_leader: bool = False
-    #: Only these may be made, where the partition is there already: a reassignment adds them.
+    #: Where the partition exists, only these replicas may be created: a reassignment adds them.
     new_replicas: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class WritePartitionState(Write):
         assert self.state.partition_epoch == self.expected_epoch + 1, f"not the next: {self}"
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Know what the node holds now."""
+        """Take over what the node holds now."""
         if isinstance(outcome, Conflict):
             self._found(outcome, settlement)
         else:
@@ -117,7 +117,7 @@ class WritePartitionState(Write):
 
 
 def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
-    """What to say of a partition that is left alone, and whose state was known before."""
+    """Return a report of a partition that is left alone, with its last known state."""
     return (
         f"partition {topic_partition} is left alone until its state node is mended: it was led by"
         f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
@@ -126,14 +126,14 @@ def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
 
 
 def first_states(states: Mapping[int, PartitionState], mzxid: int) -> dict[int, PartitionState]:
-    """First states of partitions as they were written in this transaction."""
+    """Return the first states of partitions as this transaction wrote them."""
     return {partition: replace(state, mzxid=mzxid) for partition, state in states.items()}
 
 
 def send_first_states(
     topic: Topic, states: Mapping[int, PartitionState], settlement: Settlement
 ) -> None:
-    """Let the replicas of new partitions be created."""
+    """Command the replicas of new partitions to be created."""
     for partition, state in states.items():
         topic_partition = TopicPartition(topic.name, partition)
         settlement.orders.append(SendState(topic_partition, is_new=True))

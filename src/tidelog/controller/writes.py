@@ -1,7 +1,7 @@
-"""What a decision writes to the store, and what became of it.
+"""Writes of a decision to the store, and their outcomes.
 
-Each concern defines its writes. The writer turns each into operations on the store and reports an
-outcome for each, in order: `Written`, or `Conflict` with what the node holds instead.
+Each concern defines its writes. The writer turns each into operations on the store and reports
+their outcomes in order. An outcome is `Written`, or `Conflict` with what the node holds instead.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from tidelog.core.types import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Durable; `mzxid` of the state node, by partition for a created topic."""
+    """Outcome of a durable write; `mzxid` of the state node, by partition for a created topic."""
 
     mzxid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Not written: the node is not as expected. `state`: what a state node holds, None where it is
-    gone or cannot be read (`reason`); `producer_ids` likewise."""
+    """Outcome of a rejected write: the node is not as expected.
+
+    `state` is the content of a state node, None where it is gone or cannot be read (`reason`);
+    `producer_ids` likewise.
+    """
 
     state: PartitionState | None = None
     producer_ids: LastProducerId | None = None
@@ -39,4 +42,4 @@ class Write:
     __slots__ = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Take over what became of it; nothing where the image does not know the node."""
+        """Take over the outcome; nothing where the image does not know the node."""

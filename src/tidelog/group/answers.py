@@ -1,7 +1,7 @@
-"""What a group's coordinator answers, without versions and bytes, and how it refuses.
+"""Answers of a group's coordinator, without versions and bytes, and its refusals.
 
-What a version lacks the API leaves out: LeaveGroup before version 3 has the error of its only
-member at the top, JoinGroup before version 7 no protocol type and "" for no protocol.
+The API omits fields that a version lacks. LeaveGroup before version 3 has the error of its only
+member at the top. JoinGroup before version 7 has no protocol type, and "" for no protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_OFFSET = -1
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the group's leader receives it."""
 
     member_id: str
     instance_id: str | None
@@ -70,7 +70,7 @@ class HeartbeatAnswer:
 
 
 class LeaveResult(NamedTuple):
-    """What became of one member that was to leave."""
+    """The result for one member that was to leave."""
 
     member_id: str
     instance_id: str | None
@@ -171,7 +171,7 @@ Answer = (
 
 
 def refusal(asked: Asked, error: ErrorCode) -> Answer:
-    """The answer that tells `error` for the whole request."""
+    """Return the answer that carries `error` for the whole request."""
     match asked:
         case JoinAsked():
             return JoinAnswer(error, asked.member_id)

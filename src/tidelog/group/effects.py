@@ -1,8 +1,8 @@
-"""Effects: what a group's coordinator asks its broker to do, in order.
+"""Effects: the actions that a group's coordinator requests of its broker, in order.
 
-Appends end in exactly one of `committed` and `failed`, with `timed_out` before it or not; see the
-package's docstring. Timers are told apart by kind, group and member: setting one replaces the
-former, and one that fires although it was replaced does no harm.
+Each append ends in exactly one of `committed` and `failed`, possibly after `timed_out`; see the
+package's docstring. A timer is identified by kind, group and member. Setting a timer replaces the
+former, and a timer that fires although it was replaced does no harm.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tidelog.group.records import Record
 
 
 class Now(NamedTuple):
-    """The time: monotonic for timers, wall clock for what stands in records; milliseconds."""
+    """The time in milliseconds: monotonic for timers, wall clock for records."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 class TimerKind(Enum):
-    """What is waited for."""
+    """What the group waits for."""
 
-    #: The next heartbeat of a member, or the return of one that was given an id.
+    #: The next heartbeat of a member, or the return of a client that was given an id.
     SESSION = "session"
     #: Members that have not joined the rebalance.
     JOIN = "join"
@@ -34,7 +34,7 @@ class TimerKind(Enum):
 
 
 class TimerName(NamedTuple):
-    """Which timer; `member_id` is empty for those of the group."""
+    """Identity of a timer; `member_id` is empty for timers of the group."""
 
     kind: TimerKind
     group_id: str
@@ -43,7 +43,7 @@ class TimerName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer the request with this ticket."""
+    """An answer to the request with this ticket."""
 
     ticket: int
     answer: Answer
@@ -51,7 +51,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append these records as one batch, under this leader epoch only (G1)."""
+    """Records to append as one batch, under this leader epoch only (G1)."""
 
     number: int
     leader_epoch: int
@@ -60,7 +60,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Report `timer_fired(name, deadline_ms)` at this monotonic time, or later."""
+    """A timer: the broker reports `timer_fired(name, deadline_ms)` at this time or later.
+
+    The deadline is in monotonic time.
+    """
 
     name: TimerName
     deadline_ms: int
@@ -68,7 +71,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """The timer is of no use any longer."""
+    """A timer that is no longer needed."""
 
     name: TimerName
 

@@ -1,8 +1,9 @@
-"""DeleteGroups, offsets that expire (KIP-211), topics that are deleted.
+"""DeleteGroups, offsets that expire (KIP-211), and offsets of deleted topics.
 
-Tombstones first, then the memory of it: a group whose deletion is under way is Dead and takes no
-requests, and lives on if the tombstones cannot be written. A big group goes in several appends,
-its own tombstone last, so that each fits the log and a reload in between finds a group, smaller.
+Tombstones are written before the state in memory is dropped. A group whose deletion is under way is
+Dead and accepts no requests; it becomes usable again if the tombstones cannot be written. A large
+group goes in several appends, its own tombstone last. So each append fits the log, and a reload in
+between finds a smaller group.
 """
 
 from __future__ import annotations
@@ -46,20 +47,21 @@ def delete_group(turn: Turn, asked: DeleteGroupAsked) -> None:
 
 
 def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
-    """Write the next tombstones of a group, the last ones with that of the group itself."""
+    """Write the next tombstones of a group; the last append includes the group's own."""
     keys = list(dict.fromkeys((*group.offsets, *group.uncommitted)))
     records: list[Record] = [
         offsets.tombstone(group, key) for key in keys[:MAX_TOMBSTONES_PER_APPEND]
     ]
     is_last = len(keys) <= MAX_TOMBSTONES_PER_APPEND
     if is_last:
-        # Also where no record of it is known: one may be on its way, or come from another broker.
+        # Also where no record of it is known: a record may be on its way, or come from another
+        # broker.
         records.append(GroupRecord(GroupKey(group.group_id), None))
     turn.append(group, records, DeleteGroup(ticket, is_last))
 
 
 def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bool) -> None:
-    """A step's tombstones are in the log."""
+    """Continue a deletion after a step's tombstones are in the log."""
     if not purpose.is_last:
         delete_step(turn, group, None if is_overdue else purpose.ticket)
         return
@@ -71,17 +73,17 @@ def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bo
 def group_not_deleted(
     turn: Turn, group: Group, purpose: DeleteGroup, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """The tombstones are not in the log: the group lives on."""
+    """Keep a group whose tombstones are not in the log."""
     group.move_to(GroupState.EMPTY, group.state_timestamp_ms)
     if purpose.ticket is not None and not is_overdue:
         turn.reply(purpose.ticket, DeleteGroupAnswer(error))
 
 
-# What expires.
+# Expiry.
 
 
 def expire(turn: Turn, group: Group) -> None:
-    """Forget offsets whose retention is over, and a group that has nothing left."""
+    """Delete offsets whose retention is over, and a group without remaining offsets."""
     if group.state is GroupState.DEAD or group.is_expiring:
         return
     expired = [
@@ -104,8 +106,11 @@ def expire(turn: Turn, group: Group) -> None:
 
 
 def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: CommittedOffset) -> bool:
-    """KIP-211: the retention counts from the moment the group became empty; for topics nobody
-    subscribes to, and for simple groups, from the commit."""
+    """Return whether an offset's retention is over (KIP-211).
+
+    It counts from the moment the group became empty. For topics that no member subscribes to, and
+    for simple groups, it counts from the commit.
+    """
     if group.protocol_type is None:
         since_ms = offset.commit_timestamp_ms
     elif group.state is GroupState.EMPTY:
@@ -126,12 +131,12 @@ def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: Committed
 
 
 def topics_deleted(turn: Turn, group: Group, topics: Iterable[str]) -> None:
-    """Forget the offsets of topics that are no more."""
+    """Delete the offsets of topics that no longer exist."""
     _forget_all(turn, group, [key for key in _known(group) if key.topic in topics])
 
 
 def partitions_removed(turn: Turn, group: Group, removed: Collection[TopicPartition]) -> None:
-    """Forget the offsets of partitions that are no more (V71)."""
+    """Delete the offsets of partitions that no longer exist (V71)."""
     _forget_all(turn, group, [key for key in _known(group) if key in removed])
 
 
@@ -145,6 +150,6 @@ def _forget_all(turn: Turn, group: Group, keys: Sequence[TopicPartition]) -> Non
 
 
 def forget(turn: Turn, group: Group, keys: Iterable[TopicPartition], *, are_expired: bool) -> None:
-    """Write tombstones of offsets for which nobody waits."""
+    """Write tombstones of offsets; no request waits for them."""
     records = [offsets.tombstone(group, key) for key in keys]
     turn.append(group, records, ForgetOffsets(are_expired))

@@ -1,8 +1,9 @@
-"""One group: its state, members and offsets, and what can be said of them.
+"""One consumer group: its state, its members and its offsets.
 
-States and transitions are Kafka's. `Dead` is a group whose deletion is under way: it is gone when
-the tombstones are written, and Empty again if they cannot be. Does not know how requests are
-answered, nor timers; the other modules change it.
+States and transitions are Kafka's. `Dead` is a group whose deletion is under way. A dead group is
+gone when its tombstones are written; if they cannot be written, it becomes Empty again. This module
+does not know how requests are answered, and has no timers. The other modules of the package change
+the group.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from tidelog.group.records import (
 )
 from tidelog.group.requests import JoinAsked, Protocol
 
-#: Protocol type of groups of consumers; of theirs alone subscriptions are read.
+#: Protocol type of consumer groups. The coordinator reads subscriptions of these groups only.
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class GroupState(Enum):
-    """Kafka's states of a classic group, with the names that clients are told."""
+    """Kafka's states of a classic group, with the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -49,33 +50,34 @@ _FORMER_STATES = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE, GroupState.DEAD),
     GroupState.DEAD: (GroupState.EMPTY,),
 }
-#: A generation is that of its members; nobody is in a group that is empty or being deleted.
+#: A generation belongs to its members; a group that is empty or being deleted has no members.
 _OF_MEMBERS = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 _OF_NOBODY = (GroupState.EMPTY, GroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """The first rebalance waits for more members (`group.initial.rebalance.delay.ms`)."""
+    """The delay of the first rebalance, for more members (`group.initial.rebalance.delay.ms`)."""
 
-    #: What it may still be extended by.
+    #: How much longer the delay may still become.
     remaining_ms: int
-    #: Somebody joined since the delay began.
+    #: A member joined since the delay began.
     has_newcomer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The record that gives a static member its new id is being written (KIP-345)."""
+    """A pending append of the record that gives a static member its new id (KIP-345)."""
 
-    #: The append.
+    #: Number of the append.
     number: int
-    #: It was not replicated in time: its outcome is open, and nobody waits for it any longer.
+    #: The record was not replicated in time. The outcome is open, and no request waits for it any
+    #: longer.
     is_overdue: bool = False
 
 
 class Group:
-    """The state of one group; `offsets` holds what is committed and replicated."""
+    """State of one group; `offsets` holds the offsets that are committed and replicated."""
 
     __slots__ = (
         "awaiting_join",
@@ -107,21 +109,21 @@ class Group:
     def __init__(self, group_id: str, state_timestamp_ms: int = NO_TIMESTAMP) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
-        #: When it entered its state, wall clock.
+        #: Wall clock when the group entered its state.
         self.state_timestamp_ms = state_timestamp_ms
         self.generation_id = 0
-        #: None until the first member joins: offsets only, a simple group.
+        #: None until the first member joins: a group with offsets only is a simple group.
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         #: Group instance id -> member id.
         self.static_ids: dict[str, str] = {}
-        #: Given an id, and not yet back with it.
+        #: Sessions of members that were given an id and have not joined with it yet.
         self.pending_members: dict[str, Session] = {}
-        #: How many members speak each protocol.
+        #: Number of members that support each protocol.
         self.speakers: dict[str, int] = {}
-        #: How many members wait in a join.
+        #: Number of members that wait in a join.
         self.awaiting_join = 0
         #: Members of this generation that have not asked for their assignment.
         self.pending_sync: dict[str, None] = {}
@@ -131,41 +133,41 @@ class Group:
         #: The generation whose assignment is being written.
         self.storing_generation: int | None = None
         self.replacement: Replacement | None = None
-        #: Joins of static members that wait for the replacement, by instance.
+        #: Joins of static members that wait for the replacement, by instance id.
         self.waiting_static: dict[str, JoinAsked] = {}
         #: Topics that members of a consumer group subscribe to; None where that is not known.
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
-        #: How many commits of a partition are being written.
+        #: Number of commits that are being written, by partition.
         self.uncommitted: dict[TopicPartition, int] = {}
-        #: Tombstones of expired offsets are being written.
+        #: Whether tombstones of expired offsets are being written.
         self.is_expiring = False
-        #: A record of the group is, or may be, in the log.
+        #: Whether a record of the group is, or may be, in the log.
         self.is_stored = False
 
-    # What it says.
+    # Queries.
 
     @property
     def has_members(self) -> bool:
-        """Whether anybody is in the group."""
+        """Whether the group has members."""
         return bool(self.members)
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member, and everybody who was given an id, waits in a join."""
+        """Whether all members, and all clients that were given an id, wait in a join."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest one among its members."""
+        """Longest rebalance timeout of the members; 0 where there are none."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_leader(self, member_id: str) -> bool:
-        """Whether a member leads the group."""
+        """Return whether a member leads the group."""
         return self.leader_id == member_id
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request may speak for a member (KIP-345)."""
+        """Return the error of a request that speaks for a member, NONE where it may (KIP-345)."""
         if instance_id is not None:
             known = self.static_ids.get(instance_id)
             if known is not None and known != member_id:
@@ -177,7 +179,7 @@ class Group:
         return ErrorCode.NONE
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Whether somebody who speaks these protocols may join."""
+        """Return whether a client with these protocols may join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -187,9 +189,12 @@ class Group:
     def select_protocol(
         self, other: str | None = None, protocols: tuple[Protocol, ...] = ()
     ) -> str:
-        """The protocol with the most votes among those that all speak, the earliest voted for
-        where votes are equal; member `other` is taken to speak `protocols`. Nobody joins who
-        speaks none of them (`supports`)."""
+        """Return the protocol with the most votes among the protocols that all members support.
+
+        Where votes are equal, the protocol that was voted for first wins. Member `other` counts as
+        supporting `protocols`. A common protocol exists, as `supports` keeps out clients without
+        one.
+        """
         ballots = [
             [
                 protocol.name
@@ -206,18 +211,18 @@ class Group:
         return max(votes, key=lambda name: votes[name])
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told of the members."""
+        """Return the members as the group's leader receives them."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()
         )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member subscribes to a topic; where that is not known it may."""
+        """Return whether a member subscribes to a topic; True where subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def snapshot(self, members: Sequence[Member], assignments: dict[str, bytes]) -> GroupRecord:
-        """The record of this generation with these members and their assignments."""
+        """Return the record of this generation with these members and their assignments."""
         stored = tuple(
             member.snapshot(self.protocol_name, assignments.get(member.member_id, b""))
             for member in members
@@ -234,10 +239,10 @@ class Group:
             ),
         )
 
-    # How it changes.
+    # Changes.
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Enter another state; raises InvariantError where there is no such way."""
+        """Enter another state; raises InvariantError where Kafka has no such transition."""
         if self.state not in _FORMER_STATES[state]:
             raise InvariantError(
                 f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}"
@@ -247,8 +252,10 @@ class Group:
         self._check()
 
     def _check(self) -> None:
-        """Assert what holds of a group whenever it enters a state; each costs a look at every
-        member, as the transition itself does."""
+        """Assert the invariants of a group, whenever it enters a state.
+
+        Each check looks at every member. A transition does so anyway.
+        """
         members = self.members
         assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"
         assert not self.has_members or self.state not in _OF_NOBODY, "such a group has none"
@@ -266,7 +273,7 @@ class Group:
         assert self.pending_sync.keys() <= members.keys(), "only members are to sync"
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one leads, and says what kind of group it is."""
+        """Add a member; the first member leads the group."""
         assert member.member_id not in self.members, "a member id is given once"
         assert member.instance_id not in self.static_ids, "an instance has one member (KIP-345)"
         self._take(member)
@@ -280,7 +287,10 @@ class Group:
             self.leader_id = member.member_id
 
     def remove(self, member: Member) -> None:
-        """Take a member out; its requests were answered. Another member leads then."""
+        """Remove a member whose requests were answered.
+
+        If it led the group, another member leads now.
+        """
         assert self.members.get(member.member_id) is member, "only members are removed"
         assert member.join_ticket is None, "its join was answered"
         assert member.sync_ticket is None, "its sync was answered"
@@ -293,13 +303,16 @@ class Group:
             self.leader_id = next(iter(self.members), None)
 
     def respeak(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """A member speaks other protocols."""
+        """Replace the protocols that a member supports."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def elect_leader(self) -> bool:
-        """The leader stays if it joined again, otherwise somebody who did; False: nobody did."""
+        """Keep the leader if it rejoined, else choose a member that did.
+
+        Returns False where no member rejoined.
+        """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join_ticket is not None:
             return True
@@ -310,7 +323,7 @@ class Group:
         return False
 
     def read_subscriptions(self, topics_of: Callable[[bytes], Sequence[str] | None]) -> None:
-        """Note which topics the members of a consumer group subscribe to."""
+        """Note the topics that the members of a consumer group subscribe to."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or (
             self.members and self.protocol_name is None
@@ -325,7 +338,10 @@ class Group:
         self.subscribed_topics = frozenset(found)
 
     def load(self, snapshot: GroupSnapshot) -> None:
-        """Be what a record says; offsets stay (only while the partition is loaded)."""
+        """Take over the state of a stored record, only while the partition loads.
+
+        The offsets stay.
+        """
         self.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
         self.state_timestamp_ms = snapshot.state_timestamp_ms
         self.generation_id = snapshot.generation_id
@@ -338,7 +354,7 @@ class Group:
         self.is_stored = True
 
     def unload(self) -> None:
-        """Be a simple group again: the group's record is gone, its offsets may still be there."""
+        """Become a simple group again: its record is gone, its offsets may still be there."""
         fresh = Group(self.group_id)
         fresh.offsets = self.offsets
         for name in Group.__slots__:
@@ -356,7 +372,7 @@ class Group:
     # For the model checker.
 
     def copy(self) -> Group:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Group(self.group_id)
         for name in Group.__slots__:
             value = getattr(self, name)
@@ -368,7 +384,10 @@ class Group:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Its whole state as a hashable value; the order of members counts, it elects leaders."""
+        """Return the whole state as a hashable value.
+
+        The order of members is part of it, as the order decides which member leads.
+        """
         values: list[object] = []
         for name in Group.__slots__:
             value = getattr(self, name)

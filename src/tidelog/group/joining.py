@@ -1,9 +1,9 @@
-"""JoinGroup: who may join, under which id, and whether that begins a rebalance.
+"""JoinGroup: which clients may join, under which id, and whether a rebalance begins.
 
-KIP-394 (a new member is given its id first), KIP-345 (static members keep their place under a new
-id), KIP-814 (a static leader that returns need not assign), `group.max.size`. A static member
-that returns to a stable group changes the group's record; joins that would change it again wait
-until that one is written, so that the log never holds an older mixture of ids.
+KIP-394: a new member is given its id first. KIP-345: static members keep their place under a new
+id. KIP-814: a static leader that returns need not assign. `group.max.size` limits the members. A
+static member that returns to a stable group changes the group's record. Joins that would change it
+again wait until that record is written, so that the log never holds an older mixture of ids.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _request_error(turn: Turn, asked: JoinAsked) -> ErrorCode:
 
 
 def join_group(turn: Turn, group: Group, asked: JoinAsked) -> None:
-    """Decide a JoinGroup request on a group that is there."""
+    """Decide a JoinGroup request on an existing group."""
     if group.state is GroupState.DEAD:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     elif not _is_accepted(turn, group, asked.member_id):
@@ -91,8 +91,11 @@ def join_group(turn: Turn, group: Group, asked: JoinAsked) -> None:
 
 
 def _is_accepted(turn: Turn, group: Group, member_id: str) -> bool:
-    """`group.max.size`. While members join it counts those who have: the last ones are shed where
-    the size was lowered."""
+    """Return whether `group.max.size` leaves room for a member.
+
+    While members join, only members that wait in a join count: where the size was lowered, the last
+    members to join are shed.
+    """
     most = turn.settings.max_size
     member = group.members.get(member_id)
     match group.state:
@@ -116,7 +119,7 @@ def _shed(turn: Turn, group: Group, asked: JoinAsked) -> None:
     rebalancing.complete_if_all_joined(turn, group)
 
 
-# Who has no member id yet.
+# Clients without a member id, or with an id that they have not joined with yet.
 
 
 def _join_unknown(turn: Turn, group: Group, asked: JoinAsked) -> None:
@@ -167,7 +170,7 @@ def _add(turn: Turn, group: Group, asked: JoinAsked, member_id: str, session: Se
 def _join_known(turn: Turn, group: Group, member: Member, asked: JoinAsked) -> None:
     is_same = member.protocols == asked.protocols
     if group.state is GroupState.STABLE:
-        # The leader knows of changes that no metadata tells, such as new partitions.
+        # The leader may know of changes that its metadata does not show, such as new partitions.
         rejoins = group.is_leader(member.member_id) or not is_same
     else:
         rejoins = group.state is GroupState.PREPARING_REBALANCE or not is_same
@@ -221,8 +224,10 @@ def _wait_for_replacement(
 def _changes_nothing(
     turn: Turn, group: Group, old: Member, protocols: tuple[Protocol, ...]
 ) -> bool:
-    """Whether the assignment suits the returning member: the protocol stays, and the topics that
-    it asks for."""
+    """Return whether the assignment still suits a returning member.
+
+    It does if the group's protocol stays the same, and the topics to which the member subscribes.
+    """
     if group.select_protocol(old.member_id, protocols) != group.protocol_name:
         return False
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -236,7 +241,7 @@ def _changes_nothing(
 def _store_replacement(
     turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str
 ) -> None:
-    """Write the group's record with the new id; nothing changes before it is in the log."""
+    """Append the group's record with the new id; nothing changes before it is in the log."""
     members = list(group.members.values())
     assignments = {member.member_id: member.assignment for member in members}
     members[members.index(old)] = Member.joining(asked, member_id, Session())
@@ -252,7 +257,7 @@ def _store_replacement(
 def replace_static(
     turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str
 ) -> Member:
-    """The instance goes on under a new id; whoever used the old one is fenced (KIP-345)."""
+    """Move an instance to a new member id; clients that use the old id are fenced (KIP-345)."""
     leads = group.is_leader(old.member_id)
     place = list(group.members)
     turn.remove_member(group, old, ErrorCode.FENCED_INSTANCE_ID)
@@ -269,8 +274,11 @@ def replace_static(
 def static_member_stored(
     turn: Turn, group: Group, purpose: StoreStaticMember, is_overdue: bool
 ) -> None:
-    """The new id is in the log. If the group went on meanwhile, the join is decided anew, unless
-    a later one of the same instance was: that one fences it."""
+    """Complete a static member's join after its new id is in the log.
+
+    If the group went on meanwhile, the join is decided again. If a later join of the same instance
+    was decided meanwhile, that join fences this one.
+    """
     asked = purpose.asked
     assert asked.instance_id is not None
     assert purpose.generation_id <= group.generation_id, "generations of a group only grow"
@@ -294,8 +302,11 @@ def static_member_stored(
 
 
 def _returned(group: Group, member: Member, version: int, former_leader_id: str) -> JoinAnswer:
-    """A leader that returns must not assign: nobody waits for it. Before version 9 the only way
-    to keep it from that is to name its old id as the leader."""
+    """Return the join answer of a static member that returned under a new id.
+
+    A leader that returns must not assign: no member waits for the assignment. Before version 9,
+    naming its old id as the leader is the only way to prevent it.
+    """
     answer = rebalancing.current_generation(group, member)
     if version < SKIP_ASSIGNMENT_VERSION:
         return replace(answer, leader_id=former_leader_id)
@@ -307,7 +318,7 @@ def _returned(group: Group, member: Member, version: int, former_leader_id: str)
 def static_member_not_stored(
     turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """The new id is not in the log: the old one stays."""
+    """Keep the old id of a static member, as the new id is not in the log."""
     group.replacement = None
     if not is_overdue:
         turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
@@ -317,7 +328,10 @@ def static_member_not_stored(
 def static_member_overdue(
     turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
-    """Nobody is kept waiting; until the outcome is known no other record may be written."""
+    """Answer waiting joins with an error.
+
+    Until the outcome is known, no other record may be written.
+    """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)
     turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
@@ -327,7 +341,7 @@ def static_member_overdue(
 
 
 def _next_static(turn: Turn, group: Group) -> None:
-    """Decide the joins that waited; the first one that writes again keeps the others waiting."""
+    """Decide the joins that waited; the first join that writes again keeps the others waiting."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
         join_group(turn, group, asked)

@@ -1,6 +1,7 @@
-"""DescribeGroups and ListGroups: what a group shows of itself.
+"""DescribeGroups and ListGroups: the visible state of groups.
 
-Metadata and assignments are shown of stable groups only: before, they are those of no generation.
+Metadata and assignments are shown of stable groups only: in other states they belong to no
+generation.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def describe(turn: Turn, asked: DescribeAsked) -> None:
 def list_groups(
     groups: Mapping[str, Group], states: Iterable[str], types: Iterable[str]
 ) -> tuple[ListedGroup, ...]:
-    """The groups in any of these states and of any of these types; none given: all. Upper and
-    lower case are the same."""
+    """Return the groups in any of these states and of any of these types.
+
+    An empty filter matches all. Upper and lower case are the same.
+    """
     wanted = [state.lower() for state in states]
     wanted_types = [each.lower() for each in types]
     if wanted_types and GROUP_TYPE not in wanted_types:

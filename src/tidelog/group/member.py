@@ -12,26 +12,26 @@ from tidelog.group.requests import JoinAsked, Protocol
 
 
 class Session:
-    """When a member, or one that was given an id only, is given up (monotonic ms)."""
+    """Deadline of a member, or of a client that was only given an id (monotonic ms)."""
 
     __slots__ = ("armed_ms", "deadline_ms")
 
     def __init__(self, deadline_ms: int = 0, armed_ms: int | None = None) -> None:
         self.deadline_ms = deadline_ms
-        #: When its timer fires; None where none is set.
+        #: When its timer fires; None where no timer is set.
         self.armed_ms = armed_ms
 
     def copy(self) -> Session:
-        """An independent copy."""
+        """Return an independent copy."""
         return Session(self.deadline_ms, self.armed_ms)
 
     def key(self) -> tuple[object, ...]:
-        """Its state as a hashable value."""
+        """Return the state as a hashable value."""
         return (self.deadline_ms, self.armed_ms)
 
 
 class Member:
-    """One member; `join_ticket` and `sync_ticket` are requests of it that wait."""
+    """One member; `join_ticket` and `sync_ticket` are its waiting requests."""
 
     __slots__ = (
         "assignment",
@@ -70,12 +70,12 @@ class Member:
         self.assignment = b""
         self.join_ticket: int | None = None
         self.sync_ticket: int | None = None
-        #: Waits in its first join: it knows no member id yet and cannot send heartbeats.
+        #: Whether it waits in its first join: it knows no member id yet and cannot send heartbeats.
         self.is_new = False
 
     @classmethod
     def joining(cls, asked: JoinAsked, member_id: str, session: Session) -> Member:
-        """A member as its JoinGroup describes it."""
+        """Return a member as its JoinGroup describes it."""
         return cls(
             member_id,
             asked.instance_id,
@@ -89,7 +89,7 @@ class Member:
 
     @classmethod
     def loaded(cls, snapshot: MemberSnapshot, protocol_name: str | None) -> Member:
-        """A member as the group's record describes it."""
+        """Return a member as the group's record describes it."""
         spoken = () if protocol_name is None else (Protocol(protocol_name, snapshot.subscription),)
         member = cls(
             snapshot.member_id,
@@ -105,14 +105,14 @@ class Member:
         return member
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it says for a protocol; empty where it does not speak it."""
+        """Return the member's metadata for a protocol; empty where it does not support it."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
         return b""
 
     def snapshot(self, protocol_name: str | None, assignment: bytes) -> MemberSnapshot:
-        """What a record says of it."""
+        """Return the member's part of a record."""
         return MemberSnapshot(
             self.member_id,
             self.instance_id,
@@ -125,7 +125,7 @@ class Member:
         )
 
     def described(self, protocol_name: str | None) -> DescribedMember:
-        """What DescribeGroups shows; without a protocol no bytes."""
+        """Return the member's part of a DescribeGroups answer; no bytes without a protocol."""
         return DescribedMember(
             self.member_id,
             self.instance_id,
@@ -136,7 +136,7 @@ class Member:
         )
 
     def copy(self) -> Member:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Member(
             self.member_id,
             self.instance_id,
@@ -154,7 +154,7 @@ class Member:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Its whole state as a hashable value."""
+        """Return the whole state as a hashable value."""
         return (
             self.member_id,
             self.instance_id,

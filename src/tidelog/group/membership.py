@@ -1,8 +1,9 @@
-"""Heartbeat, LeaveGroup, and sessions that run out.
+"""Heartbeat, LeaveGroup, and sessions that time out.
 
-A heartbeat moves a deadline. The session of a member that waits in a join or sync does not run
-out: it cannot send heartbeats meanwhile, and the rebalance has its own timeouts. Only a new member
-can run out while it waits, because nobody knows whether it is still there.
+A heartbeat moves a deadline. The session of a member that waits in a join or sync does not time
+out. Such a member cannot send heartbeats meanwhile, and the rebalance has its own timeouts. Only a
+new member can time out while it waits, because the coordinator cannot know whether its client still
+exists.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def heartbeat(turn: Turn, asked: HeartbeatAsked) -> None:
 
 
 def leave(turn: Turn, asked: LeaveAsked) -> None:
-    """Decide a LeaveGroup request: each member by itself, then one rebalance for all."""
+    """Decide a LeaveGroup request: each member by itself, then one rebalance for all of them."""
     group = turn.groups.get(asked.group_id)
     if group is not None and group.state is GroupState.DEAD:
         turn.reply(asked.ticket, LeaveAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -74,8 +75,10 @@ def _leave(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
 
 
 def session_timer_fired(turn: Turn, group: Group, member_id: str, deadline_ms: int) -> None:
-    """The timer of a member, or of somebody who was given an id, fired; it may have been heard of
-    since the timer was set."""
+    """Handle the session timer of a member, or of a client that was only given an id.
+
+    The coordinator may have heard of it since the timer was set.
+    """
     member = group.members.get(member_id)
     session = group.pending_members.get(member_id) if member is None else member.session
     if session is None or session.armed_ms != deadline_ms:

@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: offsets are visible when their record is replicated.
 
-A commit is fenced by generation and member; who uses no membership commits with generation -1
-while the group is empty. A group that lives of offsets alone is a simple group: it has no record
-of its own.
+A commit is fenced by generation and member. A client without membership commits with generation -1
+while the group is empty. A group that has offsets alone is a simple group: it has no record of its
+own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _commit_error(group: Group, asked: OffsetCommitAsked) -> ErrorCode:
     if asked.generation_id < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if asked.generation_id < 0 and asked.member_id == NO_MEMBER and asked.instance_id is None:
-        # Only members commit for a group that has some.
+        # Only members may commit for a group that has members.
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.member_error(asked.member_id, asked.instance_id)
     if error is not ErrorCode.NONE:
@@ -66,14 +66,16 @@ def _commit_error(group: Group, asked: OffsetCommitAsked) -> ErrorCode:
     if not is_current(group, asked.generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The member has joined this generation and does not know yet what is its own.
+        # The member has joined this generation and does not know its assignment yet.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def is_current(group: Group, generation_id: int) -> bool:
-    """Whether a commit of this generation counts: a member of an older one may not know yet what
-    others have read since."""
+    """Return whether a commit of this generation counts.
+
+    A member of an older generation may not know what other members have read since.
+    """
     return generation_id == group.generation_id
 
 
@@ -114,7 +116,7 @@ def _value(turn: Turn, wanted: OffsetToCommit, retention_ms: int) -> CommittedOf
 
 
 def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
-    """Commits are not under way any longer, whatever became of them."""
+    """Note that these commits are no longer under way, whatever their outcome."""
     for record in records:
         key = record.key.topic_partition
         count = group.uncommitted.pop(key, 0) - 1
@@ -124,7 +126,7 @@ def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
 
 
 def apply(group: Group, record: OffsetRecord) -> None:
-    """A record is in the log: the only place where offsets change."""
+    """Apply a record that is in the log; offsets change nowhere else."""
     if record.value is None:
         group.offsets.pop(record.key.topic_partition, None)
     else:
@@ -132,8 +134,10 @@ def apply(group: Group, record: OffsetRecord) -> None:
 
 
 def fetch(turn: Turn, asked: OffsetFetchAsked) -> None:
-    """Decide an OffsetFetch request, whatever the state of the group. Without transactions what
-    is committed is stable."""
+    """Decide an OffsetFetch request, whatever the state of the group.
+
+    Without transactions every committed offset is stable.
+    """
     group = turn.groups.get(asked.group_id)
     known = {} if group is None else group.offsets
     keys = tuple(known) if asked.partitions is None else asked.partitions
@@ -150,7 +154,7 @@ def _fetched(key: TopicPartition, found: CommittedOffset | None) -> FetchedOffse
 
 
 def delete(turn: Turn, asked: OffsetDeleteAsked) -> None:
-    """Decide an OffsetDelete request (KIP-496): not of topics that members subscribe to."""
+    """Decide an OffsetDelete request (KIP-496); offsets of topics with subscribed members stay."""
     group = turn.groups.get(asked.group_id)
     error = _delete_error(group)
     if error is not ErrorCode.NONE or group is None:
@@ -183,5 +187,5 @@ def _delete_error(group: Group | None) -> ErrorCode:
 
 
 def tombstone(group: Group, key: TopicPartition) -> OffsetRecord:
-    """The record that takes an offset back."""
+    """Return the record that deletes an offset."""
     return OffsetRecord(OffsetKey(group.group_id, key), None)

@@ -1,8 +1,9 @@
 """The coordinator of the groups of one partition of `__consumer_offsets`, for one leader epoch.
 
-Rule G1: what it holds was loaded under that epoch, and its appends name it. Loading replays the
-partition's records up to the log end, in order; until then requests are refused. How it is driven
-stands in the package's docstring. Does not know the log, other partitions, or bytes.
+Rule G1: its content was loaded under that epoch, and its appends name it. Loading replays the
+partition's records up to the log end, in order; until then the coordinator rejects requests. The
+package's docstring describes how a broker drives it. Does not know the log, other partitions, or
+bytes.
 """
 
 from __future__ import annotations
@@ -50,19 +51,22 @@ from tidelog.group.requests import (
 from tidelog.group.settings import GroupSettings
 from tidelog.group.turn import Ledger, Turn
 
-#: Requests that may name the group "": offsets were committed to it before groups had to be named.
+#: Requests that may name the group "": clients committed offsets to it before groups had to be
+#: named.
 _MAY_BE_NAMELESS = (OffsetCommitAsked, OffsetFetchAsked, DescribeAsked, DeleteGroupAsked)
 
 
 def is_nameable(asked: Asked) -> bool:
-    """Whether the request may name such a group; if not, its answer is INVALID_GROUP_ID, whoever
-    coordinates the group."""
+    """Return whether the request may name such a group.
+
+    If not, every broker answers INVALID_GROUP_ID, whether it coordinates the group or not.
+    """
     size = len(asked.group_id)
     return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked, _MAY_BE_NAMELESS))
 
 
 class Phase(Enum):
-    """Where a coordinator stands."""
+    """Phases of a coordinator."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -84,7 +88,7 @@ class GroupPartition:
     # Loading (G1).
 
     def replay(self, record: Record) -> None:
-        """A record of the partition's log, in order; only while loading."""
+        """Apply a record of the partition's log, in order; only while loading."""
         assert self.phase is Phase.LOADING, "records are replayed before the partition is loaded"
         group_id = record.key.group_id
         group = self.groups.get(group_id)
@@ -102,8 +106,11 @@ class GroupPartition:
             del self.groups[group_id]
 
     def loaded(self, now: Now) -> Effects:
-        """The log end is reached: requests are taken. Every member must be heard of within its
-        session timeout from now on; a group over `group.max.size` begins a rebalance."""
+        """Accept requests from now on, as replay has reached the log end.
+
+        Every member must be heard of within its session timeout from now on. A group over
+        `group.max.size` begins a rebalance.
+        """
         assert self.phase is Phase.LOADING, "the partition is loaded already"
         self.phase = Phase.ACTIVE
         turn = self._turn(now)
@@ -117,8 +124,10 @@ class GroupPartition:
         return tuple(turn.effects)
 
     def unload(self) -> Effects:
-        """The leadership is over: whoever waits is sent to the next coordinator, timers end. What
-        is reported later has no effect."""
+        """End the leadership: send waiting clients to the next coordinator and cancel the timers.
+
+        Outcomes that are reported later have no effect.
+        """
         turn = self._turn(Now(0, 0))
         error = ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
@@ -143,7 +152,7 @@ class GroupPartition:
     # Requests.
 
     def ask(self, asked: Asked, now: Now) -> Effects:
-        """A request for one of the groups: it is answered now, or by a later effect."""
+        """Decide a request for one of the groups; it is answered now, or by a later effect."""
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
             return (Reply(asked.ticket, refusal(asked, error)),)
@@ -181,13 +190,16 @@ class GroupPartition:
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> tuple[ListedGroup, ...]:
-        """The groups in any of these states and of any of these types; none given: all."""
+        """Return the groups in any of these states and of any of these types.
+
+        An empty filter matches all.
+        """
         return listing.list_groups(self.groups, states, types)
 
     # Timers and outcomes.
 
     def timer_fired(self, name: TimerName, deadline_ms: int, now: Now) -> Effects:
-        """A timer fired that was set to `deadline_ms`; nothing happens if it was replaced."""
+        """Handle a timer that was set to `deadline_ms`; a timer that was replaced has no effect."""
         group = self.groups.get(name.group_id)
         if group is None:
             return ()
@@ -205,8 +217,10 @@ class GroupPartition:
         return self._done(turn, name.group_id, size)
 
     def committed(self, number: int, now: Now) -> Effects:
-        """The high watermark passed an append; appends are reported in their order. Raises
-        InvariantError for one that was settled, or before an earlier one is."""
+        """Apply an append that the high watermark has passed; appends are reported in their order.
+
+        Raises InvariantError for an append that was settled, or before an earlier append is.
+        """
         if self.phase is Phase.UNLOADED:
             return ()
         turn = self._turn(now)
@@ -214,7 +228,7 @@ class GroupPartition:
         return self._done(turn, settling.committed(turn, number), size)
 
     def failed(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """An append was refused: its records are not in the log."""
+        """Drop an append that was rejected: its records are not in the log."""
         if self.phase is Phase.UNLOADED:
             return ()
         turn = self._turn(now)
@@ -222,18 +236,21 @@ class GroupPartition:
         return self._done(turn, settling.failed(turn, number, error), size)
 
     def timed_out(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """An append is in the log, but was not replicated within `offsets.commit.timeout.ms`, or
-        the ISR fell below the minimum: who waits is told `error`, the outcome stays open."""
+        """Answer for an append that is in the log and was not replicated in time.
+
+        It was not replicated within `offsets.commit.timeout.ms`, or the ISR fell below the minimum.
+        The waiting request is answered with `error`, and the outcome stays open.
+        """
         if self.phase is Phase.UNLOADED:
             return ()
         turn = self._turn(now)
         size = self._size(self._ledger.look(number).group_id)
         return self._done(turn, settling.timed_out(turn, number, error), size)
 
-    # What time and topics do.
+    # Expiry and deletion.
 
     def expire_offsets(self, now: Now) -> Effects:
-        """Due every `offsets.retention.check.interval.ms` (KIP-211)."""
+        """Expire offsets; due every `offsets.retention.check.interval.ms` (KIP-211)."""
         turn = self._turn(now)
         if self.phase is Phase.ACTIVE:
             for group in self.groups.values():
@@ -241,7 +258,7 @@ class GroupPartition:
         return tuple(turn.effects)
 
     def topics_deleted(self, topics: Iterable[str], now: Now) -> Effects:
-        """These topics are no more: neither are offsets of theirs."""
+        """Delete the offsets of topics that no longer exist."""
         turn = self._turn(now)
         if self.phase is Phase.ACTIVE:
             gone = dict.fromkeys(topics)
@@ -250,7 +267,7 @@ class GroupPartition:
         return tuple(turn.effects)
 
     def partitions_removed(self, removed: Iterable[TopicPartition], now: Now) -> Effects:
-        """These partitions are no more, though their topics are: neither are offsets of theirs."""
+        """Delete the offsets of partitions that no longer exist, though their topics do."""
         turn = self._turn(now)
         if self.phase is Phase.ACTIVE:
             gone = dict.fromkeys(removed)
@@ -258,7 +275,7 @@ class GroupPartition:
                 forgetting.partitions_removed(turn, group, gone)
         return tuple(turn.effects)
 
-    # Inside.
+    # Internals.
 
     def _turn(self, now: Now) -> Turn:
         return Turn(
@@ -270,7 +287,7 @@ class GroupPartition:
         return 0 if group is None else len(group.members) + len(group.pending_members)
 
     def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
-        """Count members, and keep no group of which there is nothing to say."""
+        """Count members, and drop a group that has neither state nor records."""
         self._member_count += self._size(group_id) - former_size
         assert self._member_count >= 0, "members of all groups are counted once"
         group = self.groups.get(group_id)
@@ -281,7 +298,7 @@ class GroupPartition:
     # For the model checker.
 
     def copy(self) -> GroupPartition:
-        """An independent copy."""
+        """Return an independent copy."""
         other = GroupPartition(self.partition, self.leader_epoch, self.settings)
         other.phase = self.phase
         other.groups = {name: group.copy() for name, group in self.groups.items()}
@@ -290,13 +307,16 @@ class GroupPartition:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Equal for coordinators that go on alike; the order of groups does not count."""
+        """Return a value that is equal for coordinators with the same future.
+
+        The order of groups does not count.
+        """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
         return (self.leader_epoch, self.phase, groups, self._ledger.key(), self._member_count)
 
 
 def _is_void(group: Group) -> bool:
-    """Whether nothing would be lost without it, in memory or in the log."""
+    """Return whether nothing would be lost with the group, in memory or in the log."""
     return (
         group.state is GroupState.EMPTY
         and not group.is_stored
@@ -307,8 +327,10 @@ def _is_void(group: Group) -> bool:
 
 
 def _while_loading(asked: Asked) -> Answer:
-    """Clients take these calmly: heartbeats go on, and a rebalance of which nothing is known
-    begins anew."""
+    """Return the answer to a request while loading, such that a client goes on.
+
+    A heartbeat succeeds, and a rebalance of which no record exists begins again.
+    """
     match asked:
         case HeartbeatAsked():
             return HeartbeatAnswer(ErrorCode.NONE)

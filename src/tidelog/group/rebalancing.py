@@ -1,9 +1,10 @@
-"""A rebalance: it is prepared while members join, completed by a generation, and synced.
+"""Rebalance of a group: prepared while members join, completed by a generation, and synced.
 
-Prepare: everybody is to join again, until all have or the rebalance timeout is over; the first
-one of an empty group waits for newcomers instead. Complete: who did not join is dropped (static
-members stay), a leader and a protocol are chosen, the generation rises, joins are answered. Then
-each member asks for its assignment; those that do not within the rebalance timeout are dropped.
+Prepare: every member must rejoin, until all have or the rebalance timeout is over; the first
+rebalance of an empty group waits for newcomers instead. Complete: members that did not join are
+dropped (static members stay). A leader and a protocol are chosen, the generation rises, and joins
+are answered. Sync: each member asks for its assignment; members that do not ask within the
+rebalance timeout are dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def prepare(turn: Turn, group: Group) -> None:
 
 
 def prepare_or_complete(turn: Turn, group: Group) -> None:
-    """Somebody joined: begin a rebalance, or end the one under way if all are there."""
+    """Begin a rebalance after a member joined, or complete the rebalance if all have joined."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(turn, group)
     else:
@@ -44,7 +45,7 @@ def prepare_or_complete(turn: Turn, group: Group) -> None:
 
 
 def member_gone(turn: Turn, group: Group) -> None:
-    """Members were removed: the others must share anew, or wait for one less."""
+    """Begin a rebalance after members were removed, or stop waiting for their joins."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(turn, group)
     else:
@@ -52,7 +53,7 @@ def member_gone(turn: Turn, group: Group) -> None:
 
 
 def complete_if_all_joined(turn: Turn, group: Group) -> None:
-    """End the preparation if nobody is waited for; the first one lasts as long as it is set."""
+    """Complete the rebalance if no member is waited for; the initial delay always runs in full."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.initial_delay is None
@@ -62,7 +63,7 @@ def complete_if_all_joined(turn: Turn, group: Group) -> None:
 
 
 def join_timer_fired(turn: Turn, group: Group) -> None:
-    """The time to join is over; the first rebalance is extended while members arrive."""
+    """End the time to join; the first rebalance is extended while members arrive."""
     group.join_deadline_ms = None
     delay = group.initial_delay
     if delay is not None and delay.has_newcomer and delay.remaining_ms:
@@ -74,21 +75,23 @@ def join_timer_fired(turn: Turn, group: Group) -> None:
 
 
 def note_newcomer(group: Group) -> None:
-    """Somebody joins during the first rebalance: it may be extended. That of a group which was
-    empty for a while is not."""
+    """Note a member that joins during the initial delay, which may then be extended.
+
+    The initial delay of a group that was empty for a while is not extended.
+    """
     if group.initial_delay is not None and group.generation_id == 0:
         group.initial_delay = replace(group.initial_delay, has_newcomer=True)
 
 
 def complete(turn: Turn, group: Group) -> None:
-    """End the preparation: a new generation of those who joined."""
+    """End the preparation with a new generation of the members that joined."""
     turn.cancel_join_timer(group)
     group.initial_delay = None
     for member in list(group.members.values()):
         if member.join_ticket is None and member.instance_id is None:
             turn.remove_member(group, member)
     if group.has_members and not group.elect_leader():
-        # Only static members are left, and none of them is there: their sessions will tell.
+        # Only static members are left, and none of them rejoined: their session timers decide.
         turn.set_join_timer(group, group.rebalance_timeout_ms)
         return
     group.generation_id += 1
@@ -116,8 +119,10 @@ def _answer_joins(turn: Turn, group: Group) -> None:
 
 
 def current_generation(group: Group, member: Member) -> JoinAnswer:
-    """What JoinGroup says of the generation; the leader learns of the members while it is to
-    make the assignment."""
+    """Return the join answer for the current generation.
+
+    The leader receives the members only while it has to make the assignment.
+    """
     tells_all = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member.member_id)
     return JoinAnswer(
         ErrorCode.NONE,
@@ -131,7 +136,7 @@ def current_generation(group: Group, member: Member) -> JoinAnswer:
 
 
 def sync_timer_fired(turn: Turn, group: Group) -> None:
-    """Who has not asked for its assignment by now is dropped."""
+    """Drop members that have not asked for their assignment by now."""
     group.sync_deadline_ms = None
     for member_id in list(group.pending_sync):
         turn.remove_member(group, group.members[member_id])
@@ -139,14 +144,14 @@ def sync_timer_fired(turn: Turn, group: Group) -> None:
 
 
 def synced(turn: Turn, group: Group, member: Member) -> None:
-    """A member asked for its assignment."""
+    """Note that a member asked for its assignment."""
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         turn.cancel_sync_timer(group)
 
 
 def refuse_syncs(turn: Turn, group: Group, error: ErrorCode) -> None:
-    """There will be no assignment in this generation."""
+    """Answer waiting syncs with an error, as this generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
         if turn.end_sync(member, SyncAnswer(error)):
@@ -154,7 +159,7 @@ def refuse_syncs(turn: Turn, group: Group, error: ErrorCode) -> None:
 
 
 def stable(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
-    """The assignment is in the log: hand it out."""
+    """Distribute the assignment, which is in the log now."""
     group.move_to(GroupState.STABLE, turn.now.wall_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
@@ -163,5 +168,5 @@ def stable(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
 
 
 def assignment_of(group: Group, member: Member) -> SyncAnswer:
-    """What SyncGroup says to a member of a stable group."""
+    """Return the sync answer of a member of a stable group."""
     return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)

@@ -1,8 +1,8 @@
-"""What the records of `__consumer_offsets` say: an offset, a group, or that one is gone.
+"""Content of the records of `__consumer_offsets`: an offset, a group, or the end of either.
 
 A record is a key with a value, or without one (a tombstone). Their bytes (G2) are made elsewhere.
-Kafka keeps of a group what its last finished rebalance decided, or that it became empty; who is
-joining just now is in no record, and is lost with the coordinator.
+Kafka records of a group what its last finished rebalance decided, or that it became empty. Joins
+under way are in no record, and are lost with the coordinator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_EPOCH, TopicPartition
 
-#: No timestamp is known (records of old brokers).
+#: Stands for an unknown timestamp (records of old brokers).
 NO_TIMESTAMP = -1
 
 
@@ -30,8 +30,11 @@ class GroupKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """An offset as a group committed it; times are wall-clock milliseconds. There may be a million
-    of them to load: a tuple is made in less than half the time of a frozen dataclass."""
+    """An offset as a group committed it; times are wall-clock milliseconds.
+
+    A coordinator may have to load a million of them: a tuple is made in less than half the time of
+    a frozen dataclass.
+    """
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -51,7 +54,7 @@ class MemberSnapshot:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    #: Its metadata for the chosen protocol.
+    #: The member's metadata for the chosen protocol.
     subscription: bytes
     assignment: bytes
 
@@ -64,20 +67,20 @@ class GroupSnapshot:
     generation_id: int
     protocol_name: str | None
     leader_id: str | None
-    #: Since when the group is in its state, wall clock.
+    #: When the group entered its state, wall clock.
     state_timestamp_ms: int
     members: tuple[MemberSnapshot, ...] = ()
 
 
 class OffsetRecord(NamedTuple):
-    """An offset was committed, or (None) is no longer known."""
+    """A committed offset, or (None) the end of one."""
 
     key: OffsetKey
     value: CommittedOffset | None
 
 
 class GroupRecord(NamedTuple):
-    """A generation was finished, or (None) the group is gone."""
+    """A finished generation, or (None) the end of the group."""
 
     key: GroupKey
     value: GroupSnapshot | None

@@ -1,8 +1,9 @@
-"""What clients ask of a group's coordinator, without versions and bytes.
+"""Requests of clients to a group's coordinator, without versions and bytes.
 
-Each request names one group; requests for several (batched OffsetFetch, DescribeGroups,
-DeleteGroups) are asked one by one. The ticket is whatever the asker wants its answer under; no
-two requests that wait may share one. What a version lacks has the default given here.
+Each request names one group. A request for several groups (batched OffsetFetch, DescribeGroups,
+DeleteGroups) is passed group by group. The caller chooses the ticket under which it gets the
+answer; no two waiting requests may share a ticket. A field that a version lacks has the default
+given here.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_EPOCH, TopicPartition
 
-#: A client that has no member id yet, or commits without being a member.
+#: Member id of a client that has none yet, or that commits without being a member.
 NO_MEMBER = ""
 NO_GENERATION = -1
-#: JoinGroup from this version on: the member id comes first, by MEMBER_ID_REQUIRED (KIP-394).
+#: From this version of JoinGroup on, a client first gets its id by MEMBER_ID_REQUIRED (KIP-394).
 MEMBER_ID_REQUIRED_VERSION = 4
-#: JoinGroup from this version on: a leader may be told to skip the assignment (KIP-814).
+#: From this version of JoinGroup on, the answer may let a leader skip the assignment (KIP-814).
 SKIP_ASSIGNMENT_VERSION = 9
-#: DescribeGroups from this version on: a group that is not there is an error.
+#: From this version of DescribeGroups on, a group that does not exist is an error.
 GROUP_ID_NOT_FOUND_VERSION = 6
 
 
 class Protocol(NamedTuple):
-    """One assignment protocol that a member speaks, with what it tells the leader."""
+    """One assignment protocol that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -32,9 +33,11 @@ class Protocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinAsked:
-    """JoinGroup. `uuid` is fresh random text: the end of a member id if one must be made.
+    """JoinGroup.
 
-    Version 0 has no rebalance timeout: it is the session timeout then.
+    `uuid` is fresh random text, with which the coordinator ends a member id that it makes.
+
+    Version 0 has no rebalance timeout: the session timeout stands for it.
     """
 
     ticket: int
@@ -104,8 +107,10 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitAsked:
-    """OffsetCommit; topics that do not exist were answered before. `retention_ms` is of versions
-    2 to 4, -1 for the broker's."""
+    """OffsetCommit; topics that do not exist were answered before.
+
+    `retention_ms` is of versions 2 to 4, -1 for the broker's.
+    """
 
     ticket: int
     group_id: str
@@ -118,7 +123,7 @@ class OffsetCommitAsked:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchAsked:
-    """OffsetFetch of one group; None for all partitions that it has offsets of."""
+    """OffsetFetch of one group; `partitions` is None for all partitions of which it has offsets."""
 
     ticket: int
     group_id: str

@@ -1,7 +1,7 @@
-"""What an operator may set of groups, and the bounds on what clients can make grow.
+"""Settings of groups for operators, and bounds on what clients can make grow.
 
-Defaults are Kafka's. How a consumer's subscription is read from its metadata is given from
-outside: the bytes are the wire's business.
+Defaults are Kafka's. The function that reads a consumer's subscription from its metadata is passed
+in, because those bytes belong to the wire format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def no_subscription(_metadata: bytes) -> Sequence[str] | None:
-    """Reads no metadata at all: every group counts as subscribed to every topic."""
+    """Return None for any metadata: every group counts as subscribed to every topic."""
     return None
 
 
@@ -34,16 +34,16 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000
     #: `group.max.size`
     max_size: int = 2**31 - 1
-    #: A new member that waits in a join is dropped after this long: it knows no member id yet,
-    #: cannot send heartbeats, and tries again if it lives (Kafka's NewMemberJoinTimeoutMs).
+    #: Time after which a new member that waits in a join is dropped. It knows no member id yet,
+    #: cannot send heartbeats, and retries if it is alive (Kafka's NewMemberJoinTimeoutMs).
     new_member_join_timeout_ms: int = 5 * 60 * 1000
     #: `offset.metadata.max.bytes`; compared with the number of characters, as Kafka does
     offset_metadata_max_bytes: int = 4096
     #: `offsets.retention.minutes`
     offsets_retention_ms: int = 7 * DAY_MS
     max_groups: int = MAX_GROUPS_PER_PARTITION
-    #: Members of all groups of a partition, those included that were only given an id.
+    #: Members of all groups of a partition, including clients that were only given an id.
     max_members: int = MAX_GROUP_MEMBERS_PER_PARTITION
     max_offsets_per_group: int = MAX_OFFSETS_PER_GROUP
-    #: The topics of a ConsumerProtocolSubscription, None where the bytes are not one.
+    #: Returns the topics of a ConsumerProtocolSubscription, None where the bytes are not one.
     subscription_topics: Callable[[bytes], Sequence[str] | None] = no_subscription

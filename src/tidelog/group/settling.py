@@ -1,8 +1,8 @@
-"""What follows when an append is settled: committed, failed, or not replicated in time.
+"""Consequences of a settled append: committed, failed, or not replicated in time.
 
 Committed records change the state and release answers. A failed append is not in the log and never
-will be: what it was to do is taken back. One that takes too long is answered with an error while
-its outcome stays open, and still counts if it is committed later, as it would after a reload.
+will be: its intended change is dropped. An append that takes too long is answered with an error
+while its outcome stays open. It still counts if it is committed later, as it would after a reload.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.group.turn import (
     Unsettled,
 )
 
-#: Too few replicas, or a topic that is being made: try again with whoever coordinates then.
+#: Too few replicas, or a topic that is being created: the client should retry with its coordinator.
 _UNAVAILABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -54,8 +54,10 @@ _TOO_LARGE = (
 
 
 def offset_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told whose offsets could not be appended; others as they are, so that
-    REQUEST_TIMED_OUT makes it try again."""
+    """Return the error for a client whose offsets could not be appended.
+
+    Other errors stay as they are, so that REQUEST_TIMED_OUT makes the client retry.
+    """
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _MOVED:
@@ -64,31 +66,33 @@ def offset_error(error: ErrorCode) -> ErrorCode:
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """What members are told whose group could not be stored."""
+    """Return the error for members whose group could not be stored."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else offset_error(error)
 
 
 def deletion_error(error: ErrorCode) -> ErrorCode:
-    """What an administrator is told whose deletion could not be appended."""
+    """Return the error for an administrator whose deletion could not be appended."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return group_error(error)
 
 
 def offset_records(records: Sequence[Record]) -> list[OffsetRecord]:
-    """Those that speak of offsets."""
+    """Return the records of offsets among these."""
     return [record for record in records if isinstance(record, OffsetRecord)]
 
 
 def committed(turn: Turn, number: int) -> str:
-    """An append is replicated; returns the group. Raises InvariantError if an earlier one is not
-    settled."""
+    """Apply a replicated append and return its group's id.
+
+    Raises InvariantError if an earlier append is not settled.
+    """
     entry = turn.ledger.settle(number, in_order=True)
     group = turn.groups.get(entry.group_id)
     if group is None:
-        # Deleted by an earlier append; these were tombstones of its offsets.
+        # An earlier append deleted the group; these were tombstones of its offsets.
         return entry.group_id
     for record in offset_records(entry.records):
         offsets.apply(group, record)
@@ -120,7 +124,7 @@ def committed(turn: Turn, number: int) -> str:
 
 
 def failed(turn: Turn, number: int, error: ErrorCode) -> str:
-    """An append is not in the log and never will be; returns the group."""
+    """Drop an append that is not in the log and never will be; return its group's id."""
     entry = turn.ledger.settle(number, in_order=False)
     group = turn.groups.get(entry.group_id)
     if group is None:
@@ -148,7 +152,10 @@ def failed(turn: Turn, number: int, error: ErrorCode) -> str:
 
 
 def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
-    """An append is in the log and not replicated in time; returns the group."""
+    """Answer for an append that is in the log and was not replicated in time.
+
+    Returns its group's id.
+    """
     entry = turn.ledger.overdue(number)
     group = turn.groups.get(entry.group_id)
     if group is None or entry.is_overdue:
@@ -165,7 +172,7 @@ def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
 
 
 def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> None:
-    """Tell who waits for an append that failed or takes too long."""
+    """Answer the request that waits for an append that failed or takes too long."""
     match entry.purpose:
         case StoreOffsets(ticket, partitions):
             told = tuple(
@@ -182,7 +189,7 @@ def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> Non
 
 
 def moved_away(entry: Unsettled) -> tuple[int, Answer] | None:
-    """Who waits for an append when the partition is given up, and its answer."""
+    """Return ticket and answer of the request that waits for an append of a lost partition."""
     error = ErrorCode.NOT_COORDINATOR
     if entry.is_overdue:
         return None

@@ -1,7 +1,7 @@
-"""SyncGroup: the leader's assignment is written to the log, then everybody is told its part.
+"""SyncGroup: the leader's assignment is written to the log, then sent to each member.
 
-One assignment a generation: while the leader's is being written, a repeated one only waits. If it
-cannot be written, or not in time, this generation gets none and everybody joins again.
+A generation has one assignment: while the leader's is being written, a repeated one only waits. If
+it cannot be written, or not in time, this generation gets none and all members rejoin.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def _store(turn: Turn, group: Group, asked: SyncAsked) -> None:
 
 
 def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None:
-    """The assignment is in the log; it is void if the group went on meanwhile."""
+    """Distribute the assignment, which is in the log now.
+
+    It is void if the group went on meanwhile.
+    """
     assert snapshot.generation_id <= group.generation_id, "generations of a group only grow"
     if _is_awaited(group, snapshot.generation_id):
         rebalancing.stable(
@@ -77,7 +80,7 @@ def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None
 
 
 def assignment_not_stored(turn: Turn, group: Group, generation_id: int, error: ErrorCode) -> None:
-    """No assignment in this generation; members join again."""
+    """Give this generation no assignment; its members rejoin."""
     if _is_awaited(group, generation_id):
         rebalancing.refuse_syncs(turn, group, error)
         rebalancing.prepare(turn, group)

@@ -1,7 +1,7 @@
-"""One turn of a coordinator: what it may look at, and the effects that it collects.
+"""One turn of a coordinator: the state that it may look at, and the effects that it collects.
 
-The ledger holds the appends that were asked for and are not settled, with what each is for; what
-is to happen when one is settled is data here and code in `tidelog.group.settling`.
+The ledger holds the requested appends that are not settled, each with its purpose. The purpose is
+data here; `tidelog.group.settling` has the code that runs when an append is settled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelog.group.settings import GroupSettings
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """OffsetCommit; `partitions` is the answer if all goes well."""
+    """Purpose of an OffsetCommit's append; `partitions` is the answer if it succeeds."""
 
     ticket: int
     partitions: PartitionErrors
@@ -38,14 +38,14 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class StoreAssignment:
-    """SyncGroup of the leader."""
+    """Purpose of the append for a leader's SyncGroup."""
 
     generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStaticMember:
-    """JoinGroup of a static member that takes over its instance's membership."""
+    """Purpose of the append for a static member's JoinGroup under a new id."""
 
     asked: JoinAsked
     generation_id: int
@@ -55,12 +55,12 @@ class StoreStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class StoreEmpty:
-    """The last member has gone; nobody waits for it."""
+    """Purpose of the append after the last member has gone; no request waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """OffsetDelete; `partitions` is the answer if all goes well."""
+    """Purpose of an OffsetDelete's append; `partitions` is the answer if it succeeds."""
 
     ticket: int
     partitions: PartitionErrors
@@ -68,14 +68,14 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ForgetOffsets:
-    """Tombstones that nobody waits for: expired offsets, or offsets of a deleted topic."""
+    """Purpose of tombstones without a waiting request: of expired offsets, or a deleted topic's."""
 
     are_expired: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """One step of a deletion; `ticket` None where the group expired."""
+    """Purpose of one step of a group's deletion; `ticket` is None where the group expired."""
 
     ticket: int | None
     is_last: bool
@@ -99,7 +99,7 @@ class Unsettled:
     group_id: str
     records: tuple[Record, ...]
     purpose: Purpose
-    #: Who waited was told that it took too long.
+    #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
 
 
@@ -114,7 +114,7 @@ class Ledger:
         self._by_group: dict[str, int] = {}
 
     def enter(self, unsettled: Unsettled) -> int:
-        """Note an append; returns its number."""
+        """Note an append and return its number."""
         number = self.next_number
         self.next_number += 1
         self._unsettled[number] = unsettled
@@ -123,14 +123,14 @@ class Ledger:
         return number
 
     def look(self, number: int) -> Unsettled:
-        """An append that is not settled; raises InvariantError for others."""
+        """Return an unsettled append; raises InvariantError for any other number."""
         found = self._unsettled.get(number)
         if found is None:
             raise InvariantError(f"append {number} is settled already, or was never asked for")
         return found
 
     def settle(self, number: int, *, in_order: bool) -> Unsettled:
-        """Take out a settled append; the log commits them in their order."""
+        """Take out a settled append; the log commits appends in their order."""
         found = self.look(number)
         if in_order and number != next(iter(self._unsettled)):
             raise InvariantError(f"append {number} is committed before an earlier one is settled")
@@ -142,21 +142,21 @@ class Ledger:
         return found
 
     def overdue(self, number: int) -> Unsettled:
-        """Note that nobody waits for an append any longer; returns it as it was."""
+        """Note that no request waits for an append any longer; return the append as it was."""
         found = self.look(number)
         self._unsettled[number] = replace(found, is_overdue=True)
         return found
 
     def holds(self, group_id: str) -> bool:
-        """Whether an append of a group is unsettled."""
+        """Return whether an append of a group is unsettled."""
         return group_id in self._by_group
 
     def unsettled(self) -> tuple[Unsettled, ...]:
-        """All of them, in order."""
+        """Return all unsettled appends, in order."""
         return tuple(self._unsettled.values())
 
     def copy(self) -> Ledger:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Ledger()
         other.next_number = self.next_number
         other._unsettled = dict(self._unsettled)
@@ -164,12 +164,12 @@ class Ledger:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Its whole state as a hashable value."""
+        """Return the whole state as a hashable value."""
         return (self.next_number, tuple(self._unsettled.items()))
 
 
 class Turn:
-    """One request, timer or outcome, being decided."""
+    """The decision on one request, timer or outcome."""
 
     __slots__ = ("effects", "groups", "leader_epoch", "ledger", "member_count", "now", "settings")
 
@@ -187,7 +187,8 @@ class Turn:
         self.leader_epoch = leader_epoch
         self.groups = groups
         self.ledger = ledger
-        #: Members of all groups at its beginning, given ids included.
+        #: Number of members of all groups when the turn began, including clients that only have an
+        #: id.
         self.member_count = member_count
         self.effects: list[Effect] = []
 
@@ -198,13 +199,13 @@ class Turn:
         self.effects.append(Reply(ticket, answer))
 
     def await_join(self, group: Group, member: Member, ticket: int) -> None:
-        """A member waits in a join; an earlier request of it is superseded."""
+        """Let a member wait in a join; its earlier join is superseded and answered."""
         self.end_join(group, member, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_ticket = ticket
         group.awaiting_join += 1
 
     def end_join(self, group: Group, member: Member, answer: JoinAnswer) -> None:
-        """Answer the join in which a member waits, if it does."""
+        """Answer the join in which a member waits, if any."""
         if member.join_ticket is not None:
             self.reply(member.join_ticket, answer)
             member.join_ticket = None
@@ -212,7 +213,7 @@ class Turn:
             assert group.awaiting_join >= 0, "each member that waits in a join is counted once"
 
     def end_sync(self, member: Member, answer: SyncAnswer) -> bool:
-        """Answer the sync in which a member waits; whether it did."""
+        """Answer the sync in which a member waits; return whether there was one."""
         if member.sync_ticket is None:
             return False
         self.reply(member.sync_ticket, answer)
@@ -224,7 +225,7 @@ class Turn:
     def remove_member(
         self, group: Group, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
     ) -> None:
-        """Take a member out of its group; requests of it that wait are answered with `error`."""
+        """Remove a member from its group; its waiting requests are answered with `error`."""
         self.end_join(group, member, JoinAnswer(error, NO_MEMBER))
         self.end_sync(member, SyncAnswer(error))
         self.disarm(group, member.member_id, member.session)
@@ -233,8 +234,11 @@ class Turn:
     # Timers.
 
     def touch(self, group: Group, member_id: str, session: Session, timeout_ms: int) -> None:
-        """A member was heard of. Its timer stays where it is if it fires no later: it is set
-        again when it fires."""
+        """Extend a member's session after the member was heard of.
+
+        A timer that fires no later than the new deadline stays as it is; it is set again when it
+        fires.
+        """
         session.deadline_ms = self.now.monotonic_ms + timeout_ms
         if session.armed_ms is None or session.deadline_ms < session.armed_ms:
             self.arm(group, member_id, session)
@@ -246,32 +250,32 @@ class Turn:
         self.effects.append(SetTimer(name, session.deadline_ms))
 
     def disarm(self, group: Group, member_id: str, session: Session) -> None:
-        """A member is not watched any longer."""
+        """Cancel the timer of a member that is no longer watched."""
         if session.armed_ms is not None:
             session.armed_ms = None
             name = TimerName(TimerKind.SESSION, group.group_id, member_id)
             self.effects.append(CancelTimer(name))
 
     def set_join_timer(self, group: Group, delay_ms: int) -> None:
-        """Wait so long for members to join."""
+        """Set the timer that ends the wait for members to join."""
         group.join_deadline_ms = self.now.monotonic_ms + delay_ms
         name = TimerName(TimerKind.JOIN, group.group_id)
         self.effects.append(SetTimer(name, group.join_deadline_ms))
 
     def cancel_join_timer(self, group: Group) -> None:
-        """Everybody joined, or nobody is waited for."""
+        """Cancel the join timer: all members joined, or the group waits for none."""
         if group.join_deadline_ms is not None:
             group.join_deadline_ms = None
             self.effects.append(CancelTimer(TimerName(TimerKind.JOIN, group.group_id)))
 
     def set_sync_timer(self, group: Group, delay_ms: int) -> None:
-        """Wait so long for members to ask for their assignments."""
+        """Set the timer that ends the wait for members to ask for their assignments."""
         group.sync_deadline_ms = self.now.monotonic_ms + delay_ms
         name = TimerName(TimerKind.SYNC, group.group_id)
         self.effects.append(SetTimer(name, group.sync_deadline_ms))
 
     def cancel_sync_timer(self, group: Group) -> None:
-        """Everybody asked, or nobody is waited for."""
+        """Cancel the sync timer: all members asked, or the group waits for none."""
         if group.sync_deadline_ms is not None:
             group.sync_deadline_ms = None
             self.effects.append(CancelTimer(TimerName(TimerKind.SYNC, group.group_id)))
@@ -279,7 +283,7 @@ class Turn:
     # Records.
 
     def append(self, group: Group, records: Sequence[Record], purpose: Purpose) -> int:
-        """Ask for records to be appended; returns the number of the append."""
+        """Request an append of records; return its number."""
         number = self.ledger.enter(Unsettled(group.group_id, tuple(records), purpose))
         self.effects.append(Append(number, self.leader_epoch, tuple(records)))
         return number

@@ -1,7 +1,7 @@
-"""The anomalies by name: what each means, and when it is allowed.
+"""The anomalies by name, each with its meaning and the conditions that allow it.
 
-The names are Jepsen's for Kafka, but for `never-sent`, which is ours. An anomaly that Kafka's
-promises allow is named and counted all the same: a test may want fewer than Kafka's.
+The names are Jepsen's for Kafka, except `never-sent`, which only this project uses. An anomaly that
+Kafka's promises allow is reported and counted, too, because a test may want stronger promises.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-#: So many of each name are kept and told; all are counted.
+#: Number of reported anomalies of each name; all are counted.
 KEPT_OF_EACH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What an anomaly is, and when it is allowed."""
+    """The meaning of an anomaly, and the conditions that allow it."""
 
     text: str
     allowed: str = "never"
@@ -61,7 +61,7 @@ ANOMALIES: Final[Mapping[str, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One of them, with the lines of the operations involved."""
+    """One anomaly of a history, with the line numbers of its operations."""
 
     name: str
     is_allowed: bool
@@ -76,35 +76,35 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Report:
-    """What a history shows."""
+    """The judgement of a history."""
 
     operations: int = 0
-    #: Records that sends tell of, and that polls told for the first time.
+    #: Number of records in sends, and of different values in polls.
     sent_records: int = 0
     polled_records: int = 0
     acknowledged_records: int = 0
-    #: The earliest begin.
+    #: The earliest begin of an operation.
     begin: int = 0
-    #: Those that are told; of each name the first ones.
+    #: The first KEPT_OF_EACH forbidden and allowed anomalies of each name.
     anomalies: list[Anomaly] = field(default_factory=list)
-    #: All of them, by name.
+    #: Number of all forbidden anomalies, by name; below, of all allowed ones.
     forbidden: dict[str, int] = field(default_factory=dict)
     allowed: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is no anomaly that is not allowed."""
+        """Whether the history has no forbidden anomaly."""
         return not self.forbidden
 
     @property
     def forbidden_anomalies(self) -> list[Anomaly]:
-        """Those that are told and not allowed."""
+        """The reported anomalies that are forbidden."""
         return [each for each in self.anomalies if not each.is_allowed]
 
     def add(
         self, name: str, is_allowed: bool, partition: str, what: str, lines: Sequence[int]
     ) -> None:
-        """Count an anomaly, and keep it if few of its name are."""
+        """Count an anomaly, and keep it if fewer than KEPT_OF_EACH of its name are kept."""
         counts = self.allowed if is_allowed else self.forbidden
         count = counts[name] = counts.get(name, 0) + 1
         if count <= KEPT_OF_EACH:

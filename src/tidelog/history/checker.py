@@ -1,9 +1,10 @@
-"""Takes in a history, operation by operation, and says at its end what is anomalous.
+"""The checker of a history, which takes operation by operation and reports anomalies at the end.
 
-What shows at once (an offset with two values, a poll that went back) is noted on the way; whether
-a record is missing shows when all polls are known. Sends may come in any order, and before or after
-the polls of their records; what one consumer does (poll, assign, seek, subscribe) comes in its
-order. Linear in the number of records, but for sorting. Does no I/O.
+Some anomalies show at once (an offset with two values, a poll that went back), and are recorded
+immediately. A missing record shows only when all polls are known. Sends may come in any order, and
+before or after the polls of their records. The operations of one consumer (poll, assign, seek,
+subscribe, transaction) must come in their order. Apart from sorting, the time is linear in the
+number of records. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -43,24 +44,27 @@ _OF_CONSUMERS: Final = frozenset(("poll", "assign", "seek", "subscribe", "txn"))
 
 
 class _Consumer:
-    """Where one process reads on."""
+    """The read positions of one process."""
 
     __slots__ = ("busy_until", "is_subscribed", "line", "positions")
 
     def __init__(self) -> None:
         self.is_subscribed = False
-        #: By number of the partition: the next offset, and the line that told.
+        #: (next offset, line of the operation that determined it), by partition number.
         self.positions: dict[int, tuple[int, int]] = {}
         self.busy_until = -1
         self.line = 0
 
 
 class HistoryChecker:
-    """Follows one history."""
+    """Checker of one history."""
 
     def __init__(self, *, has_final_read: bool = True) -> None:
-        """`has_final_read`: at the end somebody read every partition to its end, so what was not
-        polled is missing."""
+        """Begin an empty history.
+
+        With `has_final_read`, consumers read every partition to its end at the end of the history,
+        so each record that was not polled is missing.
+        """
         self._has_final_read = has_final_read
         self._tables = tables = Tables()
         self.report: Report = tables.report
@@ -71,10 +75,10 @@ class HistoryChecker:
         self._conflicts: dict[tuple[int, int, int], None] = {}
 
     def add(self, operation: Operation, line: int) -> None:
-        """The next operation, with the number of its line from 1 on.
+        """Add the next operation; line numbers begin at 1.
 
-        Raises MalformedHistory where it contradicts the format: a value that is sent a second
-        time, or a consumer that does two things at once.
+        Raises MalformedHistory for a value that is sent a second time, and for overlapping
+        operations of a consumer.
         """
         report = self.report
         report.operations += 1
@@ -95,11 +99,11 @@ class HistoryChecker:
                 partition.log_start = max(partition.log_start, offset or 0)
 
     def finish(self) -> Report:
-        """What the whole history shows; nothing may be added afterwards."""
+        """Judge the whole history and return the report; no operation may be added afterwards."""
         Judge(self._tables).judge(has_final_read=self._has_final_read)
         return self.report
 
-    # What processes do
+    # Operations
 
     def _consumer_does(self, operation: Operation, line: int) -> None:
         consumer = self._consumers.get(operation.process)
@@ -118,7 +122,7 @@ class HistoryChecker:
         if kind == "poll":
             self._poll(consumer, operation.records, line, {})
             if operation.outcome == INFO:
-                # What it was given and did not tell of is not known.
+                # The consumer may have got records that the history does not contain.
                 consumer.positions.clear()
         elif kind == "txn":
             self._transaction(consumer, operation, line)
@@ -130,7 +134,10 @@ class HistoryChecker:
             consumer.positions.clear()
 
     def _positioned(self, consumer: _Consumer, operation: Operation, line: int) -> None:
-        """Assigned, or sought; what stays assigned without a word is read on where it was."""
+        """Apply an assign or a seek.
+
+        A partition that stays assigned, without an offset, keeps its position.
+        """
         told = {
             self._partition(name).number: offset for name, offset in operation.partitions.items()
         }
@@ -169,7 +176,7 @@ class HistoryChecker:
                             [line],
                         )
         if operation.outcome != OK:
-            # Its consumer may have been set back, or not.
+            # The consumer may have been reset, or not.
             for number in polled:
                 consumer.positions.pop(number, None)
 
@@ -187,7 +194,10 @@ class HistoryChecker:
     def _send(
         self, operation: Operation, records: Records, line: int, reached: dict[int, int], node: int
     ) -> None:
-        """`reached`: the last offset of each partition that earlier steps of it told."""
+        """Add the records of a send.
+
+        `reached` has the last offset of each partition in earlier steps of the transaction.
+        """
         state = _STATES[operation.outcome]
         if operation.idempotent or node != NOBODY:
             state |= IDEMPOTENT
@@ -219,7 +229,7 @@ class HistoryChecker:
                     values.keys[index] = (record[2], len(record) > 3 and record[3])
                 if node != NOBODY:
                     values.node[index] = node
-            # What a leader alone has acknowledged may be gone with it, and its place taken.
+            # A record that only a leader acknowledged may be lost with it, and its offset reused.
             if operation.outcome == OK and operation.acks == -1:
                 self._acknowledged(operation, partition, listed, line, reached)
 
@@ -274,7 +284,10 @@ class HistoryChecker:
     def _poll(
         self, consumer: _Consumer, records: Records, line: int, reached: dict[int, int]
     ) -> None:
-        """`reached`: the next offset of each partition that earlier steps of the operation told."""
+        """Add the records of a poll.
+
+        `reached` has the next offset of each partition after earlier steps of the operation.
+        """
         for name, listed in records.items():
             if not listed:
                 continue
@@ -290,7 +303,7 @@ class HistoryChecker:
             consumer.positions[number] = (following, line)
 
     def _goes_on(self, consumer: _Consumer, partition: Partition, first: int, line: int) -> None:
-        """A new operation begins at an offset: is it the one behind the last?"""
+        """Check that a new operation begins at the offset behind the consumer's last one."""
         position, before = consumer.positions.get(partition.number, (first, line))
         if first > position:
             kind = SUBSCRIBED if consumer.is_subscribed else BETWEEN
@@ -307,7 +320,7 @@ class HistoryChecker:
     def _take(
         self, partition: Partition, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
-        """The records of one partition in one operation; nearly all are as expected."""
+        """Add the records of one partition in one operation; nearly all are as expected."""
         values, number, claims = self._values, partition.number, partition.claims
         index_of = values.index
         for record in listed:
@@ -352,7 +365,7 @@ class HistoryChecker:
     def _conflict(
         self, partition: Partition, offset: int, claim: int, index: int, line: int
     ) -> None:
-        """An offset that held a value is told to hold another one; told once of each."""
+        """Report an offset with two different values, once for each further value."""
         key = (partition.number, offset, index)
         if key in self._conflicts:
             return

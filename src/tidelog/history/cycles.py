@@ -1,9 +1,9 @@
-"""Transactions that wrote before each other, or saw each other, in a circle (Adya's G0 and G1c).
+"""Cycles of transactions that wrote before each other, or saw each other (Adya's G0 and G1c).
 
-A write edge leads from the transaction of a record to that of the next record of its partition, by
-offset; a read edge from the transaction that sent a record to one that polled it. Kafka promises no
-order between transactions, so circles with write edges are allowed; one of read edges alone would
-mean that two transactions each saw the other before it was committed.
+A write edge leads from a record's transaction to the transaction of the partition's next record, by
+offset. A read edge leads from the transaction that sent a record to a transaction that polled it.
+Kafka promises no order between transactions, so cycles with write edges are allowed. A cycle of
+read edges alone would mean that two transactions each saw the other before its commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Edges = Mapping[int, Sequence[int]]
 
 
 def find_cycles(tables: Tables) -> None:
-    """Add G0 and G1c to the report, once for each group of transactions that are in circles."""
+    """Add G0 and G1c to the report, once for each group of transactions with cycles."""
     transactions = tables.transactions
     if not transactions.lines:
         return
@@ -72,7 +72,10 @@ def _report(tables: Tables, name: str, is_allowed: bool, cycle: list[int], relat
 
 
 def components(edges: Edges, nodes: int) -> list[list[int]]:
-    """Groups of more than one node in which each leads to each (Tarjan), without recursion."""
+    """Return the strongly connected components of more than one node.
+
+    The algorithm is Tarjan's, without recursion.
+    """
     order = [-1] * nodes
     low = [0] * nodes
     is_open = bytearray(nodes)
@@ -121,7 +124,7 @@ def _closed(stack: list[int], node: int, is_open: bytearray) -> list[int]:
 
 
 def cycle_in(edges: Edges, group: Sequence[int]) -> list[int]:
-    """A shortest circle through the first node of a group, in the order of its edges."""
+    """Return a shortest cycle through the first node of a group, in the order of its edges."""
     members = dict.fromkeys(group)
     start = group[0]
     came_from: dict[int, int] = {}

@@ -1,9 +1,10 @@
-"""What shows when the whole history is known: records that are missing, doubled or passed over.
+"""Anomalies that show only in the whole history: missing, duplicate and skipped records.
 
-A record may be missing where its topic was deleted, retention has moved the start of the log beyond
-it, or compaction may have removed it: it deletes its key, or another record of its key stands, or
-may stand, behind it. Over such a record a consumer may pass, as it may over an offset of which
-nobody knows that a record stood there: one of a failed or unknown send, a transaction's marker.
+A record may be missing after the deletion of its topic, below a log start that retention moved, or
+where compaction may have removed it. Compaction may remove a tombstone, and a record with a later
+record of its key, even if that record's offset is unknown. A consumer may skip such a record. It
+may also skip an offset without a known record: that of a failed or unknown send, or a transaction
+marker.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from tidelog.history.tables import (
     Tables,
 )
 
-#: Above every offset: where the record of a send stands whose outcome is not known.
+#: Offset above all others, for the record of a send whose offset is not known.
 _ANYWHERE: Final = 1 << 63
 
 
 class Judge:
-    """The judgement of one history, passed once."""
+    """The judgement of one history; `judge` is called once."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._values = tables.values
         self._report = tables.report
-        #: By partition and key: the largest offset at which a record of it stands or may stand.
-        #: Incarnations of a topic count together: what was sent to a name may be in any.
+        #: Largest offset at which a record of each key is or may be, by partition and key.
+        #: Incarnations of a topic count together, because a send to a name may reach any of them.
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 
     def judge(self, *, has_final_read: bool) -> None:
-        """Add what is found to the report."""
+        """Add the anomalies to the report."""
         if self._tables.compacted:
             self._find_last_of_keys()
         self._judge_values(has_final_read=has_final_read)
@@ -48,7 +49,7 @@ class Judge:
         self._judge_order_of_sends()
         find_cycles(self._tables)
 
-    # What may be missing
+    # Missing records
 
     def _find_last_of_keys(self) -> None:
         values = self._values
@@ -64,7 +65,7 @@ class Judge:
             self._last_of_key[place] = max(self._last_of_key.get(place, -1), found)
 
     def _may_be_gone(self, partition: Partition, offset: int, index: int) -> bool:
-        """`offset` is -1 where it is not known."""
+        """Return whether a record may be missing; `offset` is -1 if it is not known."""
         if 0 <= offset < partition.log_start or self._tables.is_deleted(partition):
             return True
         if index not in self._values.keys or not self._tables.is_compacted(partition):
@@ -80,7 +81,7 @@ class Judge:
         for index, state in enumerate(values.state):
             polled = values.polled_partition[index]
             if polled == NOBODY:
-                # Most of the time nothing is missing.
+                # An acknowledged value that was never polled is rare.
                 if state & SENT_OK:
                     self._missing(index, has_final_read=has_final_read)
                 continue
@@ -108,7 +109,7 @@ class Judge:
                 self._acknowledged_elsewhere(index)
 
     def _is_elsewhere(self, index: int) -> bool:
-        """Whether a value was polled where it was not sent to, the two being named differently."""
+        """Return whether a value was polled from a partition other than that of its send."""
         values, partitions = self._values, self._tables.partitions
         if values.sent_partition[index] == NOBODY:
             return True
@@ -116,7 +117,7 @@ class Judge:
         polled = partitions[values.polled_partition[index]]
         if sent.place != polled.place:
             return True
-        # One of several topics of a name: only an acknowledgement by all tells which.
+        # Several topics had the name: only an acknowledgement with acks=all determines which.
         is_sure = values.state[index] & (SENT_OK | ACKS_ALL) == SENT_OK | ACKS_ALL
         return is_sure and "@" in sent.topic and "@" in polled.topic
 
@@ -163,7 +164,7 @@ class Judge:
     def _judge_again(self) -> None:
         values = self._values
         partitions = self._tables.partitions
-        #: Offsets of each value in each partition, besides the one that was polled first.
+        #: Offsets of each value in each partition, other than that of its first poll.
         told: dict[tuple[int, int], dict[int, None]] = {}
         for index, number, offset, line in self._tables.again:
             others = told.setdefault((index, number), {})
@@ -187,8 +188,11 @@ class Judge:
             others[offset] = None
 
     def _met_both(self, index: int, first: Partition, second: Partition) -> bool:
-        """Whether a send that named no topic id may stand in both: brokers know a producer's
-        sequences within an incarnation of a topic, and its second attempt may meet the next."""
+        """Return whether two incarnations of a topic may both contain a value.
+
+        The send named no topic id. Brokers know a producer's sequences only within an incarnation,
+        and the second attempt may reach the next incarnation.
+        """
         sent = self._values.sent_partition[index]
         if sent == NOBODY or "@" in self._tables.partitions[sent].topic:
             return False
@@ -242,6 +246,9 @@ class Judge:
 
 
 def _first_is_gone(partition: Partition, *offsets: int) -> bool:
-    """Whether retention has taken the first of a value's places: brokers know a producer by what
-    their logs hold, and take an attempt that comes later for a new record (V38)."""
+    """Return whether retention may have removed the first of a value's offsets.
+
+    Brokers know a producer only by the records in their logs. After the removal, they accept a
+    later attempt as a new record (V38).
+    """
     return 0 <= min(offsets) < partition.log_start

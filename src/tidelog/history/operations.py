@@ -1,8 +1,8 @@
 """The format of histories: JSON lines, one operation of one process each.
 
-`docs/reference/history.md` describes it. Reading is strict, for a field that is misspelt would
-weaken the judgement without a word: every line that is not as described raises MalformedHistory
-with its number, what was wrong and what would be right. Lines are read one by one and bounded.
+`docs/reference/history.md` describes the format. Reading is strict, because a misspelt field would
+silently weaken the judgement. Every invalid line raises MalformedHistory with its number, its fault
+and the expected form. Lines are read one by one, and their length is limited.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, BinaryIO, Final
 
 from tidelog.core.errors import TidelogError
 
-#: Done and known; certainly without effect; with effect or not, and it may even come later.
+#: Outcomes: with a known effect; certainly without effect; possibly with an effect, now or later.
 OK: Final = "ok"
 FAIL: Final = "fail"
 INFO: Final = "info"
 OUTCOMES: Final = (OK, FAIL, INFO)
 
-#: Longer lines are refused before they are read.
+#: Maximum length of a line; a longer line is rejected before it is read completely.
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 #: Offsets and times fit the 64 bits that Kafka gives them.
 _MAX_NUMBER: Final = (1 << 63) - 1
 
 _decode = json.JSONDecoder().decode
 _EVERY: Final = ("process", "kind", "begin", "end", "outcome", "note")
-#: Fields of each kind of operation beside those of all.
+#: Fields of each kind of operation, beside the fields of all kinds.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "send": ("records", "acks", "idempotent"),
     "poll": ("records",),
@@ -45,32 +45,31 @@ _OPTIONAL: Final = frozenset(("note", "acks", "idempotent", "group"))
 _ALLOWED: Final = {kind: frozenset((*_EVERY, *fields)) for kind, fields in KINDS.items()}
 _REQUIRED: Final = {kind: fields - _OPTIONAL for kind, fields in _ALLOWED.items()}
 _ACKS: Final = (-1, 0, 1)
-#: Of the records of a send or poll, these are shown to people.
+#: Maximum number of shown records of a send or poll.
 _SHOWN_RECORDS: Final = 4
 
-#: Partition name to records: (offset or None, value), then key and whether it deletes the key.
+#: Partition name to records: (offset or None, value), then optional key and tombstone flag.
 Records = Mapping[str, Sequence[Sequence[Any]]]
 
 
 class MalformedHistory(TidelogError):
-    """A line that is no operation: which one, what was wrong, what would be right."""
+    """The error of a line that is no operation: its number, its fault and the expected form."""
 
 
 @dataclass(slots=True)
 class Operation:
-    """One operation; times are nanoseconds of one clock, `end` is None where it never ended."""
+    """One operation; times are nanoseconds of one clock, `end` is None if it never ended."""
 
     process: str
     kind: str
     begin: int
     end: int | None
     outcome: str = OK
-    #: Of a send or poll.
+    #: Records of a send or poll.
     records: Records = field(default_factory=dict)
-    #: Of a transaction: its sends and polls, in order.
+    #: Sends and polls of a transaction, in order.
     steps: Sequence[tuple[str, Records]] = ()
-    #: Of assign, seek and log_start: partition to offset; None where the client did not say.
-    #: Of commit: the offsets.
+    #: Offsets of assign, seek, log_start and commit, by partition; None if the client named none.
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     topics: Sequence[str] = ()
     group: str = ""
@@ -81,7 +80,10 @@ class Operation:
 
 @functools.lru_cache(maxsize=65_536)
 def split_partition(name: str) -> tuple[str, int]:
-    """(topic with its id if it has one, number) of a partition's name; ValueError if it is none."""
+    """Return (topic with its id if it has one, number) from a partition's name.
+
+    Raises ValueError for any other text.
+    """
     topic, dash, number = name.rpartition("-")
     if not topic or not dash or not (number.isascii() and number.isdigit()):
         raise ValueError(name)
@@ -89,7 +91,7 @@ def split_partition(name: str) -> tuple[str, int]:
 
 
 def read_history(lines: BinaryIO) -> Iterator[tuple[int, Operation]]:
-    """(number of the line, operation) of a file; empty lines are left out.
+    """Yield (line number, operation) of a file; skip empty lines.
 
     Raises MalformedHistory at the first line that is no operation.
     """
@@ -105,7 +107,7 @@ def read_history(lines: BinaryIO) -> Iterator[tuple[int, Operation]]:
 
 
 def parse(text: bytes | str, line: int) -> Operation:
-    """The operation that a line tells."""
+    """Return the operation in a line; raise MalformedHistory if it has none."""
     try:
         document = _decode(text.decode() if isinstance(text, bytes) else text)
     except RecursionError:
@@ -121,7 +123,7 @@ def parse(text: bytes | str, line: int) -> Operation:
 
 
 class _WrongError(ValueError):
-    """What is wrong in a line, and what would be right."""
+    """The fault of a line, and the expected form."""
 
 
 def _operation(document: Any) -> Operation:
@@ -152,7 +154,7 @@ def _operation(document: Any) -> Operation:
 
 
 def _about_fields(document: dict[str, Any], kind: str) -> str:
-    """What is wrong with the names of an operation's fields."""
+    """Return the fault in the field names of an operation."""
     known = (*_EVERY, *KINDS[kind])
     for name in document:
         if name not in known:
@@ -162,7 +164,7 @@ def _about_fields(document: dict[str, Any], kind: str) -> str:
 
 
 def _framed(document: dict[str, Any], kind: str) -> Operation:
-    """What all operations have."""
+    """Return an operation with the fields that all kinds have."""
     process, begin, end = document["process"], document["begin"], document["end"]
     outcome = document["outcome"]
     if type(process) is not str or not process:
@@ -227,7 +229,7 @@ def _records(value: Any, *, is_send: bool) -> Records:
         if type(records) is not list:
             raise _WrongError(f"the records of {name} are {_short(records)}: a list expected")
         for record in records:
-            # Most records by far are a plain pair: nothing else is asked of those.
+            # Most records by far are plain pairs, which need no further check.
             if (
                 type(record) is not list
                 or len(record) != 2
@@ -297,18 +299,18 @@ def _topics(value: Any) -> Sequence[str]:
 
 
 def _short(value: Any, limit: int = 80) -> str:
-    """A value as JSON has it, not too long for a message."""
+    """Return a value as JSON, shortened for a message."""
     text = json.dumps(value)
     return text if len(text) <= limit else text[:limit] + "…"
 
 
 def encode(operation: Operation) -> str:
-    """The line of an operation, without its end of line."""
+    """Return the line of an operation, without the line end."""
     return json.dumps(document_of(operation), separators=(",", ":"))
 
 
 def document_of(operation: Operation) -> dict[str, Any]:
-    """The fields of an operation's line."""
+    """Return the fields of an operation's line."""
     document: dict[str, Any] = {
         "process": operation.process,
         "kind": operation.kind,
@@ -331,7 +333,7 @@ def document_of(operation: Operation) -> dict[str, Any]:
 
 
 def describe(operation: Operation, since: int = 0) -> str:
-    """An operation for people, in one line; times are seconds after `since`."""
+    """Return an operation as a readable line; times are seconds after `since`."""
     begin = f"{(operation.begin - since) / 1e9:.6f}"
     end = "never" if operation.end is None else f"{(operation.end - since) / 1e9:.6f} s"
     if operation.kind == "txn":

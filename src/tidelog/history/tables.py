@@ -1,9 +1,9 @@
-"""Tables of what a history states: values, partitions, sends, skips, transactions.
+"""Tables of a history's content: values, partitions, sends, skips, transactions.
 
-Numbers lie in arrays, some 300 bytes a record. Operations are not kept: their line numbers are, by
-which a reader finds them in the history again. A value has an index, by which arrays hold where it
-was sent and where it was polled first. `HistoryChecker` fills the tables; `Judge` and `find_cycles`
-read them at the end.
+Numbers are kept in arrays, about 300 bytes a record. The tables keep the line numbers of operations
+instead of the operations, so that a reader finds them in the history. Each value has an index into
+arrays with the places where it was sent and first polled. `HistoryChecker` fills the tables;
+`Judge` and `find_cycles` read them at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Value = int | str
 
 NOBODY: Final = -1
 
-#: Bits of `Values.state`: how the send of a value ended, and what it was promised.
+#: Bits of `Values.state`: the outcome of a value's send, and the promises of the send.
 SENT_OK: Final = 1
 SENT_FAIL: Final = 2
 SENT_INFO: Final = 4
@@ -28,7 +28,7 @@ ACKS_ALL: Final = 16
 
 
 class Values:
-    """Every value of a history."""
+    """All values of a history."""
 
     __slots__ = (
         "index", "keys", "node", "poll_line", "polled_offset", "polled_partition", "send_line",
@@ -41,21 +41,21 @@ class Values:
         self.sent_partition = array("q")
         self.sent_offset = array("q")
         self.send_line = array("q")
-        #: Where it was polled first.
+        #: Place of the first poll of each value.
         self.polled_partition = array("q")
         self.polled_offset = array("q")
         self.poll_line = array("q")
         self.state = bytearray()
-        #: (key, whether it deletes the key) of those that have a key.
+        #: (key, whether the record is a tombstone) of each value with a key.
         self.keys: dict[int, tuple[str, bool]] = {}
-        #: The transaction that sent it, of those that were sent by one.
+        #: Transaction of each value that a transaction sent.
         self.node: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.values)
 
     def add(self, value: Value) -> int:
-        """The index of a value that has none."""
+        """Add a new value and return its index."""
         index = self.index[value] = len(self.values)
         self.values.append(value)
         self.sent_partition.append(NOBODY)
@@ -68,12 +68,12 @@ class Values:
         return index
 
     def lines(self, index: int) -> tuple[int, ...]:
-        """Where a value was sent and polled first; 0 for neither."""
+        """Return the lines of a value's send and first poll; 0 for a missing one."""
         return self.send_line[index], self.poll_line[index]
 
 
 class Partition:
-    """What is known of one partition, by its name in the history."""
+    """Everything known of one partition, by its name in the history."""
 
     __slots__ = (
         "claims",
@@ -91,42 +91,42 @@ class Partition:
         self.number = number
         self.name = name
         self.topic = topic
-        #: Topic without its id, and number: what a producer that knows no ids sends to.
+        #: Topic without its id, and partition number: the target of a producer without topic ids.
         self.place = (topic.partition("@")[0], name.rpartition("-")[2])
-        #: The value (its index) at each offset that an acknowledgement or a poll told, first told.
+        #: Index of the first value that an acknowledgement or a poll reported for each offset.
         self.claims: dict[int, int] = {}
         #: The largest offset that was polled.
         self.newest = -1
-        #: Retention may have removed what is below.
+        #: Offset below which retention may have removed records.
         self.log_start = 0
         #: Acknowledged sends of each process.
         self.sends: dict[str, Sends] = {}
-        #: Offsets over which no consumer may pass, in order; made at the end.
+        #: Offsets that no consumer may skip, in order; computed at the end.
         self.required = array("q")
 
     def first_required(self, begin: int, end: int) -> int:
-        """The first such offset from `begin` on and before `end`; -1 where there is none."""
+        """Return the first required offset in [begin, end); -1 if there is none."""
         at = bisect_left(self.required, begin)
         found = self.required[at] if at < len(self.required) else end
         return found if found < end else -1
 
 
 class Sends:
-    """Acknowledged sends of one process to one partition, in the order of the lines."""
+    """Acknowledged sends of one process to one partition, in order of the lines."""
 
     __slots__ = ("begins", "ends", "firsts", "lasts", "lines")
 
     def __init__(self) -> None:
         self.begins = array("q")
-        #: From when on a later begin means a later place: the end of the operation, or, where the
-        #: producer keeps the order of what it has in flight, the begin.
+        #: Time after which a later begin implies a later offset. It is the end of the operation, or
+        #: its begin if the producer keeps the order of batches in flight.
         self.ends = array("q")
         self.firsts = array("q")
         self.lasts = array("q")
         self.lines = array("q")
 
     def add(self, begin: int, end: int, first: int, last: int, line: int) -> None:
-        """One operation, with the first and the last offset of its records."""
+        """Add an operation, with the first and the last offset of its records."""
         self.begins.append(begin)
         self.ends.append(end)
         self.firsts.append(first)
@@ -134,14 +134,16 @@ class Sends:
         self.lines.append(line)
 
     def inversions(self) -> list[tuple[int, int]]:
-        """(earlier, later): operations whose later one stands before the earlier one; one such
-        earlier one for each later one."""
+        """Return pairs (earlier, later) of operations whose offsets are in the opposite order.
+
+        Each later operation occurs in one pair at most.
+        """
         begins, ends, lasts = self.begins, self.ends, self.lasts
         by_begin = sorted(range(len(begins)), key=begins.__getitem__)
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         found = []
         over = highest = 0
-        # Before the first operation is over there is nothing to compare with.
+        # -1 until the first operation is over: there is no operation to compare with.
         before = -1
         for later in by_begin:
             while over < len(by_end) and ends[by_end[over]] < begins[later]:
@@ -165,7 +167,7 @@ SKIPS: Final = (
 
 
 class Skips:
-    """Where polls or sends went on behind their last offset + 1; judged when all is known."""
+    """Gaps between consecutive polls or sends, judged when all values are known."""
 
     __slots__ = ("begins", "ends", "kinds", "lines", "partitions")
 
@@ -180,8 +182,10 @@ class Skips:
         return len(self.kinds)
 
     def add(self, kind: int, partition: int, begin: int, end: int, line: int, before: int) -> None:
-        """Offsets from `begin` on and before `end` were passed over; `before` is the line of the
-        operation that had come to `begin`."""
+        """Add a gap of the offsets [begin, end).
+
+        `before` is the line of the operation that ended at `begin`.
+        """
         self.kinds.append(kind)
         self.partitions.append(partition)
         self.begins.append(begin)
@@ -190,31 +194,31 @@ class Skips:
 
 
 class Transactions:
-    """The transactions of a history by number, and what they polled."""
+    """The transactions of a history by number, and the values that they polled."""
 
     def __init__(self) -> None:
         self.lines: list[int] = []
         self._outcomes: list[str] = []
-        #: (transaction, value) of each record polled by one.
+        #: (transaction, value) of each record that a transaction polled.
         self.polls: list[tuple[int, int]] = []
 
     def begin(self, line: int, outcome: str) -> int:
-        """The number of a transaction."""
+        """Add a transaction and return its number."""
         self.lines.append(line)
         self._outcomes.append(outcome)
         return len(self.lines) - 1
 
     def polled(self, node: int, value: int) -> None:
-        """A transaction polled a value."""
+        """Add a value that a transaction polled."""
         self.polls.append((node, value))
 
     def counts(self, node: int) -> bool:
-        """Whether it may have been committed."""
+        """Return whether a transaction may have been committed."""
         return self._outcomes[node] != FAIL
 
 
 class Tables:
-    """All that is known of one history, and the report that grows from it."""
+    """All tables of one history, and its report."""
 
     __slots__ = (
         "again", "compacted", "deleted", "partitions", "report", "skips", "transactions", "values",
@@ -226,16 +230,16 @@ class Tables:
         self.partitions: list[Partition] = []
         self.skips = Skips()
         self.transactions = Transactions()
-        #: Topics of which nothing is promised any more, and those that are compacted.
+        #: Topics that no promise covers any more, and topics that are compacted.
         self.deleted: dict[str, None] = {}
         self.compacted: dict[str, None] = {}
-        #: (value, partition, offset, line) of values that were polled at another place before.
+        #: (value, partition, offset, line) of values that were polled before at another place.
         self.again: list[tuple[int, int, int, int]] = []
 
     def is_deleted(self, partition: Partition) -> bool:
-        """Whether nothing is promised of its topic any more."""
+        """Return whether the topic of a partition was deleted, so that no promise covers it."""
         return partition.topic in self.deleted
 
     def is_compacted(self, partition: Partition) -> bool:
-        """Whether its topic, in whatever incarnation, was said to be compacted."""
+        """Return whether the topic of a partition is compacted, in this or any incarnation."""
         return partition.topic in self.compacted or partition.place[0] in self.compacted

@@ -1,10 +1,10 @@
-"""Which commands of a controller a broker obeys, and what they mean for its logs.
+"""The controller's commands that a broker obeys, and what they mean for its logs.
 
 Holds V30 (epochs), D3 (when a missing replica may be created), V23 and G4 (topic ids), V35 and V45
 (strays of a full command). Commands for different partitions are independent. Does not know
-requests, logs or directories: it is told what is there, and answers what to do. Answers of
-AlterPartition and commands travel on different channels, so an older one may come later; so do
-commands, where one connection took the place of another.
+requests, logs or directories: the caller passes what is there, and gets back what to do. Answers of
+AlterPartition and commands travel on different channels, so an older one may arrive later. So may
+commands, where one connection replaced another.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from enum import Enum
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
-#: StopReplica's leader epoch when the topic is being deleted: overrides every epoch (V30).
+#: Leader epoch of a StopReplica for a topic that is being deleted: it overrides every epoch (V30).
 EPOCH_DURING_DELETE = -2
-#: StopReplica of an old controller: no epoch to compare.
+#: Leader epoch of a StopReplica from an old controller: there is no epoch to compare.
 NO_STOP_EPOCH = -1
 
-#: Correlation ids begin again behind the highest; of two that are further apart than half of them,
-#: the lower is the later.
+#: Number of correlation ids. They start again after the highest; of two ids that are further apart
+#: than half of this range, the lower is the later.
 _CORRELATION_IDS = 1 << 31
 
-#: More strays than this share of a broker's replicas, and at least so many, wait for a word (V35).
+#: More strays than this share of a broker's replicas, and at least this number, wait for an
+#: operator's confirmation (V35).
 STRAYS_PERCENT = 10
 STRAYS_AT_LEAST = 100
 
 
 class Placement(Enum):
-    """What a command finds on this broker, and what follows."""
+    """The replica that a command finds on this broker, and what follows."""
 
     #: The replica is here.
     KEEP = "keep"
-    #: It is not here and may be made, empty.
+    #: The replica is not here and may be created, empty.
     CREATE = "create"
-    #: Not here, though it leads or is in sync: it was lost, an empty one must not stand in (D3).
+    #: The replica is not here, though it leads or is in sync. Its log was lost, and an empty
+    #: replica must not take its place (D3).
     LOST = "lost"
     #: A replica of another topic of that name is here (V23).
     OTHER_TOPIC = "other topic"
@@ -50,11 +52,11 @@ def request_error(
     is_registered: bool,
     broker_epoch: int,
 ) -> ErrorCode:
-    """Whether a command is refused whole (V30).
+    """Return the error that rejects a whole command, NONE where it is obeyed (V30).
 
-    `own_broker_epoch` is that of the latest registration, also when it has ended: then only a
-    newer one is obeyed. An epoch above our own is the next registration's, which the controller
-    may learn of before we do.
+    `own_broker_epoch` is the epoch of the latest registration, also when that has ended: then only
+    a newer epoch is obeyed. An epoch above this broker's own is the next registration's, of which
+    the controller may learn before this broker does.
     """
     if controller_epoch < known_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -68,12 +70,12 @@ def request_error(
 
 
 def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
-    """Whether a later command of the same controller, for the same registration, came before (V30).
+    """Return whether a later command of the same controller and registration arrived before (V30).
 
-    A connection that the controller has given up may deliver what was sent on it after the
-    connection that took its place has delivered. Epochs do not tell: a deletion overrides them,
-    and metadata has none for a topic that is gone. Correlation ids rise over both connections, as
-    they do in Kafka's own controller.
+    A connection that the controller has given up may still deliver its requests after the
+    connection that replaced it has delivered. Epochs do not show the order: a deletion overrides
+    them, and metadata has none for a topic that is gone. Correlation ids rise over both
+    connections, as they do in Kafka's own controller.
     """
     behind = (latest_correlation_id - correlation_id) % _CORRELATION_IDS
     return 0 < behind < _CORRELATION_IDS // 2
@@ -82,17 +84,17 @@ def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
 def is_current(
     own_leader_epoch: int, own_partition_epoch: int, leader_epoch: int, partition_epoch: int
 ) -> bool:
-    """Whether a command for a partition is obeyed: not older than the replica's own state (V30)."""
+    """Return whether a command for a partition is not older than the replica's own state (V30)."""
     return (leader_epoch, partition_epoch) >= (own_leader_epoch, own_partition_epoch)
 
 
 def stop_is_current(own_leader_epoch: int, leader_epoch: int) -> bool:
-    """Whether a StopReplica is obeyed (V30)."""
+    """Return whether a StopReplica is obeyed (V30)."""
     return leader_epoch in (EPOCH_DURING_DELETE, NO_STOP_EPOCH) or leader_epoch >= own_leader_epoch
 
 
 def topic_id_matches(own: TopicId, asked: TopicId) -> bool:
-    """Whether two topic ids may mean the same topic: an absent one says nothing (V23, G4)."""
+    """Return whether two topic ids may mean the same topic; an absent id matches any (V23, G4)."""
     return own == asked or ZERO_TOPIC_ID in (own, asked)
 
 
@@ -105,10 +107,10 @@ def placement(
     leader: int,
     isr: Iterable[int],
 ) -> Placement:
-    """What to do for a replica that a command names, every log directory being good (D3).
+    """Return what to do for a replica that a command names, where every log directory is good (D3).
 
-    `own_topic_id` is that of the log here, None where there is none. `is_new` is the controller's
-    word that it makes the replica now.
+    `own_topic_id` is the topic id of the local log, None where there is none. `is_new` is the
+    controller's statement that it creates the replica now.
     """
     if own_topic_id is not None:
         if topic_id_matches(own_topic_id, topic_id):
@@ -130,11 +132,12 @@ def is_nameless_leftover(
     leader: int,
     isr: Iterable[int],
 ) -> bool:
-    """Whether a replica may be of an earlier topic of that name, so that it has to make room (V23).
+    """Return whether a replica may be of an earlier topic of that name and must make room (V23).
 
-    Its topic id did not survive a crash. One that has been in sync is the commanded topic's: nobody
-    else is called in sync, but for those that a new topic begins with. Of any other it cannot be
-    known, and leader epochs of two topics look alike.
+    The replica's topic id did not survive a crash. A replica that has been in sync belongs to the
+    commanded topic. The controller names no other replica as in sync, except those with which a new
+    topic begins. For any other replica the topic is unknown, and leader epochs of two topics look
+    alike.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False
@@ -151,12 +154,12 @@ def is_of_former_life(
     first_leader_epoch: int,
     is_new: bool,
 ) -> bool:
-    """Whether a replica is of a partition that was removed, and whose number is in use again (V71).
+    """Return whether a replica is of a removed partition whose number is in use again (V71).
 
-    The topic's id is the same; leader epochs tell: those of the present life are all above those of
-    the former. `own_leader_epoch` is that of the last command obeyed, `latest_log_epoch` that of
-    the last record, each -1 for none. A log with neither has no records; it makes room where an
-    empty one is to be made.
+    The topic's id is the same, but the leader epochs of the present incarnation are all above those
+    of the former. `own_leader_epoch` is that of the last command obeyed, `latest_log_epoch` that of
+    the last record; each is -1 for none. A log with neither has no records; it makes room where an
+    empty log is to be created.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:
@@ -169,9 +172,9 @@ def strays(
     commanded: Mapping[TopicPartition, TopicId],
     kept_topics: Mapping[str, TopicId],
 ) -> list[TopicPartition]:
-    """Replicas here that a full command does not list, or lists under another topic id (V35, V45).
+    """Return replicas here that a full command omits, or lists under another topic id (V35, V45).
 
-    `kept_topics` are topics that the controller could not read: nothing of them is stray.
+    `kept_topics` are topics that the controller could not read: no replica of them is stray.
     """
     found = []
     for partition, own in hosted.items():
@@ -184,8 +187,8 @@ def strays(
 
 
 def deletion_waits(stray_count: int, hosted_count: int) -> bool:
-    """Whether so many strays at once are deleted only on an operator's word (V35).
+    """Return whether so many strays at once are deleted only when an operator confirms it (V35).
 
-    `hosted_count` counts the replicas of the broker before, strays included.
+    `hosted_count` counts the broker's replicas before the command, strays included.
     """
     return stray_count >= STRAYS_AT_LEAST and stray_count * 100 > hosted_count * STRAYS_PERCENT

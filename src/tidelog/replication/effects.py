@@ -1,9 +1,9 @@
-"""Effects: what a replica's decision asks its broker to do, in order.
+"""Effects: the actions that a replica's decision requests of its broker, in order.
 
 Small slotted values without behaviour. The broker's partition runs them
 (`tidelog.broker.replicas.partition`), the model checker interprets them. The effects of the hot
-path carry nothing, because the state that they speak of is the replica's own, and are shared:
-nothing is allocated when a batch is appended or a follower fetches.
+path carry no values, because their state is the replica's own. They are shared, so that no object
+is allocated when a batch is appended or a follower fetches.
 """
 
 from __future__ import annotations
@@ -15,74 +15,77 @@ from tidelog.replication.isr import IsrChange
 
 @dataclass(slots=True)
 class HighWatermarkMoved:
-    """The leader's high watermark rose: answer what waits for it (V60, V64)."""
+    """The leader's high watermark rose: the broker answers requests that wait for it (V60, V64)."""
 
 
 @dataclass(slots=True)
 class IsrCommitted:
-    """The confirmed ISR or its epoch is another: tell who watches the ISR (A9)."""
+    """The confirmed ISR or its epoch changed: the broker notifies the observers of the ISR (A9)."""
 
 
 @dataclass(slots=True)
 class IsrBelowMinimum:
-    """The confirmed ISR fell below the effective minimum: refuse waiting requests (V64)."""
+    """The confirmed ISR fell below the effective minimum.
+
+    The broker rejects waiting requests (V64).
+    """
 
 
 @dataclass(slots=True)
 class SendAlterPartition:
-    """Ask the controller for this change; replaces an earlier one that was not sent (A8)."""
+    """A change to request of the controller; replaces an earlier change that was not sent (A8)."""
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class WithdrawAlterPartition:
-    """A change that was queued and never sent is not wanted any more (A8)."""
+    """A queued change that was never sent and is no longer wanted (A8)."""
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """The outcome of a change is not known: ask again, later (A2)."""
+    """A change whose outcome is unknown: the broker requests it again, later (A2)."""
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class Append:
-    """Append the records of the answer to the follower's log, then report `appended`."""
+    """An append of the response's records to the follower's log, after which `appended` is due."""
 
 
 @dataclass(slots=True)
 class TruncateTo:
-    """Cut the follower's log, then report `truncated` (V32)."""
+    """A truncation of the follower's log to `offset`, after which `truncated` is due (V32)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """Drop the follower's log and start anew at an offset, then report `truncated` (V67)."""
+    """A drop of the follower's log, which starts over at `offset`; `truncated` is due (V67)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class AskLogStart:
-    """Ask the leader where its log starts, then report `leader_log_starts_at` (V67)."""
+    """A request for the leader's log start, after which `leader_log_starts_at` is due (V67)."""
 
 
 @dataclass(slots=True)
 class AdvanceLogStart:
-    """The leader's log starts later than ours: drop what lies before (V67)."""
+    """An advance of the log start to that of the leader: earlier records are dropped (V67)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class BackOff:
-    """Leave this partition out of the fetches for a while (V66)."""
+    """A pause: the broker leaves this partition out of its fetches for a while (V66)."""
 
     error: int
 

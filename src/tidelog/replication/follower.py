@@ -1,10 +1,10 @@
-"""A following replica: from where it fetches, what an answer means for its log (V32, V33, V67).
+"""A following replica: its fetch position, and what a response means for its log (V32, V33, V67).
 
-One object is one follower term: one leader epoch of one leader. An answer is obeyed only if it
-belongs to the position that the replica still has, so an answer to a question asked before an
-epoch change, a truncation or an append is dropped. Histories are reconciled by leader epoch with
-the first answers of a term and whenever the leader finds a divergence; the log is only ever cut
-because of what the current leader said. Does not know the network or the log's contents; the
+One object is one follower term: one leader epoch of one leader. The follower obeys a response only
+if it belongs to its current position. A response to a fetch sent before an epoch change, a
+truncation or an append is dropped. Histories are reconciled by leader epoch, with the first
+responses of a term and whenever the leader finds a divergence. The log is only ever truncated
+because of a response of the current leader. Does not know the network or the log's contents; the
 broker runs the effects and reports back.
 """
 
@@ -29,7 +29,7 @@ from tidelog.replication.effects import (
 
 
 class FetchPosition(NamedTuple):
-    """What a follower's fetch says of it; compared to tell a stale answer from a current one."""
+    """The position that a fetch states; it separates a stale response from a current one."""
 
     leader_epoch: int
     fetch_offset: int
@@ -71,14 +71,14 @@ class FollowerReplica:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
-        #: An effect on the log is being run: nothing is fetched meanwhile.
+        #: The broker is running an effect on the log, and fetches nothing meanwhile.
         self.is_busy = False
         self.position = FetchPosition(leader_epoch, log_end_offset, latest_epoch)
         self._leader_high_watermark = 0
         self._leader_log_start = 0
 
     def begin(self) -> Effects:
-        """What to do before the first fetch."""
+        """Return the effects that are due before the first fetch."""
         offset = truncation.offset_on_becoming_follower(self.log_end_offset, self.high_watermark)
         if offset < self.log_end_offset:
             return self._truncate_to(offset)
@@ -94,7 +94,7 @@ class FollowerReplica:
         leader_log_start: int,
         has_records: bool,
     ) -> Effects:
-        """The leader's answer to a fetch from `position`; `epochs` is this replica's history."""
+        """Take the leader's response to a fetch from `position`; `epochs` is the local history."""
         if self.is_busy or position != self.position:
             return NOTHING
         if error:
@@ -115,7 +115,7 @@ class FollowerReplica:
         return self._follow_marks(leader_high_watermark, leader_log_start)
 
     def appended(self, log_end_offset: int, latest_epoch: int) -> Effects:
-        """The records of the answer are in the log."""
+        """Note that the records of the response are in the log."""
         assert self.is_busy, "records are appended for one answer at a time (V33)"
         assert log_end_offset >= self.log_end_offset, "an append does not truncate (V32)"
         self.is_busy = False
@@ -124,12 +124,12 @@ class FollowerReplica:
         return self._follow_marks(self._leader_high_watermark, self._leader_log_start)
 
     def failed(self, error: ErrorCode) -> Effects:
-        """An effect could not be run (bad records, a full disk, no answer): try again later."""
+        """Note a failed effect (bad records, a full disk, no response), which is retried later."""
         self.is_busy = False
         return (BackOff(error),)
 
     def truncated(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> None:
-        """The log was cut (V38: the high watermark goes with it)."""
+        """Note that the log was truncated; the high watermark is lowered with it (V38)."""
         assert self.is_busy, "a log is truncated for one answer at a time (V33)"
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         self.is_busy = False
@@ -141,30 +141,34 @@ class FollowerReplica:
         self.position = FetchPosition(self.leader_epoch, log_end_offset, latest_epoch)
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Retention has removed records of our own log."""
+        """Note that retention has removed records of this replica's own log."""
         self.log_start_offset = log_start_offset
         self.high_watermark = max(self.high_watermark, log_start_offset)
 
     def leader_log_starts_at(self, offset: int) -> Effects:
-        """The leader refused our offset, or knows nothing of our last epoch: what we have lies
-        below its log or cannot be compared with it, so it goes (V67)."""
+        """Start the log over at the leader's log start (V67).
+
+        The leader rejected the follower's offset, or does not know its last epoch. The follower's
+        records lie below the leader's log or cannot be compared with it.
+        """
         return self._start_over_at(offset)
 
     def _truncate_to(self, offset: int) -> Effects:
         assert self.log_start_offset <= offset <= self.log_end_offset, "it is in the log (V32)"
         self.is_busy = True
-        # Before the log is: at no moment is it above what there is, nor written down so (V38).
+        # The high watermark goes down before the log does. At no moment may it exceed the log end,
+        # in memory or in its checkpoint (V38).
         self.high_watermark = min(self.high_watermark, offset)
         return (TruncateTo(offset),)
 
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
-        # As for a cut: what is claimed must not outlive what it was claimed of.
+        # As for a truncation: the high watermark must not outlive the records that it covers.
         self.high_watermark = min(self.high_watermark, offset)
         return (TruncateFullyAndStartAt(offset),)
 
     def _follow_marks(self, leader_high_watermark: int, leader_log_start: int) -> Effects:
-        """Take the leader's high watermark and log start as far as our log goes (V61, V67)."""
+        """Take the leader's high watermark and log start as far as this log goes (V61, V67)."""
         high_watermark = watermark.on_follower(
             leader_high_watermark, self.log_start_offset, self.log_end_offset
         )
@@ -178,11 +182,11 @@ class FollowerReplica:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """The whole state as a value."""
+        """Return the whole state as a value."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
     def copy(self) -> FollowerReplica:
-        """An independent copy."""
+        """Return an independent copy."""
         other = FollowerReplica.__new__(FollowerReplica)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))

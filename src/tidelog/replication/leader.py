@@ -1,10 +1,10 @@
 """A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
 
-One object is one leadership, that is one leader epoch: nothing that was known of followers earlier
-survives into it (V31), because a log may have been cut in between. Follower fetches and appends
-are the hot path; there nothing is allocated unless something happens. Does not know the log's
-contents, the network, or the store; the time is an argument and the outcome of a proposed ISR
-change is reported to it. Errors are answers to the follower that asked, raised as KafkaError.
+One object is one leadership, that is one leader epoch. No earlier knowledge of followers survives
+into it, because a log may have been truncated in between (V31). Follower fetches and appends are
+the hot path, which allocates nothing unless the state changes. Does not know the log's contents,
+the network, or the store; the time is an argument. The caller reports the outcome of a proposed ISR
+change. Errors are answers to the requesting follower, raised as KafkaError.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from tidelog.replication.effects import (
 from tidelog.replication.isr import IsrChange, IsrState
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
-#: A follower that the controller refused (it is shutting down, or registering anew) asks again
-#: with each fetch; so often is the controller asked.
+#: Minimum time between two proposals of a follower that the controller refused. Such a follower is
+#: shutting down or re-registering, and would be proposed again with each fetch.
 REFUSED_JOIN_BACKOFF_MS = 500
 
 
 def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
-    """Whether an asker that believes in `asked_epoch` may be answered (V37); -1 does not say."""
+    """Return the error of a request that names `asked_epoch`, NONE where it may be served (V37).
+
+    An epoch of -1 stands for a request that names none.
+    """
     if asked_epoch in (own_epoch, NO_EPOCH):
         return ErrorCode.NONE
     if asked_epoch < own_epoch:
@@ -90,7 +93,7 @@ class LeaderReplica:
         self.leader_epoch = leader_epoch
         self.isr = isr
         self.replicas = replicas
-        #: Where this leader epoch begins; a follower joins no earlier (V63).
+        #: Start offset of this leader epoch; a follower joins the ISR no earlier (V63).
         self.epoch_start_offset = epoch_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
@@ -98,20 +101,21 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
         self.max_lag_ms = max_lag_ms
         self.max_lag_bytes = max_lag_bytes
-        #: It was elected from outside the ISR, and published state does not say yet that it has
-        #: recovered: it begins where its log ends, so the next change says so, at once (A3).
+        #: The leader was elected from outside the ISR, and published state does not record its
+        #: recovery yet. Its epoch begins at its log end, so the next change reports recovery at
+        #: once (A3).
         self.is_recovering = recovery_state == RECOVERING
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
 
-    # The hot path.
+    # Hot path.
 
     def appended(self, log_end_offset: int, now_ms: int) -> Effects:
-        """The leader's own log grew; alone in the ISR, that commits.
+        """Note that the leader's own log grew; a leader alone in the ISR commits thereby.
 
-        A follower that had all of it was in sync until now (F3), whatever the time of its last
-        fetch: fetches of a session do not name partitions in which nothing happens.
+        A follower that had the whole log was in sync until now (F3), whatever the time of its last
+        fetch. Fetches of a session do not name partitions without changes.
         """
         assert log_end_offset >= self.log_end_offset, "a leader does not truncate its log (V31)"
         for follower in self._others:
@@ -121,11 +125,11 @@ class LeaderReplica:
         return MOVED if self._advance(now_ms) else NOTHING
 
     def follower(self, replica_id: int, broker_epoch: int) -> FollowerProgress:
-        """The follower that fetches as `replica_id` (V63).
+        """Return the follower that fetches as `replica_id` (V63).
 
-        Raises KafkaError: a replica that is not assigned (UNKNOWN_LEADER_EPOCH: the assignment may
-        be newer than ours), a fetch of an earlier incarnation of the follower's broker
-        (NOT_LEADER_OR_FOLLOWER). Source: Partition.followerReplicaOrThrow.
+        Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
+        may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
+        incarnation of the follower's broker. Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -149,10 +153,10 @@ class LeaderReplica:
         log_start_offset: int,
         now_ms: int,
     ) -> Effects:
-        """A follower asks from `fetch_offset`: so far its log is ours (F1, F2, V60, V63).
+        """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
 
-        The caller has compared leader epochs and found no divergence. Raises KafkaError: for a
-        replica as `follower` does, for an offset above our LEO OFFSET_OUT_OF_RANGE.
+        The caller has compared leader epochs and found no divergence. Raises KafkaError as
+        `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
         """
         follower = self.follower(replica_id, broker_epoch)
         if fetch_offset > self.log_end_offset:
@@ -170,7 +174,7 @@ class LeaderReplica:
         return effects
 
     def _advance(self, now_ms: int) -> bool:
-        """Raise the high watermark as far as it may go; returns whether it rose (V60)."""
+        """Raise the high watermark as far as it may go; return whether it rose (V60)."""
         if len(self.isr.committed) < self.minimum:
             return False
         offset = watermark.high_watermark(
@@ -182,13 +186,13 @@ class LeaderReplica:
         self.high_watermark = offset
         return True
 
-    # What changes rarely.
+    # Rare changes.
 
     def examine(self, now_ms: int) -> Effects:
-        """Look at every replica: who joins, who leaves, is more committed (V62, V63, A9).
+        """Examine every replica: joins, leaves, and the high watermark (V62, V63, A9).
 
-        Due on becoming leader, every half of `replica.lag.time.max.ms`, and when anything that
-        the answer depends on has changed.
+        Due on becoming leader, every half of `replica.lag.time.max.ms`, and when any input of the
+        decision has changed.
         """
         for progress in self._others:
             assert progress.log_end_offset <= self.log_end_offset, "a follower has no more (F2)"
@@ -218,7 +222,7 @@ class LeaderReplica:
         now_ms: int,
         recovery_state: int = RECOVERED,
     ) -> Effects:
-        """A command of this same leader epoch; a repeated one resets nothing (V31, A9).
+        """Take a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
         The caller has found the command current (V30).
         """
@@ -231,11 +235,11 @@ class LeaderReplica:
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
-        """The proposed change leaves for the controller; from now on it may be accepted."""
+        """Note that the proposed change is sent to the controller, which may now accept it."""
         self.isr = isr_rules.sent(self.isr, change)
 
     def is_wanted(self, change: IsrChange) -> bool:
-        """Whether `change` still waits to be sent, or for an outcome."""
+        """Return whether `change` still waits to be sent, or for an outcome."""
         return change in isr_rules.changes(self.isr)
 
     def change_accepted(
@@ -246,22 +250,22 @@ class LeaderReplica:
         partition_epoch: int,
         now_ms: int,
     ) -> Effects:
-        """The controller answered with the partition's state (A1, A4, A9).
+        """Take the partition's state with which the controller answered (A1, A4, A9).
 
-        An answer of another leadership, or older than what is known, is ignored. The partition
-        epoch that we have already settles `change` (the state that it asked for holds), and
-        tells nothing if that was settled before.
+        An answer of another leadership, or older than the known state, is ignored. An answer with
+        the partition epoch that the leader already has settles `change`: the proposed state holds.
+        If `change` was settled before, such an answer is ignored.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
         if partition_epoch == self.isr.partition_epoch and not self.is_wanted(change):
             return NOTHING
-        # Whatever is proposed says that this leader has recovered.
+        # Every proposed change reports that this leader has recovered.
         self.is_recovering = False
         return self._commit(isr, partition_epoch, self._known_eligible, now_ms)
 
     def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
-        """The controller refused `change` (A3, A8)."""
+        """Take the controller's refusal of `change` (A3, A8)."""
         if not self.is_wanted(change):
             return NOTHING
         if error in isr_rules.NOT_MADE:
@@ -271,13 +275,16 @@ class LeaderReplica:
         return (RetryAlterPartition(change),)
 
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
-        """Other brokers came or went: who may join is another, and whom V60 waits for."""
+        """Examine the followers after other brokers came or went.
+
+        This changes which followers may join, and which followers V60 waits for.
+        """
         for follower in self._others:
             follower.is_eligible = is_eligible(follower.replica_id)
         return self.examine(now_ms)
 
     def minimum_changed(self, min_insync_replicas: int, now_ms: int) -> Effects:
-        """`min.insync.replicas` was set (V60)."""
+        """Take a new value of `min.insync.replicas` (V60)."""
         was_enough = not self.is_below_minimum
         self.min_insync_replicas = min_insync_replicas
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(self.replicas))
@@ -286,14 +293,15 @@ class LeaderReplica:
 
     @property
     def is_below_minimum(self) -> bool:
-        """Whether acks=all must be refused: too few confirmed members (V64, A7)."""
+        """Whether acks=all must be rejected: too few confirmed members (V64, A7)."""
         return len(self.isr.committed) < self.minimum
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """The least log start offset of all live replicas; `log_start_offset` is the leader's own.
+        """Return the lowest log start offset of all live replicas.
 
-        -1 while a live follower has not told its own. Below it no replica that may lead has
-        anything: what DeleteRecords waits for (KIP-107).
+        `log_start_offset` is the leader's own. Returns -1 while a live follower has not reported
+        its own. Below the low watermark no replica that may lead has a record: DeleteRecords waits
+        for this (KIP-107).
         """
         low = log_start_offset
         for follower in self._others:
@@ -303,11 +311,13 @@ class LeaderReplica:
 
     @property
     def is_watermark_current(self) -> bool:
-        """Whether the high watermark has reached this leader epoch, so that 'latest' has an
-        answer (V36)."""
+        """Whether the high watermark has reached this leader epoch.
+
+        Until then 'latest' has no answer (V36).
+        """
         return self.high_watermark >= self.epoch_start_offset
 
-    # Inside.
+    # Internals.
 
     def _commit(
         self,
@@ -327,10 +337,11 @@ class LeaderReplica:
         return (*effects, *self.examine(now_ms))
 
     def _not_made(self, change: IsrChange, now_ms: int) -> Effects:
-        """The controller has not made `change` and never will (A8).
+        """Drop `change`, which the controller has not made and never will (A8).
 
-        Who was to join is left alone for a moment, and what else the change held is proposed
-        again; nothing else of it would change, so that waits for the next examination.
+        A follower that was to join is left alone for a moment, and the rest of the change is
+        proposed again. Without such a follower the same change would result, so it waits for the
+        next examination.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -349,7 +360,7 @@ class LeaderReplica:
         )
 
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
-        """A follower outside the wanted ISR has fetched: may it join (V63)?"""
+        """Propose a follower outside the wanted ISR, which has fetched, if it may join (V63)."""
         if self.isr.in_flight or not self._may_join(follower, now_ms):
             return NOTHING
         wanted = isr_rules.target_isr(self.isr)
@@ -362,7 +373,7 @@ class LeaderReplica:
         )
 
     def _propose(self, target: tuple[int, ...]) -> Effects:
-        """Queue a change to `target` unless it is wanted already, or one is in flight (A8)."""
+        """Queue a change to `target` unless it is wanted already, or a change is in flight (A8)."""
         if self.isr.in_flight:
             return NOTHING
         queued = self.isr.queued
@@ -397,8 +408,10 @@ class LeaderReplica:
     def _follow(
         self, replicas: tuple[int, ...], is_eligible: Callable[[int], bool], now_ms: int
     ) -> None:
-        """Keep progress of the replicas, and of members that the assignment does not name; a
-        member not known yet gets a grace period (V31)."""
+        """Keep progress of the replicas, and of ISR members that the assignment does not name.
+
+        A member without progress so far gets a grace period (V31).
+        """
         kept: dict[int, FollowerProgress] = {}
         members = self.isr.committed
         for replica in (*replicas, *members):
@@ -423,7 +436,7 @@ class LeaderReplica:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """The whole state as a value."""
+        """Return the whole state as a value."""
         return (
             self.broker_id,
             self.broker_epoch,
@@ -441,7 +454,7 @@ class LeaderReplica:
         )
 
     def copy(self) -> LeaderReplica:
-        """An independent copy."""
+        """Return an independent copy."""
         other = LeaderReplica.__new__(LeaderReplica)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))

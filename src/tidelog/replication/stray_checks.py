@@ -1,11 +1,11 @@
-"""Whether a replica that was set aside may be its partition's again (V35).
+"""Safety checks before a replica that was set aside may return to its partition (V35).
 
-It may where nothing can be lost by it: data of another topic id never takes a partition's place, a
-replica that holds records is never replaced, leader epochs never go back, and what only the stray
-has is not given to a leader that would have it cut. So a stray returns to a partition without a
-leader, or to one that this broker leads with an empty replica, the followers being empty too.
-
-Told what is there; reads nothing.
+It may return where no record can be lost by it. Data of another topic id never takes a partition's
+place. A replica that holds records is never replaced. Leader epochs never go back. Records that
+only the stray has are not given to a leader that would have them truncated. So a stray returns to a
+partition without a leader. It also returns to a partition that this broker leads with an empty
+replica, where the followers are empty too. The caller passes what is there; this module reads
+nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Returning:
     topic_id: TopicId
     log_start_offset: int
     log_end_offset: int
-    #: Of its last record, -1 for none.
+    #: Leader epoch of its last record, -1 for none.
     latest_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What the controller has told of the partition."""
+    """The partition as the controller has described it to this broker."""
 
     topic_id: TopicId
     leader: int
@@ -43,19 +43,20 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The replica that has taken its place."""
+    """The replica that has taken the stray's place."""
 
     log_start_offset: int
     log_end_offset: int
     is_leader: bool
-    #: Where it leads: the log ends of the followers, -1 where one has not told.
+    #: Where it leads: log end offsets of the followers, -1 for a follower that has not reported
+    #: one.
     follower_ends: Mapping[int, int] = field(default_factory=dict)
 
 
 def check(
     broker_id: int, stray: Returning, assigned: Assigned | None, present: Present | None
 ) -> None:
-    """Raise KafkaError, which says why, unless the stray may return."""
+    """Raise KafkaError with the reason unless the stray may return."""
     name = stray.topic_partition
     if assigned is None:
         raise KafkaError(

@@ -1,10 +1,11 @@
-"""What a new leader sees of the end of a failover: the last phases of its latency budget (V80).
+"""The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
 
-One object is one leadership, from the moment that the leader took its role: when each follower
-first asked it under the new leader epoch, when that follower was told that its log differs and when
-it came back with one that does not, when the first record of the new epoch was committed, which is
-when acks=all is answered. Times are arguments, in ms of a clock that never goes back. Decides
-nothing about the replica, and nothing waits for it.
+One object is one leadership, from the moment that the leader took its role. It holds three times of
+each follower. The first is that of its first request under the new leader epoch. The second is that
+of the first response that reported a diverging log. The third is that of the first fetch with a log
+that does not diverge. The object also holds when the first record of the new epoch was committed,
+which is when acks=all is answered. Times are arguments, in ms of a clock that never goes back.
+Decides nothing about the replica, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-#: In the place of a time: it has not happened.
+#: Stands for the time of an event that has not happened.
 NEVER: Final = -1
 #: Phases of a takeover, in the order in which they can end.
 CONNECT: Final = "connect"
@@ -23,50 +24,50 @@ PHASES: Final = (CONNECT, TRUNCATE, FIRST_FETCH, ACKNOWLEDGE)
 
 
 class FollowerTimes:
-    """One follower's, in ms since the leader took its role; NEVER for what has not happened."""
+    """Times of one follower in ms since the leader took its role; NEVER stands for no event."""
 
     __slots__ = ("connected_ms", "diverged_ms", "fetched_ms")
 
     def __init__(self, connected_ms: int) -> None:
         self.connected_ms = connected_ms
-        #: It was told first that its log differs.
+        #: When the leader first responded that the follower's log diverges.
         self.diverged_ms = NEVER
-        #: It fetched first from where its log is the leader's.
+        #: When the follower first fetched with a log that matches the leader's.
         self.fetched_ms = NEVER
 
 
 class Takeover:
-    """One leadership, as long as it is watched."""
+    """Progress of one leadership, as long as it is watched."""
 
     __slots__ = ("_begun_ms", "acknowledged_ms", "epoch_start_offset", "followers", "leader_epoch")
 
     def __init__(self, leader_epoch: int, epoch_start_offset: int, now_ms: int) -> None:
         self.leader_epoch = leader_epoch
-        #: Where the leader epoch begins: what is committed above it is of this leadership.
+        #: Start offset of the leader epoch: records committed above it are of this leadership.
         self.epoch_start_offset = epoch_start_offset
         self._begun_ms = now_ms
         self.followers: dict[int, FollowerTimes] = {}
         self.acknowledged_ms = NEVER
 
     def age_ms(self, now_ms: int) -> int:
-        """How long the leader has had its role."""
+        """Return how long the leader has had its role."""
         return now_ms - self._begun_ms
 
     def connected(self, replica_id: int, now_ms: int) -> FollowerTimes:
-        """A follower has asked for something, under this leader epoch."""
+        """Note that a follower has sent a request under this leader epoch."""
         times = self.followers.get(replica_id)
         if times is None:
             times = self.followers[replica_id] = FollowerTimes(now_ms - self._begun_ms)
         return times
 
     def diverged(self, replica_id: int, now_ms: int) -> None:
-        """A follower is told that its log differs, and has to cut it (V32)."""
+        """Note the response that a follower's log diverges and must be truncated (V32)."""
         times = self.connected(replica_id, now_ms)
         if times.diverged_ms == NEVER:
             times.diverged_ms = now_ms - self._begun_ms
 
     def fetched(self, replica_id: int, now_ms: int) -> bool:
-        """A follower fetches, with a log that is ours so far; whether it is the first of all."""
+        """Note a fetch of a follower whose log matches so far; return whether it is the first."""
         times = self.connected(replica_id, now_ms)
         if times.fetched_ms != NEVER:
             return False
@@ -75,12 +76,12 @@ class Takeover:
         return is_first
 
     def committed(self, high_watermark: int, now_ms: int) -> None:
-        """The high watermark has moved."""
+        """Note that the high watermark has moved."""
         if self.acknowledged_ms == NEVER and high_watermark > self.epoch_start_offset:
             self.acknowledged_ms = now_ms - self._begun_ms
 
     def is_over(self, awaited: Iterable[int]) -> bool:
-        """Whether nothing is left to see; `awaited` are the followers that are alive."""
+        """Return whether every phase has ended; `awaited` are the followers that are alive."""
         if self.acknowledged_ms == NEVER:
             return False
         if any(self._is_cutting(times) for times in self.followers.values()):
@@ -93,11 +94,11 @@ class Takeover:
         return times.diverged_ms != NEVER and times.fetched_ms == NEVER
 
     def phases_ms(self) -> dict[str, int]:
-        """When each phase ended, in ms since the leader took its role; NEVER for one that has not,
-        or that there was none of.
+        """Return when each phase ended, in ms since the leader took its role.
 
-        Followers connect until the last of those that came has; they truncate until the last that
-        was told to cut its log has fetched again.
+        NEVER stands for a phase that has not ended, or that did not take place. `connect` ends when
+        the last follower so far has connected. `truncate` ends when the last follower that had to
+        truncate its log has fetched again.
         """
         followers = self.followers.values()
         fetched = [times.fetched_ms for times in followers if times.fetched_ms != NEVER]

@@ -1,10 +1,10 @@
-"""Where a follower's log and its leader's part, and what to cut (V32, V67).
+"""Truncation: where a follower's log and its leader's diverge, and what to truncate (V32, V67).
 
-Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark: a
-follower's high watermark lags behind what is committed, and cutting there loses records. The
-leader names the largest epoch that both may share and where it ends in its log; the follower cuts
-to the smaller end and asks again, until nothing diverges. Knows logs by their epoch histories and
-end offsets only.
+Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark. A
+follower's high watermark lags behind the committed records, and truncating there loses some. The
+leader names the largest epoch that both may share and where it ends in its log. The follower
+truncates to the smaller end and fetches again, until nothing diverges. Knows logs by their epoch
+histories and end offsets only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tidelog.core.types import NO_EPOCH, EpochEnd
 
 
 def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int:
-    """Where a follower starts to fetch: at its LEO, whatever its high watermark.
+    """Return where a follower starts to fetch: at its LEO, whatever its high watermark.
 
-    What must go is found by epoch, in the leader's first answer.
+    The leader's first response shows by epoch what the follower must truncate.
     """
     return log_end_offset
 
@@ -25,10 +25,11 @@ def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int
 def diverging_epoch(
     epochs: LeaderEpochs, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEnd | None:
-    """The leader's part: None when the follower's log is a prefix of ours, else where to cut.
+    """Return where the follower's log diverges from the leader's; None when it is a prefix of it.
 
-    Raises KafkaError OFFSET_OUT_OF_RANGE where no end of the epoch is known here, or where nothing
-    is known of what the follower has; it then starts over from our log start (V67).
+    This is the leader's part. Raises KafkaError OFFSET_OUT_OF_RANGE where the leader knows no end
+    of the epoch, or knows nothing of the follower's records. The follower then starts over from the
+    leader's log start (V67).
     """
     if last_fetched_epoch < 0:
         return None
@@ -42,7 +43,7 @@ def diverging_epoch(
             f"{epochs.latest_epoch}",
         )
     if last_fetched_epoch < epochs.earliest_epoch and end.end_offset >= fetch_offset:
-        # Our records begin no earlier: what the follower has below cannot be compared.
+        # The leader's records begin no earlier: the follower's records below cannot be compared.
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"nothing is known here of leader epoch {last_fetched_epoch}: the records begin at"
@@ -54,10 +55,11 @@ def diverging_epoch(
 
 
 def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset: int) -> int:
-    """The follower's part: the offset to cut its log to, at most its LEO.
+    """Return the offset to which the follower truncates its log, at most its LEO.
 
-    `epochs` and `log_end_offset` are the follower's own. Where it does not have the leader's
-    epoch, it cuts to the end of its own largest one below, and the next fetch asks again.
+    This is the follower's part: `epochs` and `log_end_offset` are its own. Where it does not have
+    the leader's epoch, it truncates to the end of its own largest epoch below. The next fetch then
+    compares again.
     """
     own = epochs.end_offset_for(diverging.leader_epoch, log_end_offset)
     if own.leader_epoch == NO_EPOCH:

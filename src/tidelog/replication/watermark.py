@@ -1,9 +1,9 @@
 """The high watermark: the offset after the last committed record (V60, V61).
 
-The smallest LEO over the maximal ISR, and over replicas that are caught up and about to join: were
-it not to wait for these, it would run away from a follower that is always one batch behind. It
-does not move while the confirmed ISR is below the effective minimum. Pure arithmetic over progress
-objects; called for every follower fetch, so it builds nothing.
+It is the smallest LEO over the maximal ISR, and over replicas that are caught up and about to join.
+If it did not wait for the latter, it would run away from a follower that is always one batch
+behind. It does not move while the confirmed ISR is below the effective minimum. Pure arithmetic
+over progress objects; called for every follower fetch, so it allocates nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from tidelog.replication.progress import FollowerProgress
 
 
 def effective_minimum(min_insync_replicas: int, replica_count: int) -> int:
-    """`min.insync.replicas`, but never more than there are replicas (V60)."""
+    """Return `min.insync.replicas`, limited to the number of replicas (V60)."""
     return min_insync_replicas if min_insync_replicas < replica_count else replica_count
 
 
 def high_watermark(
     log_end_offset: int, followers: Sequence[FollowerProgress], now_ms: int, max_lag_ms: int
 ) -> int:
-    """The offset up to which every replica that counts has the log; -1 while one is unknown.
+    """Return the offset up to which every replica that counts has the log; -1 while one is unknown.
 
-    `log_end_offset` is the leader's. Whether it may be taken over is the leader's matter.
+    `log_end_offset` is the leader's. The leader decides whether it takes the offset over.
     """
     lowest = log_end_offset
     for follower in followers:
@@ -36,5 +36,5 @@ def high_watermark(
 
 
 def on_follower(leader_high_watermark: int, log_start_offset: int, log_end_offset: int) -> int:
-    """A follower's high watermark: the leader's as far as its own log goes (V61)."""
+    """Return a follower's high watermark: the leader's, as far as its own log goes (V61)."""
     return max(log_start_offset, min(leader_high_watermark, log_end_offset))

@@ -1,11 +1,12 @@
 """Record batches as the simulator's clients write them and its checkers read them.
 
-Deliberately apart from `tidelog.records`: what judges the brokers must not share their mistakes.
-Clients write uncompressed batches of format v2 (KIP-98); a leader stores them with gzip where the
-topic's `compression.type` says so. A record's value begins with its number, which is unique in the
-run; padding follows, so that sizes differ. Where topics are compacted, records have one of a few
-keys. The number determines the key and whether the record is a tombstone, whose header holds it.
-Records that brokers write themselves get numbers drawn from their keys and values.
+This module is deliberately independent of `tidelog.records`: checkers must not share the mistakes
+of the brokers that they judge. Clients write uncompressed batches of format v2 (KIP-98); a leader
+stores them with gzip if the topic's `compression.type` says so. A record's value begins with its
+number, which is unique in the run. Padding of various sizes follows. In compacted topics, records
+have one of a few keys. The number determines the key, and whether the record is a tombstone; a
+tombstone has its number in a header. The numbers of records that brokers write themselves are
+checksums of their keys and values.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-#: base offset, length, leader epoch, magic, crc; then what the crc covers: attributes, last offset
-#: delta, first and largest timestamp, producer id and epoch, base sequence, count.
+#: base offset, length, leader epoch, magic, crc; then the fields that the crc covers: attributes,
+#: last offset delta, first and largest timestamp, producer id and epoch, base sequence, count.
 _HEAD: Final = struct.Struct(">qiibI")
 _BODY: Final = struct.Struct(">hiqqqhii")
 _LENGTH_AT: Final = 8
@@ -29,9 +30,9 @@ HEADER_BYTES: Final = _HEAD.size + _BODY.size
 _CONTROL: Final = 0x20
 _COMPRESSION: Final = 0x07
 _GZIP: Final = 1
-#: zlib's way to say that the data has the head and tail of gzip.
+#: Window bits with which zlib expects the header and trailer of gzip.
 _GZIP_WINDOW: Final = 31
-#: Batches whose records are not read a second time.
+#: Number of batches whose record numbers are cached.
 _KEPT_BATCHES: Final = 4_096
 _RECORD_NUMBER: Final = struct.Struct(">Q")
 
@@ -40,27 +41,28 @@ NO_PRODUCER: Final = -1
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
-#: Numbers of records of coordinators are above this: checksums of key and value (0: a tombstone)
-#: in 33 bits each, and so are those of other records of brokers. Clients' keys begin as no other.
+#: Numbers of records that brokers write (coordinators and others) are at least this. They consist
+#: of checksums of key and value in 33 bits each; 0 for the value of a tombstone. Keys of brokers'
+#: records never begin like clients' keys.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
 _CLIENT_KEY: Final = b"key "
 
 
 def key_of(number: int) -> int:
-    """Which of the few keys a record has, if it has one; of a coordinator's its checksum."""
+    """Return the number of a client record's key, if it has one, or a broker record's checksum."""
     return number >> _CHECKSUM_BITS if number >= _COORDINATORS else number % _KEYS
 
 
 def is_tombstone(number: int) -> bool:
-    """Whether a record with a key deletes it."""
+    """Return whether a record with a key is a tombstone."""
     if number >= _COORDINATORS:
         return number & ((1 << _CHECKSUM_BITS) - 1) == 0
     return number % _TOMBSTONE_EVERY == 0
 
 
 class ReadBatch(NamedTuple):
-    """One batch as stored. `numbers` are those of its records, in order, GONE among them."""
+    """One batch as stored; `numbers` are its records by offset, GONE for missing ones."""
 
     base_offset: int
     leader_epoch: int
@@ -72,12 +74,12 @@ class ReadBatch(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset behind its last record."""
+        """Offset behind the batch's last record."""
         return self.base_offset + len(self.numbers)
 
 
 class BrokenBatch(ValueError):
-    """Bytes that are no whole valid batch."""
+    """The error of bytes that are no whole valid batch."""
 
 
 def encode_batch(
@@ -90,7 +92,10 @@ def encode_batch(
     base_sequence: int = -1,
     keyed: bool = False,
 ) -> bytes:
-    """A batch with one record per number, its value padded to 8 + padding bytes."""
+    """Return a batch with one record per number, its value padded to 8 + padding bytes.
+
+    A tombstone has no value.
+    """
     records = bytearray()
     for delta, (number, padding) in enumerate(zip(numbers, paddings, strict=True)):
         packed = _RECORD_NUMBER.pack(number)
@@ -110,9 +115,9 @@ def encode_batch(
 
 
 def read_batches(data: bytes | bytearray | memoryview) -> Iterator[ReadBatch]:
-    """Whole batches at the start of `data`; a part of one at the end is left out.
+    """Yield the whole batches at the start of `data`; skip an incomplete batch at the end.
 
-    Raises BrokenBatch for anything else.
+    Raises BrokenBatch for any other bytes.
     """
     view = memoryview(data)
     position = 0
@@ -148,7 +153,7 @@ def _read_batch(view: memoryview) -> ReadBatch:
 
 
 def _plain_records(batch: memoryview) -> bytes:
-    """The records of one batch, decompressed."""
+    """Return the decompressed records of one batch."""
     if not batch[HEADER_BYTES - _BODY.size + 1] & _GZIP:
         return bytes(batch[HEADER_BYTES:])
     try:
@@ -159,7 +164,10 @@ def _plain_records(batch: memoryview) -> bytes:
 
 @functools.lru_cache(maxsize=_KEPT_BATCHES)
 def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
-    """The numbers of a batch's records; kept, for every replica and consumer has the same bytes."""
+    """Return the numbers of a batch's records.
+
+    They are cached, because every replica and consumer has the same bytes.
+    """
     numbers = [GONE] * offsets
     position = 0
     last = -1
@@ -177,7 +185,7 @@ def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
 
 
 def _read_record(record: bytes) -> tuple[int, int]:
-    """(offset delta, number)."""
+    """Return (offset delta, number) of a record."""
     _, position = _read_varint(record, 1)  # the timestamp delta
     delta, position = _read_varint(record, position)
     size, position = _read_varint(record, position)
@@ -199,7 +207,7 @@ def _read_record(record: bytes) -> tuple[int, int]:
 
 
 def read_records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of the records of whole batches; empty where there is none.
+    """Yield (key, value) of each record of whole batches; empty bytes for a missing one.
 
     Raises BrokenBatch.
     """

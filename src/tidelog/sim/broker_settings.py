@@ -1,7 +1,7 @@
-"""How the brokers of a run are configured: short times, small segments, three offsets partitions.
+"""The configuration of a run's brokers: short times, small segments, three offsets partitions.
 
-A seed and its profile vary some of it. Every broker listens on the same port of a host of its own,
-and has one log directory.
+A seed and its profile vary some settings. Each broker listens on the same port of its own host, and
+has one log directory.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ STORE_LATENCY_MS: Final = (0.1, 1.5)
 
 
 def host_of(broker_id: int) -> str:
-    """The host name of a broker."""
+    """Return the host name of a broker."""
     return f"broker{broker_id}"
 
 
 @dataclass(slots=True)
 class Settings:
-    """What a run's brokers are told; times are short, so that much happens in little time."""
+    """Settings of a run's brokers; times are short, so that much happens in little time."""
 
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000
-    #: How soon the store notices a dead process; None: at its session timeout.
+    #: Time in ms after which the store notices a dead process; None: at the session timeout.
     detect_ms: float | None = None
     properties: dict[str, str] = field(default_factory=dict)
-    #: Topics are compacted: checkers expect gaps.
+    #: Whether all topics are compacted, so that checkers expect gaps.
     compacted: bool = False
-    #: Topics that are compacted where not all are.
+    #: Topics that are compacted even if not all are.
     compacted_topics: tuple[str, ...] = ()
-    #: Range of the delays of messages between nodes and the store.
+    #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
     def of(self, broker_id: int) -> BrokerConfig:
-        """The configuration of one broker."""
+        """Return the configuration of one broker."""
         return BrokerConfig.from_properties(
             {
                 "broker.id": str(broker_id),

@@ -1,7 +1,7 @@
-"""The workload of one run: what clients write and read, the groups they form, what they change.
+"""The workload of one run: producers, consumers, groups, and changes of topics.
 
-Each client is a node of its own with a stream of randomness of its own. The responses that clients
-get are in the cluster's history.
+Each client is a node of its own with its own random stream. The cluster's history records the
+responses that clients get.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _CLIENT_TIMEOUT_MS: Final = 4_000
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
 _CHANGING_TOPIC: Final = "changing"
-#: Written by one producer as a whole.
+#: Topic to which one producer writes all partitions.
 _SHARED_TOPIC: Final = "shared"
 _SHARED_PARTITIONS: Final = 3
-#: Highest versions that clients speak: a newest one, and old families'.
+#: Highest API versions of clients: the newest (None), and those of old client families.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
-#: What a topic of the simulator is made with.
+#: Configuration of each new topic.
 _TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
@@ -51,7 +51,10 @@ class ClientWorkload:
         draw: random.Random,
         partitions: int,
     ) -> None:
-        """`draw` is the run's own stream; `partitions`: those of the steady topic."""
+        """Create the administrator.
+
+        `draw` is the run's own stream; `partitions` is the number of the steady topic's partitions.
+        """
         self._seed = seed
         self._cluster = cluster
         self._profile = profile
@@ -62,15 +65,15 @@ class ClientWorkload:
         self.producers: list[PartitionProducer] = []
         self.consumers: list[PartitionConsumer] = []
         self.members: list[GroupMember | Committer] = []
-        #: What changes a topic all the time, where the profile has that.
+        #: Churn that changes a topic all the time, if the profile has it.
         self.churn: Churn | None = None
-        #: All other churn, where the profile has it.
+        #: All other churn, if the profile has it.
         self.churning: Churning | None = None
         self._numbers = Numbers()
         self._admin = Administrator(self.client(), stream(seed, "admin"))
 
     def client(self) -> ClientNode:
-        """One client more."""
+        """Add a client."""
         node_id = _FIRST_CLIENT_ID + len(self._clients)
         cluster = self._cluster
         node = cluster.simulator.add_node(node_id, f"client{node_id}")
@@ -81,7 +84,7 @@ class ClientWorkload:
     # Topics
 
     def create_topics(self) -> Callable[[], bool]:
-        """Have the administrator make the topics; returns what tells whether they are made."""
+        """Let the administrator create the topics; return a function that checks for completion."""
         admin = self._admin
         tasks = [
             admin.client.tasks.spawn(
@@ -97,7 +100,10 @@ class ClientWorkload:
         return self._profile.replicas
 
     def _topic_configs(self) -> dict[str, str]:
-        """That a topic is compacted stands with the topic, in the store, as for most users."""
+        """Return the configuration of a new topic.
+
+        Compaction is configured for each topic in the store, as by most users.
+        """
         compaction = {"cleanup.policy": "compact"} if self._profile.compacted else {}
         return {**_TOPIC_CONFIGS, **compaction}
 
@@ -120,7 +126,7 @@ class ClientWorkload:
     # Work
 
     def begin(self) -> None:
-        """Everybody sets to work."""
+        """Start all clients."""
         partitions = [TopicPartition(_STEADY_TOPIC, n) for n in range(self.partitions)]
         if self._only.topics:
             partitions.append(TopicPartition(_VOLATILE_TOPIC, 0))
@@ -138,7 +144,7 @@ class ClientWorkload:
             self._begin_sharing()
 
     def stop_changing(self) -> None:
-        """Nothing is altered, made anew or added from now on; writers and readers go on."""
+        """Stop all changes of topics; producers and consumers continue."""
         self._admin.stopping = True
         if self.churn is not None:
             self.churn.stopping = True
@@ -175,7 +181,7 @@ class ClientWorkload:
             admin.client.tasks.spawn("recreate", making)
 
     def _begin_sharing(self) -> None:
-        """One idempotent producer writes to all partitions of a topic, as librdkafka does."""
+        """Start an idempotent producer for all partitions of a topic, as librdkafka has."""
         writer, reader = self.client(), self.client()
         draws = [stream(self._seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
         shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self._numbers, draws)
@@ -184,7 +190,7 @@ class ClientWorkload:
             self.consume(reader, TopicPartition(_SHARED_TOPIC, number), None)
 
     def _begin_churn(self) -> None:
-        """A topic is changed all the time; its partitions are written to and read."""
+        """Start to change a topic all the time, with producers and consumers of its partitions."""
         admin, writer, reader = self.client(), self.client(), self.client()
 
         def work(partition: TopicPartition) -> None:
@@ -220,7 +226,7 @@ class ClientWorkload:
         idempotent: bool,
         keyed: bool = False,
     ) -> PartitionProducer:
-        """A producer of one partition begins."""
+        """Start a producer of one partition."""
         number = len(self.producers)
         producer = PartitionProducer(
             client,
@@ -245,7 +251,7 @@ class ClientWorkload:
         *,
         gaps: bool = False,
     ) -> PartitionConsumer:
-        """A consumer of one partition begins; `gaps`: its records may be compacted."""
+        """Start a consumer of one partition; `gaps`: its records may be compacted."""
         number = len(self.consumers)
         consumer = PartitionConsumer(
             client,
@@ -261,7 +267,7 @@ class ClientWorkload:
     # Groups
 
     def _begin_groups(self) -> None:
-        """Three members of one group, one of them static now and then, and a committer."""
+        """Start three members of one group, in some runs two of them static, and a committer."""
         draw = self._draw
         groups = self._cluster.groups
         shared = GroupPlan("shared", _STEADY_TOPIC, self.partitions)
@@ -284,7 +290,7 @@ class ClientWorkload:
         self._add_member(committer)
 
     def _join(self, member: GroupMember, *, stays: bool) -> None:
-        """A member that comes while the run lasts."""
+        """Start a member that joins during the run; the final phase expects one that `stays`."""
         if stays:
             self._add_member(member)
         else:
@@ -296,10 +302,10 @@ class ClientWorkload:
         self.members.append(member)
         member.client.tasks.spawn(f"member {len(self.members)}", member.run())
 
-    # What it did
+    # Results
 
     def changes(self) -> dict[str, int]:
-        """What was changed while faults happened, by kind."""
+        """Return the number of changes while faults happened, by kind."""
         lives = self._cluster.history.topics.values()
         return {
             "topics made anew": len(lives) - len({life.name for life in lives}),

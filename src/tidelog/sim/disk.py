@@ -1,11 +1,11 @@
-"""One simulated disk: what the page cache shows, what a power loss leaves, and how it fails.
+"""One simulated disk: its page cache, its durable state and its failures.
 
-Directories hold their current and their durable entries, and the disk the ordered list of directory
-changes that were not synced; contents are `file_content`'s. `lose_power` keeps what is durable and
-what survives of the rest: all, none, a prefix, a prefix whose last write is torn at a sector, any
-subset. Names survive apart from contents. A killed process loses nothing (its writes are in the
-page cache). What goes wrong is counted in `effects`: a fault without effect has not happened.
-Knows nothing of port calls.
+A directory holds its current and its durable entries. The disk holds the ordered list of unsynced
+directory changes; `file_content` has the contents. `lose_power` keeps the durable state and some
+unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A write is torn at
+a sector. Names survive independently of contents. A killed process loses nothing: its writes are in
+the page cache. `effects` counts failures, losses and damage, because a fault without effect has not
+happened. The module knows nothing of port calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["DEFAULT_CAPACITY_BYTES", "Directory", "Entry", "File", "Loss", "SimD
 
 
 class Directory:
-    """Entries of one directory: as seen now, and as they are after a power loss."""
+    """One directory: its current entries, and its entries after a power loss."""
 
     __slots__ = ("durable", "entries")
 
@@ -39,7 +39,7 @@ _Change = tuple[tuple[Directory, str, Entry | None], ...]
 
 
 def os_error(number: int, path: str) -> OSError:
-    """An OSError as the system raises it."""
+    """Return an OSError as the operating system raises it."""
     return OSError(number, os.strerror(number), path)
 
 
@@ -50,25 +50,25 @@ class SimDisk:
         self.root = root
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        #: Asked before each call with (call, path): an errno to fail with, or 0.
+        #: Called before each call with (call, path); returns the errno of a failure, or 0.
         self.fault: Callable[[str, str], int] | None = None
-        #: Whether a failed fsync has dropped pages that can still be read: the next mount shows
-        #: that they are gone.
+        #: Whether a failed fsync dropped pages that can still be read. They are gone after the next
+        #: mount.
         self.has_dropped = False
-        #: So many of the next writes of more than a byte take a part of what they are given.
+        #: Number of the next writes of more than one byte that write only a part.
         self.short_writes = 0
-        #: Files that were cut short behind everybody's back.
+        #: Files that a fault cut short without the broker's knowledge.
         self.cut_files: dict[File, None] = {}
-        #: How often something went wrong here, by what it was.
+        #: Number of failures, losses and damages, by their kind.
         self.effects: dict[str, int] = {}
-        #: Calls that a fault made fail.
+        #: Number of calls that a fault made fail.
         self.failed_calls = 0
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
-        #: Grows by each power loss that took at least one change.
+        #: Number of power losses that lost at least one change.
         self.losses = 0
-        #: For whoever follows the content: files changed since it looked, each with the lowest
-        #: position changed, and whether any name changed.
+        #: For `NodeLogs`: files changed since its last look, each with the lowest changed position,
+        #: and whether any name changed.
         self.touched: dict[File, int] = {}
         self.names_changed = True
         self._top = Directory()
@@ -79,7 +79,7 @@ class SimDisk:
     # Paths
 
     def find(self, path: str) -> Entry | None:
-        """What is at `path`, None when there is nothing."""
+        """Return the entry at `path`, None if there is none."""
         entry: Entry = self._top
         for name in path.split("/"):
             if not name:
@@ -93,7 +93,7 @@ class SimDisk:
         return entry
 
     def directory(self, path: str) -> Directory:
-        """The directory at `path`; ENOENT or ENOTDIR."""
+        """Return the directory at `path`; ENOENT or ENOTDIR."""
         entry = self.find(path)
         if entry is None:
             raise os_error(errno.ENOENT, path)
@@ -102,7 +102,7 @@ class SimDisk:
         return entry
 
     def file(self, path: str) -> File:
-        """The file at `path`; ENOENT or EISDIR."""
+        """Return the file at `path`; ENOENT or EISDIR."""
         entry = self.find(path)
         if entry is None:
             raise os_error(errno.ENOENT, path)
@@ -117,14 +117,14 @@ class SimDisk:
     # Changes
 
     def create(self, path: str) -> File:
-        """Make an empty file."""
+        """Create an empty file."""
         parent, name = self._parent(path)
         made = File()
         self._change(((parent, name, made),))
         return made
 
     def make_directories(self, path: str) -> None:
-        """Make a directory and its parents; EEXIST-free; ENOTDIR where a file is in the way."""
+        """Create a directory and missing parents, never EEXIST; ENOTDIR if a file is in the way."""
         here = self._top
         for name in path.split("/"):
             if not name:
@@ -175,7 +175,7 @@ class SimDisk:
         self._change(((parent, name, None),))
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it, names in order; nothing when it is not there."""
+        """Remove a directory and its content, in order of names; a missing one is ignored."""
         entry = self.find(path)
         if entry is None:
             return
@@ -206,7 +206,7 @@ class SimDisk:
             self.touched[file] = position
 
     def write(self, file: File, path: str, buffers: Sequence[Buffer], position: int) -> int:
-        """Write; fewer bytes, or ENOSPC, when the disk is full."""
+        """Write, and return the number of bytes; fewer bytes or ENOSPC if the disk is full."""
         content = bytes(buffers[0]) if len(buffers) == 1 else b"".join(buffers)
         growth = max(0, position + len(content) - len(file.data))
         free = self.capacity_bytes - self.used_bytes
@@ -222,7 +222,7 @@ class SimDisk:
         return len(content)
 
     def truncate(self, file: File, size_bytes: int) -> None:
-        """Cut or extend a file."""
+        """Truncate or extend a file."""
         self._touch(file, min(size_bytes, len(file.data)))
         self.used_bytes += size_bytes - len(file.data)
         file.truncate(size_bytes)
@@ -250,14 +250,14 @@ class SimDisk:
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether a power loss could take anything."""
+        """Whether there are changes that a power loss could lose."""
         return bool(self._unsynced) or any(file.pending for _, file in self.files())
 
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
-        """Keep what is durable and what the draw lets survive; returns what happened, for traces.
+        """Keep the durable state and the unsynced changes that survive the draw.
 
-        Directory changes survive as a prefix of their order, as in a journal; where contents are
-        reordered, any of them do that do not need one that was lost.
+        Return the losses as lines for traces. Directory changes survive as a prefix of their order,
+        as in a journal. With REORDERED, any directory changes survive that depend on no lost one.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []
@@ -284,18 +284,18 @@ class SimDisk:
     # Damage
 
     def count(self, effect: str) -> None:
-        """Something went wrong here."""
+        """Count a failure, a loss or damage."""
         self.effects[effect] = self.effects.get(effect, 0) + 1
 
     def flip(self, path: str, position: int, mask: int) -> None:
-        """Change bits of a file behind everybody's back, durably; ENOENT, EISDIR."""
+        """Flip bits of a file durably, without the broker's knowledge; ENOENT, EISDIR."""
         file = self.file(path)
         file.flip(position, mask)
         self.touched[file] = 0
         self.count("bits flipped")
 
     def cut_short(self, path: str, size_bytes: int) -> None:
-        """Take the end of a file behind everybody's back, durably; ENOENT, EISDIR."""
+        """Cut the end of a file durably, without the broker's knowledge; ENOENT, EISDIR."""
         file = self.file(path)
         self.used_bytes -= len(file.data) - size_bytes
         del file.data[size_bytes:]
@@ -306,13 +306,13 @@ class SimDisk:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether flipped bits are there still, in a file that has a name."""
+        """Whether a file, other than those of replicas set aside, still contains flipped bits."""
         return bool(self.effects.get("bits flipped")) and any(
             file.is_damaged for path, file in self.files() if not _is_aside(path)
         )
 
     def replace(self) -> None:
-        """Another, empty disk takes this one's place: only its mount point is there."""
+        """Replace the disk by an empty one with only the mount point."""
         for name in sorted(self.directory(self.root).entries):
             path = f"{self.root}/{name}"
             if isinstance(self.find(path), Directory):
@@ -323,14 +323,14 @@ class SimDisk:
         self.count("replaced")
 
     def files(self) -> list[tuple[str, File]]:
-        """Every file with its path, in order of path."""
+        """Return every file with its path, in order of path."""
         found: list[tuple[str, File]] = []
         _collect(self._top, "", found)
         return found
 
 
 def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list[_Change]:
-    """The directory changes that survive a power loss, in order."""
+    """Return the directory changes that survive a power loss, in order."""
     if not pending or loss is Loss.ALL_UNSYNCED:
         return []
     if loss is Loss.REORDERED:
@@ -341,7 +341,7 @@ def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list
 
 
 def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
-    """Any changes that do not follow, for the same name or thing, one that was lost."""
+    """Return random changes, none of which follows a lost change of the same name or entry."""
     kept: list[_Change] = []
     lost_names: set[tuple[int, str]] = set()
     lost_entries: set[int] = set()
@@ -359,7 +359,7 @@ def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
 
 
 def _is_aside(path: str) -> bool:
-    """Whether a file is of a replica that is hosted no longer."""
+    """Return whether a file belongs to a replica that is hosted no longer."""
     return path.rpartition("/")[0].endswith(("-delete", "-stray"))
 
 

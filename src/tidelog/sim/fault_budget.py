@@ -1,8 +1,8 @@
-"""The fault budget: data is lost only where another member of each published ISR has all of it.
+"""The fault budget: a node loses data only if each published ISR keeps a member with all of it.
 
-Without it a run would break what replication promises by more failures than it can survive. The
-budget refuses a crash or a loss that goes too far, and protects the last member that still has
-everything until the others are back (V10 as published state can keep it).
+Without the budget, a run would break the promises of replication by more failures than replication
+can survive. The budget refuses a crash or a loss that goes too far. It protects the last member
+with all committed records until the others are back (V10, as far as published state can keep it).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.sim.simulator import Simulator
 
 
 class FaultBudget:
-    """Which crashes, losses and session expiries the cluster of a run can survive."""
+    """The crashes, losses and session expiries that the cluster of a run can survive."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class FaultBudget:
         self._brokers = brokers
         self._published = published
         self._replication = replication
-        #: Power losses are only taken where the budget allows them; off for known failures.
+        #: Whether the budget restricts crashes and losses; False for known failures.
         self.is_kept = True
         self.refused_losses = 0
         self.refused_crashes = 0
@@ -39,9 +39,9 @@ class FaultBudget:
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may bring, None for no crash at all.
 
-        Data may be lost only where each published ISR with the node in it has another member that
-        is up, unchanged since its recorded broker epoch, and has everything committed. From then
-        until the node has left those ISRs, the last such member is spared.
+        The node may lose data only if each published ISR with the node has another steady member.
+        A steady member is up, unchanged since its recorded broker epoch, and has every committed
+        record. The last steady member is spared until the node has left those ISRs.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -55,14 +55,14 @@ class FaultBudget:
         return wanted
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Whether a broker may not stop now; counts the refusal."""
+        """Return whether a broker may not stop now; count the refusal."""
         if self.is_kept and self.is_spared(node_id):
             self.refused_crashes += 1
             return True
         return False
 
     def may_fail(self, node_id: int, *, loses_data: bool) -> bool:
-        """Whether the budget lets a broker's disk fail now, and what it has not synced be gone."""
+        """Return whether a broker's disk may fail now; `loses_data`: and drop unsynced pages."""
         if not self.is_kept:
             return True
         if self.is_spared(node_id):
@@ -84,7 +84,7 @@ class FaultBudget:
         )
 
     def is_spared(self, node_id: int) -> bool:
-        """Whether a broker is the last that stands between a power loss and lost records."""
+        """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()
@@ -96,8 +96,11 @@ class FaultBudget:
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:
-        """Members that are up and stay so, as they were when they were recorded, with all that is
-        committed."""
+        """Return the members of an ISR that are steady.
+
+        A steady member is up and not shutting down, and its disk is sound. It is unchanged since
+        its recorded broker epoch and has every committed record.
+        """
         return [
             member
             for member in state.isr
@@ -109,7 +112,7 @@ class FaultBudget:
         ]
 
     def _is_unsound(self, node_id: int) -> bool:
-        """Whether a broker shows, or seems to have, what its disk has not."""
+        """Return whether a broker's files show pages that its disk lacks, or flipped bits."""
         return self._simulator.has_dropped(node_id) or self._simulator.is_damaged(node_id)
 
     def _living_states(self) -> list[PublishedPartition]:
@@ -120,7 +123,10 @@ class FaultBudget:
         ]
 
     def may_expire(self, session_id: int) -> bool:
-        """A spared broker keeps its session too: a registration anew is a restart to V10."""
+        """Return whether a session may expire.
+
+        A spared broker that is up keeps its session: V10 treats a re-registration as a restart.
+        """
         for broker in self._brokers.values():
             if broker.store is not None and broker.store.session_id == session_id:
                 spared = self.is_kept and self.is_spared(broker.node_id)

@@ -1,9 +1,9 @@
-"""The content of one simulated file: what the page cache shows, and what a power loss leaves of it.
+"""The content of one simulated file: its page cache, and its content after a power loss.
 
-A file is one growing bytearray with the list of its changes that are not known to be durable. A
-power loss undoes all of them and redoes those that survive. After a failed fsync the dirty pages
-are clean to the system and never written: they stay readable for as long as the disk is mounted,
-and a later fsync succeeds without them (what Linux does, and why D17 never believes a second one).
+A file is one growing bytearray with a list of changes that are not known to be durable. A power
+loss undoes all of these changes and redoes the ones that survive. A failed fsync marks dirty pages
+clean without writing them. They stay readable while the disk is mounted, and a later fsync succeeds
+without them. Linux behaves like this, so D17 never relies on a second fsync.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ _AROUND_BYTES = 24
 
 
 class Loss(Enum):
-    """What a crash takes with it."""
+    """The loss of unsynced changes in a crash."""
 
     #: The process died: the page cache survives.
     NONE = "none"
     #: Power was lost: unsynced changes survive or not, drawn per file.
     UNSYNCED = "unsynced"
-    #: Power was lost and with it every unsynced change.
+    #: Power was lost, and every unsynced change with it.
     ALL_UNSYNCED = "all unsynced"
-    #: Power was lost: of each file, the first unsynced changes survive, not all of them.
+    #: Power was lost: the first unsynced changes of each file survive, but not all of them.
     PREFIX = "prefix"
-    #: As PREFIX; of the first write that is lost, some sectors survive.
+    #: As PREFIX, but some sectors of the first lost write survive.
     TORN = "torn"
     #: Power was lost: any subset of the unsynced changes survives, later ones without earlier ones.
     REORDERED = "reordered"
 
 
 class Fate(Enum):
-    """What is known of a change since the last fsync that everything reached."""
+    """The state of a change since the last fsync that wrote all changes."""
 
-    #: In the page cache only.
+    #: The change is in the page cache only.
     PENDING = "pending"
-    #: Synced; remembered because an earlier change of the file was dropped.
+    #: The change is synced, and kept because an earlier change of the file was dropped.
     DURABLE = "durable"
-    #: Dropped by a failed fsync: readable until the next mount, never on the disk.
+    #: A failed fsync dropped the change: readable until the next mount, never on the disk.
     DROPPED = "dropped"
 
 
@@ -51,14 +51,14 @@ class File:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        #: Bits that were flipped: (where, what stands there since, what was there), with the bytes
-        #: around, so that what is written over it is not taken for it.
+        #: Flipped bits as (position, damaged bytes, former bytes), with the surrounding bytes, so
+        #: that later writes over the position are not mistaken for the damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
-        #: Changes in order that a power loss may take.
+        #: Changes that a power loss may lose, in order.
         self.pending: list[Write | Cut] = []
 
     def write(self, content: bytes, position: int) -> None:
-        """Write `content`; a gap before it is filled with zeros."""
+        """Write `content`; fill a gap before it with zeros."""
         data = self.data
         old_size = len(data)
         end = position + len(content)
@@ -74,7 +74,7 @@ class File:
         data[position:end] = content
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut or extend with zeros."""
+        """Truncate, or extend with zeros."""
         data = self.data
         old_size = len(data)
         if size_bytes < old_size:
@@ -86,7 +86,7 @@ class File:
     # Damage
 
     def flip(self, position: int, mask: int) -> None:
-        """Change bits of one byte behind everybody's back, durably."""
+        """Flip bits of one byte durably, without the broker's knowledge."""
         first, end = max(0, position - _AROUND_BYTES), position + _AROUND_BYTES
         before = bytes(self.data[first:end])
         self.data[position] ^= mask
@@ -97,18 +97,20 @@ class File:
         return [one for one in self._damage if self.data.startswith(one[1], one[0])]
 
     def inherit_damage(self, replaced: File) -> None:
-        """This file takes the place of another: bits that were flipped there and had been read
-        before this one was written are here, too."""
+        """Inherit the damage of a file that this file replaces.
+
+        The writer may have read flipped bits there and copied them into this file.
+        """
         damage = replaced._damage
         self._damage += [one for one in damage if self.data.startswith(one[1], one[0])]
 
     @property
     def is_damaged(self) -> bool:
-        """Whether flipped bits are there still."""
+        """Whether the file still contains flipped bits."""
         return bool(self._damage) and bool(self._still_damaged())
 
     def undamaged(self) -> bytearray:
-        """What was written, as far as the file has it: as if no bits had been flipped."""
+        """Return the content as if no bits had been flipped."""
         if not self._damage:
             return self.data
         content = bytearray(self.data)
@@ -119,7 +121,7 @@ class File:
     # Syncing
 
     def sync(self) -> None:
-        """An fsync that succeeds: everything is durable but what an earlier one dropped."""
+        """Make all pending changes durable; changes that an earlier fsync dropped stay dropped."""
         if not self.has_dropped:
             self.pending.clear()
             return
@@ -128,7 +130,7 @@ class File:
                 change.fate = Fate.DURABLE
 
     def fail_sync(self) -> bool:
-        """An fsync that fails drops what was dirty; returns whether anything was."""
+        """Drop all pending changes in a failed fsync; return whether there were any."""
         dirty = [change for change in self.pending if change.fate is Fate.PENDING]
         for change in dirty:
             change.fate = Fate.DROPPED
@@ -136,11 +138,11 @@ class File:
 
     @property
     def has_dropped(self) -> bool:
-        """Whether the page cache shows what will never be on the disk."""
+        """Whether the page cache shows changes that will never be on the disk."""
         return any(change.fate is Fate.DROPPED for change in self.pending)
 
     def keep_after_power_loss(self, draw: random.Random, loss: Loss) -> str:
-        """Undo what was not synced, redo what survives; returns what was drawn."""
+        """Undo unsynced changes and redo those that survive; return a description of the draw."""
         pending, self.pending = self.pending, []
         if not pending:
             return ""
@@ -162,7 +164,7 @@ class File:
     def _tear(
         self, draw: random.Random, change: Write | Cut, redo: Callable[[bytearray], None]
     ) -> None:
-        """Let a lost write survive in part: some sectors of it, or its length only."""
+        """Let some first sectors of a lost write survive, with or without its whole length."""
         if isinstance(change, Cut):
             return
         before = bytes(self.data)
@@ -172,21 +174,21 @@ class File:
         cut = max(change.position, draw.randrange(first, last + 1) * SECTOR_BYTES)
         end = change.position + change.size
         if draw.random() < 0.5:
-            # The file's length reached the disk, the sectors behind the cut did not.
+            # The file's length reached the disk, but the sectors behind the tear did not.
             old = before[cut:end]
             self.data[cut:end] = old + bytes(end - cut - len(old))
         else:
             self.data[cut:] = before[cut:]
 
 
-#: What happens to the unsynced changes of a file where the loss leaves it to the draw.
+#: Losses of a file's unsynced changes, for a Loss that leaves the choice to the draw.
 STYLES = ("nothing", "all", "prefix", "torn")
 
 
 def _survivors(
     draw: random.Random, loss: Loss, pending: list[Write | Cut]
 ) -> tuple[str, range | frozenset[int], int]:
-    """(Name of what happens, which changes survive, which one is torn or -1)."""
+    """Return (name of the loss, surviving changes, number of the torn change or -1)."""
     count = len(pending)
     if loss is Loss.ALL_UNSYNCED:
         return "all", range(0), -1
@@ -206,7 +208,10 @@ def _survivors(
 
 
 def _reordered(draw: random.Random, count: int) -> frozenset[int]:
-    """A drawn subset of so many changes; where there are two, one survives without an earlier."""
+    """Return a random subset of changes.
+
+    Of two changes or more, at least one survives without an earlier one.
+    """
     if count < 2:
         return frozenset(number for number in range(count) if draw.random() < 0.5)
     lost = draw.randrange(count - 1)
@@ -228,7 +233,7 @@ class Write:
         self.fate = Fate.PENDING
 
     def undo(self, data: bytearray) -> Callable[[bytearray], None]:
-        """Take the write back; returns how to do it again."""
+        """Undo the write; return a function that redoes it."""
         position = self.position
         content = bytes(data[position : position + self.size])
         data[position : position + len(self.old)] = self.old
@@ -253,7 +258,7 @@ class Cut:
         self.fate = Fate.PENDING
 
     def undo(self, data: bytearray) -> Callable[[bytearray], None]:
-        """Take the truncation back; returns how to do it again."""
+        """Undo the truncation; return a function that redoes it."""
         data += self.tail
         size = self.size
 

@@ -1,8 +1,8 @@
 """`core.ports.Files` on a simulated disk, for one incarnation of a node.
 
-Each call is a port call: it may be where the node dies. A write that is struck may have reached
-the page cache in part. Failed calls raise OSError with errno and path; `last_call` tells the lane
-which call it was.
+Each call is a port call, at which the node may die. A write at which the node dies may have reached
+the page cache in part. Failed calls raise OSError with errno and path. `last_call` names the failed
+call for the lane.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SimHandle:
 
     @property
     def path(self) -> str:
-        """The path it was opened by."""
+        """The path by which the file was opened."""
         return self._path
 
 
@@ -44,9 +44,9 @@ class SimFiles:
         self._process = process
         self.disk = disk
         self._draw = draw
-        #: Handles that are open now.
+        #: Number of handles that are open now.
         self.open_handles = 0
-        #: The call made last and its path: where a failure came from.
+        #: The last call and its path: the source of a failure.
         self.last_call = ""
         self.last_path = ""
 
@@ -76,7 +76,7 @@ class SimFiles:
         return handle
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> Handle:
-        """Open a file, made if it is not there and `create` says so."""
+        """Open a file; create a missing file if `create` is true."""
         self._begin("open", path)
         entry = self.disk.find(path)
         if isinstance(entry, Directory):
@@ -89,14 +89,14 @@ class SimFiles:
         return SimHandle(path, entry, write or create)
 
     def close(self, handle: Handle) -> None:
-        """Close; EBADF when it is closed already."""
+        """Close a file; EBADF if it is closed already."""
         opened = self._of(handle)
         self._begin("close", opened.path)
         opened.closed = True
         self.open_handles -= 1
 
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position; returns the bytes written."""
+        """Write at a position; return the number of bytes written."""
         opened = self._of(handle)
         if not opened.writable:
             raise os_error(errno.EBADF, opened.path)
@@ -115,7 +115,7 @@ class SimFiles:
         return self.disk.write(opened.file, opened.path, buffers, position)
 
     def _shortened(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
-        """A first part of what is to be written, as a signal or a nearly full disk leaves it."""
+        """Return a first part of the buffers, as after a signal or on a nearly full disk."""
         content = b"".join(buffers)
         if len(content) < 2:
             return buffers
@@ -124,9 +124,9 @@ class SimFiles:
         return [content[: self._draw.randrange(1, len(content))]]
 
     def _write_struck(self, opened: SimHandle, buffers: Sequence[Buffer], position: int) -> None:
-        """The process died in the call: any first part of the write may be in the page cache.
+        """Write a random first part: the process died in the call.
 
-        After a power loss there is no page cache left to have it.
+        After a power loss nothing is written, because the page cache is lost, too.
         """
         if not self._process.died_with_page_cache:
             return
@@ -136,13 +136,13 @@ class SimFiles:
             self.disk.write(opened.file, opened.path, [content[:part]], position)
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
-        """Read at a position; fewer bytes only at the end of the file."""
+        """Read at a position; return fewer bytes only at the end of the file."""
         opened = self._of(handle)
         self._begin("pread", opened.path)
         return bytes(memoryview(opened.file.data)[position : position + size_bytes])
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> bytes | None:
-        """Like `pread`; None, now and then, as if the pages were not in memory."""
+        """Read like `pread`; return None at times, as if the pages were not in memory."""
         opened = self._of(handle)
         self._begin("pread_cached", opened.path)
         if self._draw.random() < _COLD_READS:
@@ -150,13 +150,13 @@ class SimFiles:
         return bytes(memoryview(opened.file.data)[position : position + size_bytes])
 
     def size(self, handle: Handle) -> int:
-        """The file's size in bytes."""
+        """Return the file's size in bytes."""
         opened = self._of(handle)
         self._begin("size", opened.path)
         return len(opened.file.data)
 
     def truncate(self, handle: Handle, size_bytes: int) -> None:
-        """Cut the file, or extend it with zeros."""
+        """Truncate the file, or extend it with zeros."""
         opened = self._of(handle)
         self._begin("truncate", opened.path)
         if not opened.writable:
@@ -164,7 +164,7 @@ class SimFiles:
         self.disk.truncate(opened.file, size_bytes)
 
     def fsync(self, handle: Handle) -> None:
-        """Make the file's content durable; not its name. Where it fails, what was dirty is gone."""
+        """Make the file's content durable, but not its name. A failed call drops dirty pages."""
         opened = self._of(handle)
         try:
             self._begin("fsync", opened.path)
@@ -181,7 +181,7 @@ class SimFiles:
         self.disk.sync_directory(path)
 
     def sync_volume(self, path: str) -> None:
-        """Make everything durable. Where it fails, what was dirty is gone."""
+        """Make everything durable. A failed call drops all dirty pages."""
         try:
             self._begin("sync_volume", path)
         except OSError:
@@ -193,7 +193,7 @@ class SimFiles:
         self.disk.sync_everything()
 
     def rename(self, old: str, new: str) -> None:
-        """Rename at one instant."""
+        """Rename a file or directory atomically."""
         self._begin("rename", old)
         self.disk.rename(old, new)
 
@@ -203,7 +203,7 @@ class SimFiles:
         self.disk.unlink(path)
 
     def mkdir(self, path: str) -> None:
-        """Make a directory and its parents."""
+        """Create a directory and its parents."""
         self._begin("mkdir", path)
         self.disk.make_directories(path)
 
@@ -218,17 +218,17 @@ class SimFiles:
         self.disk.remove_tree(path)
 
     def listdir(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
         self._begin("listdir", path)
         return sorted(self.disk.directory(path).entries)
 
     def exists(self, path: str) -> bool:
-        """Whether anything is there."""
+        """Return whether the path exists."""
         self._begin("exists", path)
         return self.disk.find(path) is not None
 
     def read_file(self, path: str) -> bytes:
-        """The whole content."""
+        """Return the whole content of a file."""
         self._begin("read_file", path)
         return bytes(self.disk.file(path).data)
 
@@ -244,7 +244,8 @@ class SimFiles:
             if sync:
                 self.fsync(handle)
         except OSError:
-            # Which call failed tells what the failure means: closing the file is not it (D17).
+            # The failed call determines the meaning of the failure, so it must stay the last call,
+            # although the file is closed behind it (D17).
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed
@@ -255,7 +256,7 @@ class SimFiles:
             self.fsync_directory(path.rpartition("/")[0])
 
     def volume_size(self, path: str) -> VolumeSize:
-        """The size of the disk, and what can still be written."""
+        """Return the size of the disk and its free bytes."""
         self._begin("volume_size", path)
         capacity = self.disk.capacity_bytes
         return VolumeSize(capacity, max(0, capacity - self.disk.used_bytes))

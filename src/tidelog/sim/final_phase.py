@@ -1,6 +1,6 @@
 """The final phase of a run: faults are over, and within a minute the cluster must recover.
 
-Every replica is in sync again, every batch acknowledged, every member of a group at work, every
+Every replica must be in sync again, every batch acknowledged, every group member working, every
 committed record read. Then the clients' history is judged and every disk is checked. A condition
 that does not hold in time is a violation of liveness.
 """
@@ -27,11 +27,11 @@ from tidelog.sim.workload.partition_consumers import PartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
-#: After the faults everything must be in sync, acknowledged and read within this time.
+#: Time after the faults within which everything must be in sync, acknowledged and read.
 LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 
-#: Runs until a condition no longer holds, or the time is over; whether it was in time and nothing
-#: was violated.
+#: Runs until a condition no longer holds or a limit is reached. Returns whether the condition ended
+#: in time and without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 
@@ -48,7 +48,10 @@ class FinalPhase:
         self._wait = wait
 
     def run(self, *, was_damaged: bool) -> None:
-        """Go through all of it, to its end or the first violation; `was_damaged`: some disk."""
+        """Run the phase to its end or the first violation.
+
+        `was_damaged`: a fault may have damaged a disk.
+        """
         workload = self._workload
         workload.stop_changing()
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
@@ -74,7 +77,7 @@ class FinalPhase:
         self._check_disks()
 
     def operations(self) -> list[Operation]:
-        """What clients did and were told so far, as a history."""
+        """Return the requests and responses of clients so far, as a history."""
         cluster = self._cluster
         commits = (commit for each in cluster.groups.commits.values() for commit in each)
         return operations(
@@ -85,10 +88,10 @@ class FinalPhase:
             compacted=COMPACTED_TOPICS,
         )
 
-    # What was changed
+    # Churn
 
     def _end_churn(self, churn: Churn, limit_ns: int) -> bool:
-        """Every partition that was added is there, and every replica goes by what was set last."""
+        """Check that every added partition exists and every replica has the last configuration."""
         done = self._wait(lambda: not churn.is_done, limit_ns, "alterations are acknowledged")
         if not done:
             return False
@@ -117,7 +120,7 @@ class FinalPhase:
         )
 
     def _settled(self, churning: Churning, limit_ns: int) -> bool:
-        """All churn has come to its end, and what was acknowledged holds."""
+        """Wait until all churn has ended and its acknowledged changes hold."""
 
         def unsettled() -> bool:
             self._abandon_hopeless()
@@ -128,7 +131,7 @@ class FinalPhase:
         self._simulator.note(-1, "churn", churning.unfinished())
         return False
 
-    # What was written
+    # Producers
 
     def _end_producers(self, limit_ns: int) -> bool:
         for producer in self._workload.producers:
@@ -140,8 +143,10 @@ class FinalPhase:
         )
 
     def _abandon_hopeless(self) -> list[PartitionProducer]:
-        """All producers; those of a partition that waits for an operator wait for nothing any more.
-        A topic that is made late may begin to do so at any time."""
+        """Return all producers; stop those of partitions that wait for an operator.
+
+        A partition of a topic that was created late may begin to wait at any time.
+        """
         cluster = self._cluster
         for producer in self._workload.producers:
             topic = cluster.published.topics.get(producer.partition.topic)
@@ -155,8 +160,11 @@ class FinalPhase:
     # Groups
 
     def _end_groups(self, limit_ns: int) -> bool:
-        """Every member gets its share and commits; then each group has what was committed. A group
-        may lose its coordinator for good meanwhile, to an operator."""
+        """Wait until every member works and commits, then leaves; then check committed offsets.
+
+        The coordinator's partition of a group may wait for an operator. Members of such a group are
+        not waited for.
+        """
         members = self._workload.members
 
         def working() -> list[GroupMember | Committer]:
@@ -193,10 +201,10 @@ class FinalPhase:
             self._cluster.published.key(topic.topic_id, partition)
         )
 
-    # What is read
+    # Records
 
     def _unread(self) -> bool:
-        """Whether consumers have something to read."""
+        """Return whether a committed record is still unread."""
         cluster = self._cluster
         for topic in cluster.published.topics.values():
             if topic.is_internal:
@@ -211,8 +219,11 @@ class FinalPhase:
         return False
 
     def _read_anew(self) -> bool:
-        """Somebody reads every partition from its beginning: damage that nobody has met so far is
-        met now, and who led with it has what it lost from others (V68)."""
+        """Read every consumed partition again from its beginning.
+
+        The reads find damage that was not found before. A leader with damage must regain its lost
+        records from other replicas (V68).
+        """
         cluster, workload = self._cluster, self._workload
         client = workload.client()
         known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
@@ -235,7 +246,7 @@ class FinalPhase:
         )
 
     def _check_events(self) -> bool:
-        """What brokers have told of the cluster is what happened."""
+        """Check the topic of cluster events, after brokers have written all events."""
         cluster = self._cluster
         events = cluster.events
         if events is None:
@@ -256,7 +267,7 @@ class FinalPhase:
         return not self._simulator.violations
 
     def _check_disks(self) -> None:
-        """What the brokers leave is in order, on every disk."""
+        """Check the files that the brokers leave on every disk."""
 
         def has_gaps(topic: str) -> bool:
             is_compacted = self._profile.compacted or topic in COMPACTED_TOPICS

@@ -1,7 +1,7 @@
-"""A run by its name: all that makes it what it is, and the command that makes it again.
+"""The description of a run: everything that determines it, and the command that repeats it.
 
-Seed, profile, mutant, chosen kinds of faults and what is left of it: equal jobs give equal runs, in
-whatever process. Jobs are what workers are handed.
+A job has a seed, a profile, a mutant, chosen kinds of faults and a reduction. Equal jobs give equal
+runs in every process. Workers get their work as jobs.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tidelog.sim.story import Watcher, tell
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run."""
+    """The description of one run."""
 
     seed: int
     profile: str = "default"
     mutant: str = ""
     #: Kinds of faults instead of those of the profile.
     chosen: tuple[str, ...] = ()
-    #: What is left of it (`sim/reductions`); everything where it is empty.
+    #: Reduction of the run (`sim/reductions`); empty for the whole run.
     only: str = ""
 
     @classmethod
     def of(cls, result: RunResult) -> Job:
-        """The job that gave a result."""
+        """Return the job of a result."""
         return cls(result.seed, result.profile, result.mutant, result.chosen, result.only)
 
     def run(self) -> RunResult:
@@ -38,7 +38,7 @@ class Job:
         return run_seed(self.seed, self.profile, self.mutant, chosen=self.chosen, only=self.only)
 
     def story(self) -> tuple[RunResult, list[str]]:
-        """Make the run, and tell it."""
+        """Make the run; return its result and the lines of its story."""
         watchers: list[Watcher] = []
 
         def observe(run: SeedRun) -> None:
@@ -55,15 +55,15 @@ class Job:
         return result, tell(watchers[0], result.violation)
 
     def shrink(self, enough: Callable[[], bool]) -> Shrunk:
-        """The smallest reduction found that shows the same violation."""
+        """Return the smallest reduction found that shows the same violation."""
         return shrink_seed(self.seed, self.profile, self.mutant, self.chosen, enough)
 
     def reduced(self, only: Only) -> Job:
-        """A reduction of it."""
+        """Return the job of a reduction of the run."""
         return Job(self.seed, self.profile, self.mutant, self.chosen, str(only))
 
     def command(self, what: str = "replay") -> str:
-        """The command that makes it."""
+        """Return the command that makes the run."""
         words = [f"tidelog sim {what} {self.seed}"]
         if self.profile != "default":
             words.append(f"--profile {self.profile}")

@@ -1,8 +1,8 @@
-"""The file of seeds that once showed a violation: a version, then one seed and its cause a line.
+"""The file of seeds that once showed a violation: a version, then a seed with its cause a line.
 
-A line is `PROFILE SEED # cause`, or `PROFILE SEED faults=KIND,KIND # cause` for a run whose faults
-were chosen. Whoever reads it gets every seed or an error with the line: a seed that is skipped
-unnoticed guards nothing.
+A line is `PROFILE SEED # cause`, or `PROFILE SEED faults=KIND,KIND # cause` for a run with chosen
+faults. The reader returns every seed or raises an error with the line, because a silently skipped
+seed guards nothing.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _CAUSE_CHARS: Final = 110
 
 
 class SeedsFileError(TidelogError):
-    """A line that is not what it should be: where, why, and what would be right."""
+    """The error of an invalid line: its place, its fault and the expected form."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSeed:
-    """One line."""
+    """One line of the file."""
 
     profile: str
     seed: int
     cause: str
-    #: The kinds of faults that were chosen; empty: those of the profile.
+    #: Chosen kinds of faults; empty: the kinds of the profile.
     faults: tuple[str, ...] = ()
 
 
 def read_seeds(
     lines: Iterable[str], name: str, profiles: Collection[str], faults: Collection[str]
 ) -> list[KnownSeed]:
-    """The seeds of a file called `name`; SeedsFileError at the first line that is wrong."""
+    """Return the seeds of a file called `name`; SeedsFileError at the first invalid line."""
     found: dict[tuple[object, ...], int] = {}
     seeds: list[KnownSeed] = []
     has_version = False
@@ -64,7 +64,7 @@ def read_seeds(
 
 
 def line_to_add(profile: str, seed: int, faults: Iterable[str], violation: str) -> str:
-    """The line for a seed that has just shown a violation."""
+    """Return the line for a seed that has just shown a violation."""
     chosen = f" {_FAULTS}{','.join(faults)}" if faults else ""
     cause = re.sub(r"^[\d.]+ s: ", "", violation.partition("\n")[0])
     if len(cause) > _CAUSE_CHARS:

@@ -1,9 +1,9 @@
 """`core.ports.Lane` on a simulated disk.
 
-While the disk is quick, FAST operations are done when `submit` returns; SLOW ones, and FAST ones of
-a slow disk, wait for the directory's one worker, which takes a drawn time for each and keeps their
-order. An operation runs at one instant between its submission and its delivery: a node that dies in
-between may have done it and never learns of it.
+On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all
+operations on a slow disk, wait for the directory's single worker. The worker takes a random time
+for each and keeps their order. An operation runs at one instant between its submission and the
+delivery of its result. A node that dies in between may have done it without learning of it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tidelog.sim.process import Process
 
 T = TypeVar("T")
 
-#: Time that a SLOW operation of a quick disk takes, drawn between these.
+#: Range of the time of a SLOW operation on a quick disk.
 QUICK_NS = (20_000, 1_500_000)
-#: Time that an operation takes while the disk is slow.
+#: Range of the time of an operation on a slow disk.
 SLOW_NS = (5_000_000, 120_000_000)
 #: Calls whose failure means a failed fsync (rule D17).
 _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
@@ -64,7 +64,7 @@ class SimLane:
         self._busy = False
         self._fast_waiting = 0
         self._closed = False
-        #: Done when the next operation is.
+        #: Completed with the next operation.
         self._draining: Completion[None] | None = None
 
     @property
@@ -98,7 +98,7 @@ class SimLane:
         return completion
 
     async def close(self) -> None:
-        """Finish what was submitted; see the port."""
+        """Finish all submitted operations; see the port."""
         self._process.check_alive()
         while self._busy:
             if self._draining is None:
@@ -126,8 +126,8 @@ class SimLane:
         except Exception as error:
             failure = error
         if isinstance(failure, StorageError):
-            # Told at once: the fault budget cannot see what a broker does that has lost pages and
-            # has not heard of it, such as to leave itself alone in an ISR.
+            # The broker must learn of a failure at once. The fault budget cannot follow a broker
+            # that has lost pages without knowing, and that may shrink an ISR to itself.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, result, failure)
 

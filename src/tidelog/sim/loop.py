@@ -1,10 +1,10 @@
 """Virtual time: one scheduler for all nodes, and an asyncio loop for each incarnation of a node.
 
-The scheduler keeps one heap ordered by (time, sequence); time is integer nanoseconds and stands
-still while an event runs. A `NodeLoop` forwards what the standard library's Task and Future ask
-for (`call_soon`, `call_at`, ...) into the heap, tagged with its incarnation: events of a dead
-incarnation are held and never run, those of a paused one wait and run in order on resume.
-Knows nothing of brokers, disks or the network. Holds rule 5 of DESIGN.md.
+The scheduler keeps one heap ordered by (time, sequence). Time is in integer nanoseconds and stands
+still while an event runs. A `NodeLoop` puts the calls of the standard library's Task and Future
+(`call_soon`, `call_at`, ...) into the heap, tagged with its incarnation. Events of a dead
+incarnation are held and never run. Events of a paused incarnation wait and run in order on resume.
+The module knows nothing of brokers, disks or the network. It implements rule 5 of DESIGN.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ts = TypeVarTuple("Ts")
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-#: Events at one instant that tell of callbacks that call each other for ever.
+#: Number of events at one instant that indicates callbacks that call each other for ever.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
 #: The heap is rebuilt when it holds more cancelled events than this, and than live ones.
 _MIN_CANCELLED_TO_REBUILD = 4096
@@ -47,22 +47,22 @@ class EventOwner(Protocol):
 
     @property
     def runs(self) -> bool:
-        """Whether its events are executed: alive and not paused."""
+        """Whether the process's events are executed: alive and not paused."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that is running while one of its events is executed."""
+        """The loop that is running while an event of the process is executed."""
 
     @property
     def on_turn(self) -> Sequence[Callable[[], None]]:
-        """Called first in each of its events."""
+        """Callbacks at the beginning of each event of the process."""
 
     def defer(self, event: Event) -> None:
         """Keep an event that is due while the process does not run."""
 
 
 class Event(asyncio.TimerHandle):
-    """Something to be called at an instant; cancelled by `cancel()`."""
+    """A callback at an instant; `cancel()` cancels it."""
 
     __slots__ = ("args", "callback", "context", "owner", "scheduler", "time_ns")
 
@@ -83,30 +83,30 @@ class Event(asyncio.TimerHandle):
         self.context = context
 
     def cancel(self) -> None:
-        """Never call back; harmless when it has run."""
+        """Cancel the callback; no effect after it has run."""
         if self.callback is not None:
             self.callback = None
             self.args = ()
             self.scheduler.note_cancelled()
 
     def cancelled(self) -> bool:
-        """Whether it will not run (any more)."""
+        """Return whether the event was cancelled or has run."""
         return self.callback is None
 
     def when(self) -> float:
-        """Its time in seconds, on its loop's clock."""
+        """Return the event's time in seconds, on the clock of its loop."""
         return self.time_ns / NS_PER_S
 
     def __repr__(self) -> str:
         return f"<Event {self.time_ns} {self.callback}>"
 
-    # A handle is compared and hashed by identity here: the heap orders (time, sequence) alone.
+    # Events are compared and hashed by identity: the heap orders by (time, sequence) alone.
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 class Scheduler:
-    """Runs the events of all nodes in the order (time, sequence)."""
+    """Scheduler that runs the events of all nodes in the order (time, sequence)."""
 
     def __init__(self, trace: Trace) -> None:
         self.now_ns = 0
@@ -142,13 +142,13 @@ class Scheduler:
         return self.at(self.now_ns + delay_ns, owner, callback, *args)
 
     def put_back(self, event: Event) -> None:
-        """Queue an event that waited for its paused node, behind what is ready now."""
+        """Queue an event that waited for its paused node, behind the events that are due now."""
         if event.callback is not None:
             self._sequence += 1
             heappush(self._heap, (self.now_ns, self._sequence, event))
 
     def note_cancelled(self) -> None:
-        """An event was cancelled; drop such events once they are most of the heap."""
+        """Count a cancelled event; drop cancelled events once they are most of the heap."""
         self._cancelled += 1
         if self._cancelled > _MIN_CANCELLED_TO_REBUILD and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]
@@ -156,14 +156,14 @@ class Scheduler:
             self._cancelled = 0
 
     def next_time_ns(self) -> int | None:
-        """When the next event is due; None when there is none."""
+        """Return when the next event is due; None if there is none."""
         while self._heap and self._heap[0][2].callback is None:
             heappop(self._heap)
             self._cancelled = max(0, self._cancelled - 1)
         return self._heap[0][0] if self._heap else None
 
     def run_next(self) -> None:
-        """Take the next event: execute it, or defer it when its node does not run."""
+        """Execute the next event, or defer it if its node does not run."""
         if self.next_time_ns() is None:
             return
         time_ns, _, event = heappop(self._heap)
@@ -175,7 +175,7 @@ class Scheduler:
             self._execute(owner, event, callback)
 
     def run_until(self, time_ns: int) -> None:
-        """Execute everything due up to `time_ns` and let that time come."""
+        """Execute all events due up to `time_ns` and advance to that time."""
         while (next_ns := self.next_time_ns()) is not None and next_ns <= time_ns:
             self.run_next()
         self.now_ns = max(self.now_ns, time_ns)
@@ -222,7 +222,7 @@ def _reraise(_owner: EventOwner | None, _what: str, error: BaseException) -> Non
 
 
 class NodeLoop(asyncio.AbstractEventLoop):
-    """The loop that one incarnation of a node sees."""
+    """The event loop of one incarnation of a node."""
 
     def __init__(self, scheduler: Scheduler, owner: EventOwner) -> None:
         self._scheduler = scheduler

@@ -1,8 +1,8 @@
-"""A mutant: brokers with something replaced while a run lasts, to prove that a checker notices.
+"""Mutants: defects put into the brokers during a run, to prove that a checker notices them.
 
-A job names its mutant as text, `MODULE:NAME`, because a worker is another process: it imports the
-module and takes the attribute. This package has no mutants. Those of the project's own tests are
-`tests.support.mutants:NAME`, importable in a checkout.
+A job names its mutant as text, `MODULE:NAME`, because a worker is another process: the worker
+imports the module and takes the attribute. This package has no mutants. The mutants of the
+project's own tests are `tests.support.mutants:NAME`, importable in a checkout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.core.errors import TidelogError
 
 
 class MutantNotFoundError(TidelogError):
-    """A name that leads to no mutant: why, and what would be right."""
+    """The error of a name without a mutant: its reason, and the expected form."""
 
 
 @runtime_checkable
@@ -25,14 +25,14 @@ class Mutant(Protocol):
 
     @property
     def profile(self) -> str:
-        """The profile under which seeds catch it."""
+        """The profile under which seeds catch the mutant."""
 
     def in_force(self) -> AbstractContextManager[None]:
-        """Replace within, and put back what was there."""
+        """Return a context that replaces part of the brokers and restores it at the end."""
 
 
 def load(name: str) -> Mutant:
-    """Import the mutant that a text names; MutantNotFoundError where there is none."""
+    """Import the mutant that a text names; raise MutantNotFoundError if there is none."""
     module_name, _, attribute = name.partition(":")
     if not attribute or not all(word.isidentifier() for word in module_name.split(".")):
         raise MutantNotFoundError(
@@ -52,7 +52,7 @@ def load(name: str) -> Mutant:
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
-    """The mutant is in force within; no name: nothing is."""
+    """Apply a mutant within the context; apply none for an empty name."""
     if not name:
         yield
         return

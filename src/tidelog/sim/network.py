@@ -1,8 +1,8 @@
 """The simulated network: hosts, the links between them, listening and connecting.
 
-Links are directions between hosts: each can be cut, slowed down and healed for itself. What travels
-on a connection is `connections`' business. A host without power answers nothing; one with power and
-without a listener refuses.
+A link is one direction between two hosts. Each link can be cut, slowed down and healed by itself.
+`sim_connections` implements the connections. A host without power does not respond. A host with
+power refuses a connection to a port without a listener.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tidelog.sim.loop import NS_PER_MS, Scheduler
 from tidelog.sim.process import Process
 from tidelog.sim.sim_connections import OPEN, RESET, Endpoint, FrameWatch, Link, Pipe
 
-#: Delay of a healthy link: a base, and a drawn part that is exponential around its mean.
+#: Delay of a healthy link: a constant base, and a random, exponentially distributed part.
 BASE_DELAY_NS = 40_000
 MEAN_EXTRA_DELAY_NS = 80_000
-#: Time between attempts of an unanswered connection request.
+#: Time between attempts of a connection request without a response.
 SYN_RETRY_NS = 250 * NS_PER_MS
 _FIRST_EPHEMERAL_PORT = 40_000
 
@@ -37,7 +37,8 @@ class Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
-        #: Otherwise its kernel opens connections and takes bytes, which nobody reads.
+        #: Whether its processes accept new connections. If not, the kernel accepts connections and
+        #: bytes that no process reads.
         self.is_serving = True
         self.listeners: dict[int, SimListener] = {}
         self.next_port = _FIRST_EPHEMERAL_PORT
@@ -66,18 +67,18 @@ class SimListener:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port number."""
         return self._port
 
     def close(self) -> None:
-        """Listen no longer; connections stay."""
+        """Stop listening; connections stay open."""
         self.process.check_alive()
         if self.host.listeners.get(self._port) is self:
             del self.host.listeners[self._port]
 
 
 class _Attempt:
-    """A connection being made."""
+    """An attempt to connect."""
 
     __slots__ = (
         "_handle", "_host", "_max_frame_bytes", "_network", "_open_handler", "_port", "_timer",
@@ -175,7 +176,7 @@ class NodeNetwork:
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
-        """Listen on the node's own host, whatever `host` says; EADDRINUSE when taken."""
+        """Listen on the node's own host, whatever `host` is; EADDRINUSE if the port is taken."""
         self.process.port_call("network.listen")
         future: asyncio.Future[Listener] = self.process.loop.create_future()
         if port == 0:
@@ -222,18 +223,18 @@ class SimNetwork:
     # For faults
 
     def link(self, source: str, target: str) -> Link:
-        """The direction from one host to another."""
+        """Return the link from one host to another."""
         found = self._links.get((source, target))
         if found is None:
             found = self._links[(source, target)] = Link()
         return found
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing pass from `source` to `target`."""
+        """Cut the link from `source` to `target`."""
         self.link(source, target).cut = True
 
     def heal(self, source: str, target: str) -> None:
-        """Let everything pass again; what stalled is sent once more."""
+        """Heal the link from `source` to `target`; stalled items are retransmitted."""
         link = self.link(source, target)
         if link.cut:
             link.cut = False
@@ -242,7 +243,7 @@ class SimNetwork:
                 pipe.healed()
 
     def heal_everything(self) -> None:
-        """Heal every cut, end every spike, let everything flow, let every host serve."""
+        """Heal every cut, end every delay spike, unclog every link, let every host serve."""
         for host in self.hosts.values():
             host.is_serving = True
         for (source, target), link in self._links.items():
@@ -252,11 +253,11 @@ class SimNetwork:
                 self.heal(source, target)
 
     def clog(self, source: str, target: str) -> None:
-        """Let senders fill the windows from `source` to `target`, and nothing arrive."""
+        """Clog the link from `source` to `target`: senders fill the windows, nothing arrives."""
         self.link(source, target).clogged = True
 
     def unclog(self, source: str, target: str) -> None:
-        """Let everything flow again: what waited arrives at once."""
+        """Unclog the link from `source` to `target`; waiting items arrive at once."""
         link = self.link(source, target)
         if link.clogged:
             link.clogged = False
@@ -265,13 +266,13 @@ class SimNetwork:
                 pipe.flows()
 
     def slow_down(self, source: str, target: str, extra_ns: int, spread_ns: int) -> None:
-        """Add a delay to one direction, 0 and 0 to end it."""
+        """Add a delay to one link; 0 and 0 end it."""
         link = self.link(source, target)
         link.extra_ns = extra_ns
         link.spread_ns = spread_ns
 
     def reset_connections(self, process: Process) -> int:
-        """Break every connection of a node, on both sides; returns how many there were."""
+        """Break every connection of a node, on both sides; return their number."""
         endpoints = list(self._endpoints.get(process, ()))
         for endpoint in endpoints:
             endpoint.lost("connection reset")
@@ -279,12 +280,15 @@ class SimNetwork:
         return len(endpoints)
 
     def connections_of(self, process: Process) -> list[Endpoint]:
-        """The open ends of connections that a process has."""
+        """Return the open endpoints of a process."""
         return list(self._endpoints.get(process, ()))
 
     def vanish(self, endpoint: Endpoint, *, is_told: bool) -> None:
-        """A connection is gone and no reset tells of it. With `is_told` this end knows, as after
-        its host began anew; else both ends believe it open."""
+        """Remove a connection without a reset.
+
+        With `is_told` this endpoint closes, as after a restart of its host. Otherwise both
+        endpoints stay open.
+        """
         endpoint.outgoing.vanish()
         endpoint.incoming.vanish()
         if is_told:
@@ -293,17 +297,17 @@ class SimNetwork:
     # For the simulator and its nodes
 
     def add_host(self, name: str) -> Host:
-        """A host by name, made when it is new."""
+        """Return a host by name, created on first use."""
         return self.hosts.setdefault(name, Host(name))
 
     def handle(self, process: Process) -> NodeNetwork:
-        """The port of one incarnation."""
+        """Return the network port of one incarnation, whose host now has power."""
         host = self.add_host(process.host)
         host.is_up = True
         return NodeNetwork(self, process, host)
 
     def process_died(self, process: Process, *, power_lost: bool) -> None:
-        """Close what the process had open, as its kernel does."""
+        """Close the listeners and connections of a dead process, as its kernel does."""
         host = self.hosts[process.host]
         host.is_up = not power_lost
         host.listeners = {
@@ -317,27 +321,27 @@ class SimNetwork:
     # For connections
 
     def arrival_ns(self, link: Link) -> int:
-        """When something sent now arrives, the order of its pipe apart."""
+        """Return when an item sent now arrives, apart from the order of its pipe."""
         delay_ns = BASE_DELAY_NS + int(self.draw.expovariate(1.0) * MEAN_EXTRA_DELAY_NS)
         if link.extra_ns or link.spread_ns:
             delay_ns += link.extra_ns + self.draw.randrange(link.spread_ns + 1)
         return self.scheduler.now_ns + delay_ns
 
     def ephemeral_port(self, host: Host) -> int:
-        """A port that nobody has."""
+        """Return a port that no connection or listener uses."""
         host.next_port += 1
         return host.next_port
 
     def remember(self, endpoint: Endpoint) -> None:
-        """An endpoint is open."""
+        """Add an open endpoint."""
         self._endpoints.setdefault(endpoint.process, {})[endpoint] = None
 
     def forget(self, endpoint: Endpoint) -> None:
-        """An endpoint is closed."""
+        """Remove a closed endpoint."""
         self._endpoints.get(endpoint.process, {}).pop(endpoint, None)
 
     def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
-        """Frames are handed over."""
+        """Trace the delivery of frames to a handler."""
         check = 0
         size = 0
         for chunk in chunks:
@@ -350,7 +354,7 @@ class SimNetwork:
         )
 
     def note_lost(self, endpoint: Endpoint, reason: str) -> None:
-        """A connection ended on one side."""
+        """Trace the end of a connection on one side."""
         self._note(
             endpoint.process.node_id, "lost", f"{endpoint.name}-{endpoint.peer_name} {reason}"
         )

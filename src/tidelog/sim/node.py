@@ -1,8 +1,8 @@
-"""A simulated node: what outlives its process, and the incarnations of that process.
+"""A simulated node: its lasting state, and the incarnations of its process.
 
-Every port handle belongs to one incarnation. Its port calls are counted and may be the place where
-a planned crash strikes; after death each call raises NodeDead and has no effect. Dead coroutines
-are held until the run ends, so that no `finally` of theirs acts (DESIGN.md, rule 5).
+Every port handle belongs to one incarnation. Port calls are counted, and a planned crash strikes at
+one of them. After death each call raises NodeDead and has no effect. Dead coroutines are held until
+the run ends, so that none of their `finally` blocks acts (DESIGN.md, rule 5).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Strike:
 
 
 class NodeServices(Protocol):
-    """What a node uses of the simulator that it is part of."""
+    """The part of the simulator that its nodes use."""
 
     @property
     def seed(self) -> int:
@@ -58,32 +58,32 @@ class NodeServices(Protocol):
 
     @property
     def judge_crash(self) -> Callable[[Incarnation, Loss], Loss | None] | None:
-        """Says what a crash may really lose, None for no crash at all."""
+        """The function for the loss that a crash may really bring, None for no crash at all."""
 
     def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
-        """The lane of a log directory for one incarnation."""
+        """Return the lane of a log directory for one incarnation."""
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """What the end of a process takes."""
+        """Return the loss at the end of a process."""
 
     def note(self, node_id: int, kind: str, detail: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
 
     def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        """A node traced a state change."""
+        """Record a state change that a node traced."""
 
     def node_started(self, incarnation: Incarnation) -> None:
-        """An incarnation begins."""
+        """Record that an incarnation begins."""
 
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
-        """An incarnation has ended."""
+        """Record that an incarnation has ended."""
 
     def node_halted(self, incarnation: Incarnation, reason: str) -> None:
-        """A node ends itself."""
+        """End a node that halts itself."""
 
 
 class Incarnation:
-    """One life of a node's process; `process.Process` for what it holds open."""
+    """One incarnation of a node's process; the `process.Process` of its open handles."""
 
     def __init__(self, simulator: NodeServices, node: SimNode, number: int) -> None:
         self.simulator = simulator
@@ -93,20 +93,20 @@ class Incarnation:
         self.number = number
         self.alive = True
         self.paused = False
-        #: Whether its events are executed: alive and not paused.
+        #: Whether the scheduler executes its events: alive and not paused.
         self.runs = True
         self.port_calls = 0
-        #: Why it ended; empty while it lives.
+        #: Reason of its end; empty while it is alive.
         self.end_reason = ""
         self.loop = NodeLoop(simulator.scheduler, self)  # type: ignore[abstract]  # what Tasks use
         self.clock = NodeClock(self)
         self.random = NodeRandom(self)
         self.tracer = NodeTracer(self)
-        #: Whether what it wrote outlived it in the page cache (a killed process, no power loss).
+        #: Whether its writes survived its death in the page cache (killed, but no power loss).
         self.died_with_page_cache = False
-        #: Called first in each of its turns, which are its events.
+        #: Called at the beginning of each of its turns, which are its events.
         self.on_turn: list[Callable[[], None]] = []
-        #: Called in order when it dies, with what its disks lose.
+        #: Called in order when it dies, with the loss of its disks.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
         self._waiting: list[Event] = []
@@ -137,10 +137,10 @@ class Incarnation:
         self._strike = strike
 
     def die(self, loss: Loss, reason: str, *, judged: bool = True) -> bool:
-        """End at once: nothing of it acts any more; False where it lives on.
+        """End the process at once; return False if it lives on.
 
-        `loss` says what unsynced data is lost, if the simulator's judge agrees; with `judged` False
-        (the process ends itself) nobody is asked.
+        `loss` is the wanted loss of unsynced data, which `judge_crash` may change or refuse. With
+        `judged` False (the process ends itself) `judge_crash` is not called.
         """
         if not self.alive:
             return True
@@ -157,7 +157,7 @@ class Incarnation:
         self.simulator.note(self.node_id, "death", f"{loss.name} {reason}")
         self._held.extend(self._waiting)
         self._waiting.clear()
-        # The order of a weak set does not matter here: the tasks are only kept from collection.
+        # The order of a weak set does not matter here: this only keeps the tasks from collection.
         self._held.extend(asyncio.all_tasks(self.loop))
         for callback in self.on_death:
             callback(loss)
@@ -165,14 +165,14 @@ class Incarnation:
         return True
 
     def pause(self) -> None:
-        """Stop executing its events, as SIGSTOP does."""
+        """Stop the execution of its events, as SIGSTOP does."""
         if self.alive and not self.paused:
             self.paused = True
             self.runs = False
             self.simulator.note(self.node_id, "pause", "")
 
     def resume(self) -> None:
-        """Execute what waited, in order, and go on."""
+        """Continue, beginning with the waiting events in order."""
         if self.alive and self.paused:
             self.paused = False
             self.runs = True
@@ -182,19 +182,19 @@ class Incarnation:
             self._waiting.clear()
 
     def defer(self, event: Event) -> None:
-        """An event came up that cannot run: keep it for `resume`, or only keep it alive."""
+        """Keep a due event for `resume`; keep an event of a dead process only from collection."""
         if self.alive:
             self._waiting.append(event)
         else:
             self._held.append(event)
 
     def bury(self) -> None:
-        """At the end of the run: end its coroutines without letting them act."""
+        """End its coroutines at the end of the run, without letting them act."""
         if self.alive:
             self.alive = False
             self.runs = False
             self.end_reason = "the run has ended"
-        # Also those that were begun while it died, by whatever then ran to its next port call.
+        # Hold also tasks that began during its death, in code that ran until its next port call.
         self._held.extend(asyncio.all_tasks(self.loop))
         for held in self._held:
             if isinstance(held, asyncio.Task):
@@ -206,8 +206,11 @@ class Incarnation:
 
 
 def _end_coroutine(ended: object) -> None:
-    """Close a coroutine that nobody runs any more. One that never ran was given coroutines that it
-    never awaited: they are closed too, or Python would warn of each."""
+    """Close a coroutine that will not run any more.
+
+    A coroutine that never ran may have coroutines among its arguments. They are closed, too;
+    otherwise Python would warn that they were never awaited.
+    """
     if not inspect.iscoroutine(ended):
         return
     if inspect.getcoroutinestate(ended) == inspect.CORO_CREATED and ended.cr_frame is not None:
@@ -219,38 +222,38 @@ def _end_coroutine(ended: object) -> None:
 
 
 class SimNode:
-    """What stays when a node's process ends: its name, its clock, its disks."""
+    """A node beyond its process: its name, its clock, its present incarnation."""
 
     def __init__(self, simulator: NodeServices, node_id: int, host: str) -> None:
         self.simulator = simulator
         self.node_id = node_id
         self.host = host
         self.wall_offset_ms = 0
-        #: How many millionths faster (or slower, below 0) its monotonic clock runs than time does.
+        #: Drift of its monotonic clock in millionths; above 0 the clock is fast, below 0 slow.
         self.drift_ppm = 0
-        #: What its monotonic clock showed at an instant since when the drift is what it is.
+        #: (time on its monotonic clock, virtual time) when the drift last changed.
         self._clock_base = (0, 0)
         self.incarnation: Incarnation | None = None
         self._started = 0
 
     @property
     def is_up(self) -> bool:
-        """Whether its process lives (it may be paused)."""
+        """Whether the node's process is alive (it may be paused)."""
         return self.incarnation is not None and self.incarnation.alive
 
     def drift(self, ppm: int) -> None:
-        """Let its monotonic clock run faster or slower from now on; it never goes back."""
+        """Change the drift of the monotonic clock from now on; the clock never goes back."""
         now_ns = self.simulator.scheduler.now_ns
         self._clock_base = (self.monotonic_ns(now_ns), now_ns)
         self.drift_ppm = ppm
 
     def monotonic_ns(self, now_ns: int) -> int:
-        """What its monotonic clock shows at a virtual time."""
+        """Return the time on the monotonic clock at a virtual time."""
         shown_ns, since_ns = self._clock_base
         return shown_ns + (now_ns - since_ns) * (_MILLION + self.drift_ppm) // _MILLION
 
     def start(self) -> Ports:
-        """Begin a new incarnation; returns its ports."""
+        """Begin a new incarnation; return its ports."""
         if self.is_up:
             raise RuntimeError(f"node {self.node_id} is running")
         self._started += 1
@@ -286,17 +289,17 @@ class NodeClock:
         self._scheduler = incarnation.simulator.scheduler
 
     def monotonic_ns(self) -> int:
-        """Virtual time, as far as the node's clock does not drift."""
+        """Return virtual time, changed by the drift of the node's clock."""
         self._incarnation.check_alive()
         return self._node.monotonic_ns(self._scheduler.now_ns)
 
     def monotonic_ms(self) -> int:
-        """`monotonic_ns` in whole milliseconds."""
+        """Return `monotonic_ns` in whole milliseconds."""
         self._incarnation.check_alive()
         return self._node.monotonic_ns(self._scheduler.now_ns) // NS_PER_MS
 
     def wall_ms(self) -> int:
-        """Virtual time as a date, with the node's offset."""
+        """Return virtual time as a date in ms, with the node's offset."""
         self._incarnation.check_alive()
         return (
             WALL_EPOCH_MS
@@ -310,7 +313,7 @@ class NodeClock:
         delay_ns = max(0, round(delay_ms * NS_PER_MS))
         drift_ppm = self._node.drift_ppm
         if drift_ppm:
-            # Rounded up: what looks at the clock when it is called back finds the delay over.
+            # Rounded up: on the node's clock the delay must be over when the callback runs.
             delay_ns = -(-delay_ns * _MILLION // (_MILLION + drift_ppm))
         due_ns = self._scheduler.now_ns + delay_ns
         return self._scheduler.at(due_ns, self._incarnation, callback)
@@ -328,23 +331,23 @@ class NodeRandom:
         )
 
     def random(self) -> float:
-        """A number from 0 (inclusive) to 1 (exclusive)."""
+        """Return a number from 0 (inclusive) to 1 (exclusive)."""
         self._incarnation.check_alive()
         return self._random.random()
 
     def randrange(self, start: int, stop: int) -> int:
-        """A whole number from `start` (inclusive) to `stop` (exclusive)."""
+        """Return a whole number from `start` (inclusive) to `stop` (exclusive)."""
         self._incarnation.check_alive()
         return self._random.randrange(start, stop)
 
     def randbytes(self, n: int) -> bytes:
-        """`n` bytes."""
+        """Return `n` bytes."""
         self._incarnation.check_alive()
         return self._random.randbytes(n)
 
 
 class NodeTracer:
-    """`core.ports.Tracer` of one incarnation; feeds the run's trace and whoever follows it."""
+    """`core.ports.Tracer` of one incarnation; it feeds the run's trace and its followers."""
 
     __slots__ = ("_incarnation", "_simulator")
 
@@ -353,22 +356,22 @@ class NodeTracer:
         self._simulator = incarnation.simulator
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """A state change."""
+        """Trace a state change."""
         self._incarnation.check_alive()
         self._simulator.traced(self._incarnation, name, fields)
 
     def mark(self, name: str, /) -> None:
-        """An interesting state."""
+        """Count an interesting state."""
         self._incarnation.check_alive()
         self._simulator.trace.mark(name)
 
     def log(self, logger: str, level: int, message: str, /) -> None:
-        """A line for people; only warnings and worse are kept."""
+        """Trace a log line of level WARNING or above; drop others."""
         self._incarnation.check_alive()
         if level >= logging.WARNING:
             self._simulator.note(self._incarnation.node_id, logger, message)
 
 
 def trace_detail(name: str, fields: dict[str, Any]) -> str:
-    """The canonical line of a traced state change."""
+    """Return the canonical text of a traced state change."""
     return f"{name} {canonical_fields(fields)}" if fields else name

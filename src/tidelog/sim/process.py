@@ -1,7 +1,7 @@
-"""One process of a node, as what it holds open sees it: its disks, lanes, listeners, connections.
+"""The view of a node's process that its open disks, lanes, listeners and connections have.
 
-A handle of a port belongs to a process and asks it whether it is alive. `sim/node.py` has the
-processes themselves.
+Each port handle belongs to a process and asks the process whether it is alive. `sim/node.py`
+implements the processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Process(EventOwner, Protocol):
 
     @property
     def died_with_page_cache(self) -> bool:
-        """Whether what it wrote outlived it in the page cache (a killed process, no power loss)."""
+        """Whether its writes survived its death in the page cache (killed, but no power loss)."""
 
     def check_alive(self) -> None:
         """Raise NodeDead after death."""

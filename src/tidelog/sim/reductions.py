@@ -1,12 +1,12 @@
-"""A seed's run with less in it: which faults are played, for how long, upon which workload.
+"""Reductions of a seed's run: a subset of its faults, its duration and its workload.
 
-A reduction is named by a short text (`play=2-4,9;partitions=1;groups=no`), so that a seed and that
-text are a run, as a seed alone is. The faults of a reduced run are those of the whole one, each at
-its time and with what it drew: the whole run is made first, and what it played is written down.
-What is left out changes the traffic, and so the delays of all messages behind it: `links=N` draws
-other delays, which gives a reduction several chances to show what the whole run showed.
+A short text names a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
+determine a run. The faults of a reduced run are faults of the whole run, at the same times and with
+the same draws. For this, the whole run is made first and its faults are recorded. Omitted work
+changes the traffic, and so the delays of all later messages. `links=N` draws other delays, which
+gives a reduction several chances to show the same violation.
 
-Brokers are not reduced: three replicas and min.insync.replicas 2 are what the rules are about.
+Brokers are not reduced: the rules are about three replicas and min.insync.replicas 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.sim.suggestions import nearest_first
 
 
 class ReductionError(TidelogError):
-    """A text that names no reduction: where it is wrong, and what would be right."""
+    """The error of a text that names no reduction: the wrong word, and the expected ones."""
 
 
 class Played(NamedTuple):
@@ -28,38 +28,40 @@ class Played(NamedTuple):
 
     time_ns: int
     kind: str
-    #: Faults that were drawn before it.
+    #: Number of faults drawn before this one.
     drawn_before: int
     draw_state: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What is left; by default everything."""
+    """The parts of a run that a reduction keeps; by default everything."""
 
     #: Kinds of faults; None: all.
     faults: tuple[str, ...] | None = None
-    #: So many faults, from the first one on.
+    #: Number of faults to play, from the first one on.
     limit: int | None = None
-    #: Which faults, numbered from 1 in the order of the whole run.
+    #: Faults to play, numbered from 1 in the order of the whole run.
     play: tuple[int, ...] | None = None
-    #: How long faults may happen and clients work, in ms from when they begin.
+    #: Duration of the phase with faults, in ms.
     until_ms: int | None = None
     #: Partitions of the steady topic.
     partitions: int | None = None
-    #: The topic that is deleted and made anew, and the one that is altered.
+    #: The topic that is deleted and recreated, and topics that are altered.
     topics: bool = True
     #: Members of groups and committers.
     groups: bool = True
-    #: The second writer of each partition, and consumers of old versions.
+    #: The second writer of each partition, consumers of old versions, and the shared producer.
     clients: bool = True
-    #: Which delays are drawn for messages: 0 those of the whole run.
+    #: Number of the stream of message delays; 0 is the stream of the whole run.
     links: int = 0
 
     @property
     def needs_whole(self) -> bool:
-        """Whether the faults of the whole run have to be known: an earlier end alone changes
-        nothing before it."""
+        """Whether the reduced run needs the faults of the whole run.
+
+        An earlier end alone changes nothing before it.
+        """
         return replace(self, until_ms=None) != Only()
 
     @property
@@ -68,11 +70,11 @@ class Only:
         return self == Only()
 
     def keeps_kind(self, kind: str) -> bool:
-        """Whether faults of a kind, or a scenario, are played."""
+        """Return whether the run plays faults of a kind, or a scenario."""
         return self.faults is None or kind in self.faults
 
     def keeps(self, number: int, kind: str) -> bool:
-        """Whether a fault is played."""
+        """Return whether the run plays a fault."""
         return (
             self.keeps_kind(kind)
             and (self.limit is None or number <= self.limit)
@@ -80,11 +82,11 @@ class Only:
         )
 
     def numbers(self, played: Iterable[Played]) -> list[int]:
-        """The numbers of the faults that are left."""
+        """Return the numbers of the faults that the reduction keeps."""
         return [n for n, fault in enumerate(played, 1) if self.keeps(n, fault.kind)]
 
     def of(self, played: Iterable[Played]) -> list[Played]:
-        """The faults that are left."""
+        """Return the faults that the reduction keeps."""
         return [fault for n, fault in enumerate(played, 1) if self.keeps(n, fault.kind)]
 
     def __str__(self) -> str:
@@ -103,7 +105,7 @@ _EXAMPLE: Final = "faults=crash_leader,slow_link;limit=12;partitions=1;groups=no
 
 
 def parse(text: str, kinds: Collection[str]) -> Only:
-    """The reduction that a text names; ReductionError for one that names none."""
+    """Return the reduction that a text names; ReductionError for a text that names none."""
     values: dict[str, Any] = {}
     names = {key: name for name, key in _KEYS.items()}
     for word in text.split(";") if text else ():
@@ -129,7 +131,7 @@ def _told(name: str, value: Any) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """1,2,3,7 as 1-3,7; `none` where there is none."""
+    """Return 1,2,3,7 as 1-3,7; `none` for no numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -173,7 +175,7 @@ def _whole(key: str, value: str, least: int) -> int:
     return int(value)
 
 
-#: More than any run has of anything; keeps a mistyped range from filling memory.
+#: Upper limit of every number, above all counts of a run; a mistyped range cannot fill memory.
 _MOST: Final = 1_000_000
 
 

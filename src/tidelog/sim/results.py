@@ -1,7 +1,7 @@
-"""What one run showed, the sums of many, and what a search must have gone through at least.
+"""The result of one run, sums over many runs, and the minimum that a search must reach.
 
-Results are plain values: workers hand them to whoever asked. Sums know how much is too little to
-prove anything (`shortfalls`), and which interesting states were missed.
+Results are plain values, so that workers can return them. Sums list the counters that are too low
+to prove anything (`shortfalls`), and the interesting states that no run reached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.core.sometimes import SOMETIMES
 
 @dataclass(slots=True)
 class RunResult:
-    """What one run showed."""
+    """The result of one run."""
 
     seed: int
     profile: str
@@ -23,17 +23,17 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: What makes it another run than its seed's under its profile, as it was asked for.
+    #: Mutant, chosen kinds of faults and reduction that the job named, beside seed and profile.
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""
     #: Partitions of the steady topic.
     partitions: int = 0
-    #: How often each kind of fault was played, and had somebody to be played to.
+    #: Number of faults of each kind that were played and found a target.
     faults: dict[str, int] = field(default_factory=dict)
-    #: How often each kind of change was made, and acknowledged, while faults happened.
+    #: Number of acknowledged changes of each kind while faults happened.
     churn: dict[str, int] = field(default_factory=dict)
-    #: How often each interesting state was reached (core/sometimes.py).
+    #: Number of times each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
     violation: str = ""
     #: The last lines of the trace before the violation.
@@ -58,8 +58,8 @@ COUNTERS: Final = (
     "acknowledged commits",
 )
 
-#: What so many seeds of the default profile must have gone through at least: a search that reached
-#: less has not looked where it matters.
+#: Minimum of each counter over this many seeds of the default profile. A search that reached less
+#: has hardly tested what matters.
 MARKED_SEEDS: Final = 500
 MARKS: Final[Mapping[str, int]] = {
     "leader elections": 500,
@@ -81,7 +81,7 @@ class Totals:
     """Sums over runs."""
 
     runs: int = 0
-    #: Of these, under the default profile.
+    #: Number of runs under the default profile.
     default_runs: int = 0
     events: int = 0
     simulated_ns: int = 0
@@ -92,7 +92,7 @@ class Totals:
     violations: list[RunResult] = field(default_factory=list)
 
     def add(self, result: RunResult) -> None:
-        """Count a run."""
+        """Add a run."""
         self.runs += 1
         self.default_runs += result.profile == "default"
         self.events += result.events
@@ -109,12 +109,14 @@ class Totals:
             self.violations.append(result)
 
     def never_reached(self) -> list[str]:
-        """The interesting states that none of these runs went through."""
+        """Return the interesting states that no run reached."""
         return [name for name in SOMETIMES if name not in self.marks]
 
     def shortfalls(self) -> list[str]:
-        """The marks that these runs missed, each with what was reached; marks grow with the number
-        of runs of the default profile."""
+        """Return the counters below their minimum, each with its value.
+
+        The minimum grows with the number of runs of the default profile.
+        """
         return [
             f"{name}: {self.counters[name]}, at least {wanted} expected of"
             f" {self.default_runs} seeds"

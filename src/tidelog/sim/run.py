@@ -1,7 +1,7 @@
-"""One run from one seed: a cluster, clients, faults, and what must hold; many runs and their sums.
+"""One run from one seed: a cluster, clients, faults and checks; many runs and their sums.
 
-Phases: the cluster comes up and topics are made; clients work while faults happen; faults end and
-within a minute everything must be in sync, acknowledged and read; then what clients were told is
+The brokers start and topics are created. Clients work while faults happen. After the faults,
+everything must be in sync, acknowledged and read within a minute. Then the responses to clients are
 judged as a history. A run ends at its first violation.
 """
 
@@ -31,15 +31,15 @@ from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 BROKERS: Final = 3
 START_LIMIT_NS: Final = 30 * NS_PER_S
-#: Clients whose links are struck too: the administrator, a writer, the reader, a member.
+#: Clients whose links faults affect, too: the administrator, a writer, the reader, a member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
-#: Not a profile: every second seed runs under the default one, the others take turns.
+#: Name for a mix of profiles: the default one for every second seed, the others in turn.
 MIXED: Final = "mixed"
 
 
 def profile_of(seed: int) -> str:
-    """The profile of a seed where they are mixed."""
+    """Return the profile of a seed where profiles are mixed."""
     if seed % 2 == 0:
         return "default"
     others = [name for name, one in PROFILES.items() if not one.known_defect and name != "default"]
@@ -60,8 +60,11 @@ class SeedRun:
         only: Only | None = None,
         played: Sequence[Played] = (),
     ) -> None:
-        """`chosen`: kinds of faults instead of those of the profile. `only`: what is left of the
-        run, of which `played` are the faults when it is whole."""
+        """Prepare the run.
+
+        `chosen` are kinds of faults instead of those of the profile. `only` is the reduction of the
+        run, and `played` are the faults of the whole run.
+        """
         self.seed = seed
         self._limit_events = limit_events
         self.profile = _choosing(PROFILES[profile], chosen)
@@ -104,11 +107,11 @@ class SeedRun:
 
     @property
     def churn(self) -> Churn | None:
-        """What changes a topic all the time, where the profile has that."""
+        """The churn that changes a topic all the time, if the profile has it."""
         return self._workload.churn
 
     def run(self) -> RunResult:
-        """Run it to its end or its first violation."""
+        """Run to the end or the first violation."""
         try:
             self._phases()
             return self._result()
@@ -142,11 +145,14 @@ class SeedRun:
         )
 
     def operations(self) -> list[Operation]:
-        """What clients did and were told so far, as a history."""
+        """Return the requests and responses of clients so far, as a history."""
         return self._final_phase.operations()
 
     def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
-        """Run until a condition holds; not in time is a violation of liveness."""
+        """Run until `unfinished()` is false; return whether it is, without a violation.
+
+        Reaching the limit is a violation of liveness.
+        """
         simulator = self.simulator
         while unfinished():
             if simulator.violations or self._is_cut_short():
@@ -171,7 +177,7 @@ class SeedRun:
         health = self.cluster.health() or "healthy"
         return f"{health}; open: {open_operations[:3]}" + (f"; {churn}" if churn else "")
 
-    # What it showed
+    # Results
 
     def _count_crash(self, incarnation: object, _: object) -> None:
         self._crashes += 1
@@ -214,7 +220,7 @@ class SeedRun:
 
 
 def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
-    """A seed's own timeouts, and whether a dead process is noticed at once."""
+    """Return a seed's own timeouts, and how soon the store notices a dead process."""
     return Settings(
         session_timeout_ms=draw.choice((900, 1_500, 3_000)),
         lag_time_max_ms=draw.choice((900, 2_000, 4_000)),
@@ -224,7 +230,7 @@ def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
 
 
 def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:
-    """A profile with other kinds of faults, none of which a seed leaves out."""
+    """Return a profile with other kinds of faults, none of which a seed leaves out."""
     if not chosen:
         return profile
     weights = {kind: profile.weights.get(kind, 1.0) for kind in chosen}
@@ -245,9 +251,10 @@ def run_seed(
 ) -> RunResult:
     """Run one seed, with a mutant in the brokers if one is named (`sim/mutation`).
 
-    `on_history` is given what clients did and were told, `observe` the run before it begins. With
-    `limit_events` it ends soon after so many events, and what was not reached by then is not
-    judged. `chosen` and `only` as for SeedRun; ReductionError for an `only` that names none.
+    `on_history` gets the history of the clients, `observe` gets the run before it begins. With
+    `limit_events` the run ends soon after that number of events, and later phases are not judged.
+    `chosen` and `only` are as for SeedRun. Raises ReductionError for an `only` that names no
+    reduction.
     """
     if profile == MIXED:
         profile = profile_of(seed)
@@ -268,13 +275,13 @@ def run_seed(
 def whole_run(
     seed: int, profile: str, mutant: str, chosen: Sequence[str]
 ) -> tuple[RunResult, list[Played]]:
-    """The run of which others are reductions, and the faults that it played."""
+    """Make the run of which others are reductions; return its result and the faults it played."""
     result, run = _run(lambda: SeedRun(seed, profile, chosen=chosen), mutant)
     return result, run.faults.played
 
 
 def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunResult:
-    """A reduction of a whole run."""
+    """Make a reduction of a whole run."""
     return _run(
         lambda: SeedRun(whole.seed, whole.profile, chosen=whole.chosen, only=only, played=played),
         whole.mutant,
@@ -303,7 +310,7 @@ def run_seeds(
     mutant: str = "",
     on_result: Callable[[RunResult], None] | None = None,
 ) -> Totals:
-    """Run seeds one after the other; `on_result` hears of each."""
+    """Run seeds one after the other; call `on_result` with each result."""
     totals = Totals()
     for seed in seeds:
         result = run_seed(seed, profile, mutant)

@@ -1,12 +1,12 @@
 """The sandbox of simulated nodes: no real clock, randomness, files, sockets or threads.
 
-While a run lasts, the standard library's ways out of the process raise SandboxError when an event
-of a node is being executed. The running loop identifies that event, and it belongs to one thread:
-what other threads do (a progress bar), or the run itself between events, is not restricted. Calls
-that Python audits are caught however they were imported; the others by their names in their
-modules. For names that were imported before, a test reads the syntax trees
-(`tests/tidy/test_forbidden_calls.py`). The sandbox also remembers what was reached, because an
-exception may be swallowed on its way.
+During a run, the standard library's ways out of the process raise SandboxError while an event of a
+node is executed. The running loop identifies such an event, and a running loop belongs to one
+thread. So other threads (a progress bar) and the run itself between events are not restricted. An
+audit hook catches the calls that Python audits, however they were imported. Other functions are
+replaced by name in their modules; for names imported before, a test reads the syntax trees
+(`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call, because its
+exception may be swallowed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from tidelog.sim.loop import NodeLoop
 
-#: Functions that Python does not audit, by module, with what to use in their place.
+#: Functions that Python does not audit, by module, each with its replacement.
 _NAMES: Final = {
     "time": (
         "the Clock port",
@@ -59,11 +59,11 @@ _AUDITED: Final = {
     "time.sleep": "the Clock port",
     "_thread.": "a lane",
 }
-#: Modules are read from files, and so are the lines of a traceback.
+#: Modules that may read files: imports and tracebacks read source code.
 _READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache")
 
 
-#: What a loop of asyncio offers beside callbacks and tasks.
+#: Methods of an asyncio loop beside callbacks and tasks.
 _LOOP_NAMES: Final = (
     "run_in_executor call_soon_threadsafe run_forever run_until_complete stop close"
     " create_connection create_server create_unix_connection create_unix_server"
@@ -74,11 +74,14 @@ _LOOP_NAMES: Final = (
 
 
 class SandboxError(AssertionError):
-    """Code under simulation has reached something real. Not to be handled: rule 9 of DESIGN.md."""
+    """The error of a simulated node that used a real resource.
+
+    Code must not catch it (rule 9 of DESIGN.md).
+    """
 
 
 class _Guard:
-    """What is forbidden at present, and what was reached."""
+    """State of the sandbox: whether it is active, and the forbidden calls so far."""
 
     def __init__(self) -> None:
         self.is_active = False
@@ -86,14 +89,14 @@ class _Guard:
         self.reached: list[str] = []
 
     def look(self, what: str, instead: str) -> None:
-        """Raise where a node's event is being executed."""
+        """Raise SandboxError if an event of a node is being executed."""
         if self.is_active and isinstance(asyncio._get_running_loop(), NodeLoop):
             text = f"{what} was reached under simulation; use {instead}"
             self.reached.append(text)
             raise SandboxError(text)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Python's audit hook; it stays for the life of the process."""
+        """Check an audited call; Python keeps this audit hook until the process ends."""
         if not self.is_active or not event.startswith(_PREFIXES) or _is_reading_code():
             return
         instead = next(one for prefix, one in _AUDITED.items() if event.startswith(prefix))
@@ -107,7 +110,7 @@ _GUARD: Final = _Guard()
 
 @contextmanager
 def sandboxed() -> Iterator[list[str]]:
-    """Within, events of nodes reach nothing real; yields what they reached in spite of that."""
+    """Forbid real resources to events of nodes within the context; yield the forbidden calls."""
     if _GUARD.is_active:
         yield _GUARD.reached
         return
@@ -146,7 +149,7 @@ def _guarded(original: Callable[..., Any], what: str, instead: str) -> Callable[
 
 
 def _is_reading_code() -> bool:
-    """Whether a module is being imported, or a traceback made."""
+    """Return whether a module is being imported or a traceback formatted."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(_READERS):

@@ -1,8 +1,8 @@
-"""What searches went through, added up over runs and over programs: which faults met which churn,
-and which interesting states were reached then.
+"""Coverage of searches: pairs of faults and churn, and the interesting states that runs reached.
 
-A file of it is JSON that further searches add to. Numbers of runs tell how sure one may be; a state
-that was never reached was not tested at all.
+Coverage is summed over runs and searches, and stored as a JSON file to which further searches add.
+The number of runs shows how reliable a result is. A state that no run reached was not tested at
+all.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidelog.core.sometimes import SOMETIMES
 from tidelog.sim.results import RunResult
 
 VERSION: Final = 1
-#: Stands beside kinds of churn for runs in which nothing was changed.
+#: Key, beside the kinds of churn, for runs without churn.
 NO_CHURN: Final = "none"
 _SHOWN_CHARS: Final = 60
 
 
 class CoverageFileError(TidelogError):
-    """A file that holds no coverage of this version."""
+    """The error of a file without coverage of this version."""
 
 
 @dataclass(slots=True)
@@ -42,16 +42,16 @@ class ProfileCoverage:
 
 @dataclass(slots=True)
 class Pair:
-    """Runs that had a kind of fault and a kind of churn."""
+    """Runs with a kind of fault and a kind of churn."""
 
     runs: int = 0
-    #: In how many of them each interesting state was reached.
+    #: Number of these runs that reached each interesting state.
     marks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Coverage:
-    """Of any number of runs, without mutants."""
+    """Coverage of any number of runs without mutants."""
 
     profiles: dict[str, ProfileCoverage] = field(default_factory=dict)
     #: By kind of fault, then by kind of churn.
@@ -59,22 +59,22 @@ class Coverage:
 
     @property
     def runs(self) -> int:
-        """All runs."""
+        """Number of all runs."""
         return sum(each.runs for each in self.profiles.values())
 
     def marks(self) -> dict[str, int]:
-        """How often each interesting state was reached, in all."""
+        """Return how often all runs together reached each interesting state."""
         found: dict[str, int] = {}
         for profile in self.profiles.values():
             _sum_up(found, profile.marks)
         return found
 
     def never_reached(self) -> list[str]:
-        """Interesting states that no run reached."""
+        """Return the interesting states that no run reached."""
         return [name for name in SOMETIMES if name not in self.marks()]
 
     def add(self, result: RunResult) -> None:
-        """Count a run."""
+        """Add a run."""
         profile = self.profiles.setdefault(result.profile, ProfileCoverage())
         profile.runs += 1
         profile.violations += bool(result.violation)
@@ -92,7 +92,7 @@ class Coverage:
                 _sum_up(pair.marks, dict.fromkeys(result.marks, 1))
 
     def add_all(self, other: Coverage) -> None:
-        """Count the runs of another search."""
+        """Add the runs of another search."""
         for name, theirs in other.profiles.items():
             ours = self.profiles.setdefault(name, ProfileCoverage())
             ours.runs += theirs.runs
@@ -110,7 +110,7 @@ class Coverage:
     # Files
 
     def to_json(self) -> str:
-        """The text of a file."""
+        """Return the coverage as the text of a file."""
         document = {
             "version": VERSION,
             "profiles": {
@@ -129,7 +129,10 @@ class Coverage:
 
     @classmethod
     def from_json(cls, text: str, name: str) -> Coverage:
-        """What a file called `name` holds; CoverageFileError for another one."""
+        """Return the coverage in the text of a file called `name`.
+
+        Raises CoverageFileError for a text without coverage of this version.
+        """
         try:
             document = json.loads(text)
         except RecursionError:
@@ -151,18 +154,18 @@ class Coverage:
 
 
 class _WrongError(ValueError):
-    """Where a document is not as `to_json` writes one, and what would be right."""
+    """A deviation from the documents of `to_json`: its place, and the expected value."""
 
 
 class _Reader:
-    """Part of a document of coverage, and where it stands."""
+    """Part of a coverage document, with its place."""
 
     def __init__(self, value: Any, where: str = "") -> None:
         self._value = value
         self._where = where
 
     def coverage(self) -> Coverage:
-        """All of it."""
+        """Return the coverage in the whole document."""
         return Coverage(
             {name: each.profile() for name, each in self.of("profiles").items()},
             {
@@ -172,7 +175,7 @@ class _Reader:
         )
 
     def profile(self) -> ProfileCoverage:
-        """The sums of one profile."""
+        """Return the sums of one profile."""
         found = ProfileCoverage()
         for part in ("runs", "violations", "events", "simulated_ns"):
             setattr(found, part, self.of(part).count())
@@ -181,29 +184,29 @@ class _Reader:
         return found
 
     def pair(self) -> Pair:
-        """The sums of a fault and a churn."""
+        """Return the sums of a pair of fault and churn."""
         return Pair(self.of("runs").count(), self.of("marks").counts())
 
     def of(self, key: str) -> _Reader:
-        """The part of this name."""
+        """Return the part of this name."""
         parts = dict(self.items())
         if key not in parts:
             raise _WrongError(f"{self._where or 'it'} has no {key!r}")
         return parts[key]
 
     def items(self) -> Iterable[tuple[str, _Reader]]:
-        """All parts, by name."""
+        """Return all parts, by name."""
         if not isinstance(self._value, dict):
             raise _WrongError(f"{self._where} is {self._short()}, an object expected")
         prefix = f"{self._where}." if self._where else ""
         return [(name, _Reader(each, f"{prefix}{name}")) for name, each in self._value.items()]
 
     def counts(self) -> dict[str, int]:
-        """Numbers by name."""
+        """Return this part as numbers by name."""
         return {name: each.count() for name, each in self.items()}
 
     def count(self) -> int:
-        """A number."""
+        """Return this part as a number."""
         if type(self._value) is not int or self._value < 0:
             raise _WrongError(f"{self._where} is {self._short()}, a whole number from 0 expected")
         return self._value

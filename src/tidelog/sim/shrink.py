@@ -1,10 +1,11 @@
-"""A violation with less around it: what of the workload and which faults it takes.
+"""The search for a small reduction of a run with a violation: less workload, fewer faults.
 
-First what clients do is left out, piece by piece, then faults are, in halves, quarters and so on
-(delta debugging), then the time in which faults may happen, where the violation came after it. A
-reduction counts when it shows a violation of the same kind. Since any change draws other delays for
-all that follows, each step has several chances (`links`). Decides which runs to make; who makes
-them, and how many there may be, is given.
+The search ends the run behind the violation, then leaves out faults in halves and quarters and
+parts of the workload, one by one. Then it leaves out smaller parts of the faults (delta debugging),
+and again parts of the workload. At last it halves the time for faults, where the violation came
+after that time. A reduction counts if it shows a violation of the same kind. Any change draws other
+delays for all later messages, so each step has several chances (`links`). The module chooses the
+runs; its caller provides the function that makes them and their limit.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from tidelog.sim.reductions import Only, Played
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import reduced_run, whole_run
 
-#: Words that tell one kind of violation from another.
+#: Number of words that identify a kind of violation.
 _KIND_WORDS: Final = 5
-#: Draws of delays that a step is tried with: leaving out much is worth more of them.
+#: Number of delay streams with which a step is tried that leaves out much; other steps have one.
 _CHANCES: Final = 3
-#: Runs that a search makes at most, whatever it finds.
+#: Maximum number of runs of a search.
 MOST_RUNS: Final = 200
 
 Run = Callable[[RunResult, Sequence[Played], Only], RunResult]
@@ -31,20 +32,20 @@ Run = Callable[[RunResult, Sequence[Played], Only], RunResult]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What is left of a run that shows a violation."""
+    """The smallest reduction found of a run with a violation."""
 
     whole: RunResult
-    #: The smallest one that shows the same; the whole run where none does.
+    #: Result of the smallest run with the same violation; of the whole run if none is smaller.
     result: RunResult
     only: Only
-    #: What it played, of the whole run.
+    #: Faults of the whole run that the smallest run played.
     faults: tuple[Played, ...]
-    #: Runs that it took to find it.
+    #: Number of runs that the search made.
     runs: int
 
 
 def kind_of(violation: str) -> str:
-    """What a violation is about, whatever the partition, the nodes and the numbers in it."""
+    """Return the kind of a violation: its first words without partitions, nodes and numbers."""
     text = re.sub(r"^[\d.]+ s: ", "", violation.partition("\n")[0])
     before = None
     while text != before:
@@ -61,7 +62,7 @@ def shrink_seed(
     chosen: Sequence[str] = (),
     enough: Callable[[], bool] = lambda: False,
 ) -> Shrunk:
-    """The smallest run found until there were enough; the whole one where it violates nothing."""
+    """Make a seed's run and shrink it; return the whole run if it has no violation."""
     whole, played = whole_run(seed, profile, mutant, chosen)
     return shrink(whole, played, reduced_run, enough)
 
@@ -72,7 +73,7 @@ def shrink(
     run: Run,
     enough: Callable[[], bool] = lambda: False,
 ) -> Shrunk:
-    """The smallest reduction of a whole run found until there were enough runs."""
+    """Return the smallest reduction of a whole run found before `enough()` was true."""
     search = _Search(whole, played, run, enough)
     if whole.violation:
         search.search()
@@ -81,7 +82,7 @@ def shrink(
 
 
 class _Search:
-    """The best reduction so far, and what was tried."""
+    """One search: the best reduction so far, and the reductions that were tried."""
 
     def __init__(
         self,
@@ -101,8 +102,10 @@ class _Search:
         self._tried: dict[str, None] = {}
 
     def search(self) -> None:
-        """Leave out whatever can be. What comes after the violation first: then runs that do not
-        show it end soon."""
+        """Leave out every part that the violation does not need.
+
+        The time after the violation goes first, so that runs without the violation end soon.
+        """
         self._try({"until_ms": self.result.simulated_ns // NS_PER_MS + 1}, 1)
         self._leave_out_faults(coarse=True)
         self._leave_out_work()
@@ -121,7 +124,7 @@ class _Search:
                 return
 
     def _leave_out_faults(self, *, coarse: bool) -> None:
-        """All of them, else parts of them, down to single ones unless it shall be quick."""
+        """Leave out all faults, else parts of them, down to single faults unless `coarse`."""
         numbers = self.best.numbers(self._played)
         if not numbers or self._try({"play": ()}, _CHANCES):
             return
@@ -140,7 +143,10 @@ class _Search:
             size = (size + 1) // 2
 
     def _end_earlier(self) -> None:
-        """Only where the violation came at the end: one under way ends the run anyway."""
+        """Halve the time for faults, while the same violation follows.
+
+        This helps only if the violation came after the faults: an earlier one ends the run anyway.
+        """
         until_ms = self.result.simulated_ns // NS_PER_MS
         while until_ms > 1 and not self._is_over:
             until_ms //= 2
@@ -154,7 +160,7 @@ class _Search:
         return self.runs >= MOST_RUNS or self._enough()
 
     def _try(self, change: dict[str, Any], chances: int) -> bool:
-        """Whether a further reduction shows the same; then it is the best."""
+        """Try a further reduction; return whether it shows the same violation, and is now best."""
         for links in range(self.best.links, self.best.links + chances):
             wanted = replace(self.best, **change, links=links)
             name = str(wanted)

@@ -1,8 +1,8 @@
 """One simulated broker: the composition of real processes on a simulated node.
 
-A `SimBroker` outlives its process: it starts and stops incarnations of it
-(`tidelog.broker.broker.Broker` each), does what a real process does around its broker, and shows
-the checkers what the broker believes of its replicas.
+A `SimBroker` outlives its process: it starts and stops incarnations, each with a
+`tidelog.broker.broker.Broker`. It does the work that a real process does around its broker, and
+shows the checkers the broker's claims about its replicas.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class BrokerCluster(Protocol):
 
     @property
     def simulator(self) -> Simulator:
-        """The simulator that the nodes are part of."""
+        """The simulator of the nodes."""
 
     @property
     def settings(self) -> Settings:
-        """How brokers are configured."""
+        """The configuration of the brokers."""
 
     @property
     def store(self) -> SimStoreServer:
@@ -46,20 +46,20 @@ class BrokerCluster(Protocol):
 
     @property
     def published(self) -> Published:
-        """What the store holds."""
+        """The published state that the store holds."""
 
     @property
     def replication(self) -> ReplicationChecker:
-        """Checks what a broker believes after each of its events."""
+        """The checker of a broker's claims after each of its events."""
 
     def reaches_store(self, host: str) -> bool:
-        """Whether a node and the store can talk."""
+        """Return whether a node and the store can communicate."""
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Whether the fault budget keeps a broker from stopping now."""
+        """Return whether the fault budget keeps a broker from stopping now."""
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
-        """A broker could not start."""
+        """Record that a broker could not start."""
 
 
 def _claim(partition: Partition, published: Published) -> Claim:
@@ -86,8 +86,10 @@ def _claim(partition: Partition, published: Published) -> Claim:
 
 
 class SimBroker:
-    """One broker over all its incarnations; `checkers.replication_checker.Observed` and
-    `checkers.command_checker.Commanded`."""
+    """One broker over all its incarnations.
+
+    It is an `Observed` of `replication_checker` and a `Commanded` of `command_checker`.
+    """
 
     def __init__(self, cluster: BrokerCluster, node: SimNode, config: BrokerConfig) -> None:
         self._cluster = cluster
@@ -95,15 +97,16 @@ class SimBroker:
         self.config = config
         self.broker: Broker | None = None
         self.store: SimStoreClient | None = None
-        #: Whether it stopped as told: then nothing may be lost, not even with the power.
+        #: Whether the broker shut down cleanly: then nothing may be lost, not even with the power.
         self.stopped_cleanly = False
-        #: Whether it was told to stop and has not ended yet.
+        #: Whether the broker is shutting down.
         self.is_stopping = False
-        #: Something damaged its disk since that was empty, and it would not start on it.
+        #: Whether a fault damaged the disk since it was empty, and whether the broker then refused
+        #: to start on it.
         self.was_damaged = self.was_refused = False
         self._has_started = False
         self._is_ending = False
-        #: Calls of earlier lives that faults made fail.
+        #: Number of calls of earlier incarnations that faults made fail.
         self._failed_calls_before = 0
         self._looked_at: dict[Partition, object] = {}
         disk = cluster.simulator.disk(node.node_id, LOG_DIRECTORY)
@@ -121,44 +124,43 @@ class SimBroker:
 
     @property
     def logs(self) -> NodeLogs:
-        """What its files hold."""
+        """The logs in the broker's files."""
         return self._logs
 
     @property
     def life(self) -> Incarnation | None:
-        """The present incarnation, None while it is down."""
+        """The present incarnation, None while the broker is down."""
         incarnation = self.node.incarnation
         return incarnation if incarnation is not None and incarnation.alive else None
 
     @property
     def incarnation(self) -> int:
-        """Number of its present or last life."""
+        """Number of the present or last incarnation."""
         return 0 if self.node.incarnation is None else self.node.incarnation.number
 
     @property
     def is_up(self) -> bool:
-        """Whether it hosts its replicas now."""
+        """Whether the broker hosts its replicas now."""
         return self.broker is not None and (self.life is not None or self._is_ending)
 
     @property
     def broker_epoch(self) -> int:
-        """Of its present registration, as far as it knows."""
+        """Broker epoch of the present registration, as far as the broker knows."""
         return NO_BROKER_EPOCH if self.broker is None else self.broker.broker_epoch
 
     def hosted(self) -> Iterator[tuple[TopicPartition, TopicId]]:
-        """The replicas that it has open."""
+        """Yield the replicas that the broker has open."""
         if self.broker is not None:
             for partition in self.broker.replicas.all():
                 yield partition.topic_partition, partition.topic_id
 
     @property
     def has_met_failed_call(self) -> bool:
-        """Whether a fault has made a call of its present or last life fail on its disk."""
+        """Whether a fault made a disk call of the present or last incarnation fail."""
         return self._logs.disk.failed_calls > self._failed_calls_before
 
     def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
-        """Its replicas as it sees them: those with a changed log, and those that changed since
-        they were seen."""
+        """Yield the claims about replicas with a changed log or a change since the last call."""
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
@@ -180,10 +182,11 @@ class SimBroker:
                 continue
             looked_at[partition] = look
             if partition.topic_id != ZERO_TOPIC_ID:
-                # else a power loss took its partition.metadata: nobody can say what it is
+                # A zero id means that a power loss took its partition.metadata: its topic is
+                # unknown.
                 yield _claim(partition, self._cluster.published)
 
-    # What is done to it
+    # Start and stop
 
     def start(self) -> None:
         """Begin a new incarnation."""
@@ -211,8 +214,11 @@ class SimBroker:
         cluster.simulator.scheduler.after(0, incarnation, self._begin, ports, store)
 
     def _ends(self, _: Loss) -> None:
-        """Dying in the middle of an event: what it did in it before counts too, for it may have
-        told somebody."""
+        """Check the broker when it dies in the middle of an event.
+
+        The part of the event before its death counts too, because other nodes may have learned of
+        it.
+        """
         self._is_ending = True
         self._cluster.replication.after_event(self)
         self._is_ending = False
@@ -222,7 +228,7 @@ class SimBroker:
         asyncio.Task(self._main(broker), loop=ports.loop, name=f"broker {self.node_id}")
 
     async def _main(self, broker: Broker) -> None:
-        """What a real process does around its broker."""
+        """Run the broker as a real process does."""
         incarnation = self.life
         assert incarnation is not None
         try:
@@ -235,7 +241,10 @@ class SimBroker:
         self._cluster.simulator.note(self.node_id, "started", "")
 
     def stop(self, loss: Loss) -> None:
-        """Stop it as an operator does; the power may go right after (E3 promises its log)."""
+        """Shut the broker down as an operator does.
+
+        A power loss may follow at once: E3 promises that the log survives it.
+        """
         if self.life is not None:
             self._cluster.simulator.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
 
@@ -253,7 +262,7 @@ class SimBroker:
         try:
             await broker.stop()
         except StorageError as error:
-            # Its disk fails as it writes everything down: no clean end, and a process that is over.
+            # The disk failed during the last flush: the process ends without a clean shutdown.
             life.die(Loss.NONE, f"stop failed: {error!r}", judged=False)
             raise NodeDead(f"stop failed: {error!r}") from error
         self.stopped_cleanly = True
@@ -261,5 +270,5 @@ class SimBroker:
         raise NodeDead("stopped as told")
 
     def crash(self, loss: Loss, reason: str) -> bool:
-        """End it at once; False where it is down already, or the budget spares it."""
+        """End the process at once; return False if it is down or the fault budget spares it."""
         return self.life is not None and self.life.die(loss, reason)

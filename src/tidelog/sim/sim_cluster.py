@@ -1,8 +1,8 @@
 """Simulated brokers, their metadata store and the checkers of a run.
 
-The cluster starts its brokers, feeds the checkers after every event, with every write of the store
-and every traced state change, and says what is missing to health. `fault_budget.py` decides which
-losses it can survive.
+The cluster starts its brokers. It feeds the checkers after every event, with every write of the
+store and every traced state change. `health` returns the first condition that a healthy cluster
+would meet. `fault_budget.py` decides which losses the cluster can survive.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tidelog.sim.sim_store import SimStoreServer
 from tidelog.sim.simulator import Simulator
 from tidelog.sim.trace import canonical
 
-#: The store's side of links between it and nodes.
+#: The store's host name in links between the store and nodes.
 STORE_HOST: Final = "store"
-#: Reasons of halts that damage explains, or a call which a fault made fail.
+#: Reasons of halts that damage explains, or a call that a fault made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
-#: Traced by a broker when one of its parts is wrong.
 _ROLE_EVENTS: Final = ("became_leader", "became_follower")
+#: Events that a broker traces after a defect in one of its parts.
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
 
 
@@ -76,11 +76,11 @@ class SimCluster:
             simulator.violate, lambda: simulator.now_ns, OFFSETS_PARTITIONS, self._promise
         )
         self.hand_overs = HandOverChecker(self.published, simulator.violate, self._is_leaving)
-        #: Where brokers tell of what happens.
+        #: Checker of the topic `__cluster_events`, if brokers write it.
         self.events: EventChecker | None = None
         if settings.of(1).cluster_events_enable:
             self.events = EventChecker(self.published, simulator.violate, lambda: simulator.now_ns)
-        #: What losses beyond the budget broke, where they are no violations.
+        #: Number of promises broken by losses beyond the budget, which are no violations.
         self.broken_promises = 0
         self.lossy_crashes = 0
         self.brokers: dict[int, SimBroker] = {}
@@ -113,7 +113,7 @@ class SimCluster:
 
     @property
     def bootstrap(self) -> list[Address]:
-        """Where clients begin."""
+        """Addresses of all brokers, for clients to bootstrap from."""
         return [Address(host_of(broker_id), PORT) for broker_id in self.brokers]
 
     def start(self) -> None:
@@ -123,20 +123,23 @@ class SimCluster:
                 broker.start()
 
     def reaches_store(self, host: str) -> bool:
-        """Whether a node and the store can talk."""
+        """Return whether a node and the store can communicate."""
         network = self.simulator.network
         if not self.store.is_available:
             return False
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Whether the fault budget keeps a broker from stopping now."""
+        """Return whether the fault budget keeps a broker from stopping now."""
         return self.budget.refuses_stop(node_id)
 
-    # What the simulator tells
+    # Callbacks
 
     def _promise(self, what: str) -> None:
-        """Something is lost that was acknowledged, or told otherwise than it was before."""
+        """Handle a broken promise: acknowledged data is lost, or responses contradict each other.
+
+        It is a violation only if the run keeps within the fault budget.
+        """
         if self.history.keeps_promises:
             self.simulator.violate(what)
         else:
@@ -154,7 +157,10 @@ class SimCluster:
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
     ) -> None:
-        """A session that is over writes nothing (S1); with its end its own nodes go."""
+        """Check that a session that is over writes nothing (S1).
+
+        At its end the store may delete the session's own nodes in its name.
+        """
         if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
             self.simulator.violate(f"transaction {zxid} is of session {session_id}, which is over")
 
@@ -171,7 +177,7 @@ class SimCluster:
         lossy = loss is not Loss.NONE and not broker.stopped_cleanly
         if lossy:
             self.lossy_crashes += 1
-        # What is damaged may be cut off when it starts again, however it has ended (V68).
+        # The next start may truncate damaged records, even after a clean shutdown (V68).
         is_damaged = self.simulator.is_damaged(broker.node_id)
         self.replication.crashed(broker, lossy=lossy or is_damaged)
         self.groups.died(broker.node_id)
@@ -212,7 +218,7 @@ class SimCluster:
         return broker.is_stopping or broker.life is None
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
-        """A broker could not start; it will be started again, as an operator would."""
+        """Record that a broker could not start; it will be started again, as by an operator."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
         if isinstance(error, (DamagedLog, ConfigError)):
@@ -223,13 +229,14 @@ class SimCluster:
                     f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
                 )
 
-    # How it is
+    # Health
 
     def waits_for_operator(self, key: LogKey) -> bool:
-        """Whether a partition is one that D3 leaves to an operator: its ISR is up and has no log.
+        """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
 
-        Its creation was cut short in a way that published state cannot tell from a loss. Right
-        only where nothing was ever committed; else records are lost, and health tells.
+        The creation of its replicas was interrupted, and published state cannot distinguish that
+        from a loss. This is right only if no record was ever committed. Otherwise records are lost,
+        and `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:
@@ -242,7 +249,7 @@ class SimCluster:
         )
 
     def health(self) -> str:
-        """What is missing to a cluster in which everything is in sync; empty when nothing is."""
+        """Return the first reason why the cluster is not fully in sync; empty if it is."""
         for broker in self.brokers.values():
             if broker.life is None:
                 error = self._last_start_error.get(broker.node_id, "")

@@ -1,11 +1,11 @@
 """Connections of the simulated network: two pipes, one per direction, first in first out.
 
-A pipe's items arrive after delays drawn from the seed; items due together arrive in one read event.
-A cut direction stalls its pipes until it is healed, or until the connection is given up; a clogged
-one takes bytes and delivers none until it flows again, all at once; neither reorders. A connection
-that has vanished takes bytes for ever, and no side hears of it before its kernel gives up. The
-death of a process resets its connections, and may take what was still on the way.
-Frames are whole here because senders send whole frames; bytes are immutable copies.
+Items of a pipe arrive after delays drawn from the seed; items due together arrive in one read
+event. A cut direction stalls its pipes until it is healed or the sender's kernel gives the
+connection up. A clogged direction accepts bytes and delivers them all at once when it flows again.
+Neither reorders items. A vanished connection accepts bytes for ever, and neither side learns of it
+before its kernel gives up. The death of a process resets its connections and may lose items in
+flight. Frames are whole because senders send whole frames; bytes are immutable copies.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, Receiv
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler
 from tidelog.sim.process import Process
 
-#: A connection whose direction stays cut with data on the way is given up after a time drawn here.
+#: Time after which a kernel gives up a connection with undelivered data; drawn from this range.
 GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
-#: How long the peers of a host that lost power hear nothing.
+#: Time before the peers of a host that lost power get a reset; drawn from this range.
 POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
-#: Bytes that two kernels take between them before `queued_bytes` grows.
+#: Bytes that the kernels of both sides buffer before `queued_bytes` grows.
 KERNEL_BUFFER_BYTES = 256 * limits.KIB
 
-#: Items of a pipe that are no bytes.
+#: Items of a pipe other than bytes.
 OPEN = object()
 FIN = object()
 RESET = object()
 
 
 class FrameWatch(Protocol):
-    """Follows requests and answers on the side that listened."""
+    """A follower of requests and responses on accepted connections."""
 
     def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
-        """Requests have come."""
+        """Follow requests that arrived."""
 
     def sent(self, endpoint: Endpoint, frame: bytes) -> None:
-        """An answer leaves, with its size before it."""
+        """Follow a response that leaves; `frame` begins with its size."""
 
 
 class ConnectionNetwork(Protocol):
@@ -57,16 +57,16 @@ class ConnectionNetwork(Protocol):
         """The scheduler of the run."""
 
     def arrival_ns(self, link: Link) -> int:
-        """When something sent now arrives, the order of its pipe apart."""
+        """Return when an item sent now arrives, apart from the order of its pipe."""
 
     def forget(self, endpoint: Endpoint) -> None:
-        """An endpoint is closed."""
+        """Remove a closed endpoint."""
 
     def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
-        """Frames are handed over."""
+        """Trace the delivery of frames to a handler."""
 
     def note_lost(self, endpoint: Endpoint, reason: str) -> None:
-        """A connection ended on one side."""
+        """Trace the end of a connection on one side."""
 
 
 class Link:
@@ -76,11 +76,11 @@ class Link:
 
     def __init__(self) -> None:
         self.cut = False
-        #: Nothing is lost and nothing arrives: the windows fill up.
+        #: Nothing is lost and nothing arrives; the TCP windows fill up.
         self.clogged = False
-        #: A spike: added to each delay.
+        #: Constant part of a delay spike, added to each delay.
         self.extra_ns = 0
-        #: A spike's drawn part, uniform.
+        #: Upper end of a delay spike's random part, which is uniform.
         self.spread_ns = 0
         self.stalled: list[Pipe] = []
 
@@ -109,7 +109,7 @@ class Pipe:
         self._has_vanished = False
 
     def put(self, item: object, due_ns: int | None = None) -> None:
-        """Send an item; it arrives after everything sent before."""
+        """Send an item; it arrives after all items sent before."""
         network = self._network
         if due_ns is None:
             due_ns = network.arrival_ns(self.link)
@@ -125,8 +125,11 @@ class Pipe:
         self._schedule()
 
     def vanish(self, *, is_given_up: bool = True) -> None:
-        """Nothing that is on the way or sent from now on arrives, and nobody is told. The sender's
-        kernel gives up in the end, unless somebody acknowledges what it sends and reads nothing."""
+        """Drop all items in flight and all later items, without notice to either side.
+
+        With `is_given_up` the sender's kernel gives up in the end. It does not where the peer's
+        kernel acknowledges bytes that no process reads.
+        """
         self._has_vanished = True
         self._items.clear()
         if is_given_up:
@@ -139,11 +142,11 @@ class Pipe:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that the kernels have not taken."""
+        """Bytes beyond what the kernels buffer."""
         return max(0, self.in_flight_bytes - KERNEL_BUFFER_BYTES)
 
     def cut_short(self, draw: random.Random) -> None:
-        """The sender is gone: only a drawn first part of what is on the way arrives."""
+        """Keep only a random first part of the items in flight; the sender is gone."""
         if self._items:
             least = 1 if self._items[0][1] is OPEN else 0
             kept = max(least, draw.randrange(len(self._items) + 1))
@@ -157,7 +160,7 @@ class Pipe:
             scheduler.at(self._items[0][0], self.target.process, self._arrive)
 
     def healed(self) -> None:
-        """The direction works again: what stalled arrives after a retransmission."""
+        """Resume a healed direction: stalled items arrive after a retransmission."""
         self._is_stalled = False
         delay_ns = self._network.draw.randrange(NS_PER_MS, 400 * NS_PER_MS)
         due_ns = self._network.scheduler.now_ns + delay_ns
@@ -166,14 +169,14 @@ class Pipe:
         self._schedule()
 
     def flows(self) -> None:
-        """The direction is clogged no more: all that waited is there at once."""
+        """Resume an unclogged direction: all waiting items arrive at once."""
         self._is_stalled = False
         now_ns = self._network.scheduler.now_ns
         self._items = deque([(max(now_ns, at_ns), item) for at_ns, item in self._items])
         self._schedule()
 
     def reset_by_timeout(self) -> None:
-        """The sender's kernel gives up."""
+        """Reset the connection if the direction is still cut: the sender's kernel gives up."""
         if self.link.cut and self._items and not self.source.is_gone:
             self._items.clear()
             self.source.lost("connection timed out")
@@ -226,12 +229,12 @@ class Pipe:
         target.receive(chunks)
 
     def read(self, size_bytes: int) -> None:
-        """The target has taken bytes that waited for `resume_reading`."""
+        """Account for bytes that waited in the kernel and that the target has now read."""
         self.in_flight_bytes -= size_bytes
         self.check_drained()
 
     def check_drained(self) -> None:
-        """Tell the sender once its queue is empty after it was over the limit."""
+        """Notify the sender when its queue is empty after it exceeded the limit."""
         if self._draining and self.queued_bytes == 0 and not self.source.is_gone:
             self._draining = False
             source = self.source
@@ -239,7 +242,7 @@ class Pipe:
 
 
 class Endpoint:
-    """One side of a connection; `core.ports.Transport` for its node."""
+    """One side of a connection; the `core.ports.Transport` of its node."""
 
     __slots__ = (
         "_corked", "_established", "_in_frames", "_kept", "_network", "_share", "_waiting", "asked",
@@ -263,9 +266,9 @@ class Endpoint:
         is_accepted: bool = False,
     ) -> None:
         self._network = network
-        #: Whether its node listened and the other one connected.
+        #: Whether this side accepted the connection.
         self.is_accepted = is_accepted
-        #: API keys of requests without an answer yet, by correlation id, on a watched connection.
+        #: API keys of requests without a response yet, by correlation id, on a watched connection.
         self.asked: dict[bytes, int] = {}
         self.process = process
         self.name = name
@@ -276,7 +279,7 @@ class Endpoint:
         self.is_reading = True
         self._established = established
         self._in_frames = False
-        #: The frames of this read event outlive it.
+        #: Whether the frames of this read event stay in use after it.
         self._kept = False
         self._corked: list[bytes] = []
         self._waiting: list[bytes] = []
@@ -293,11 +296,11 @@ class Endpoint:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that the kernel has not taken."""
+        """Bytes that the kernel has not buffered."""
         return self.outgoing.queued_bytes
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send whole frames; copies them."""
+        """Send copies of whole frames."""
         self.process.port_call("network.send")
         if self.is_gone:
             return
@@ -309,23 +312,23 @@ class Endpoint:
             self._uncork()
 
     def keep_frames(self) -> None:
-        """The frames of this read event outlive it."""
+        """Keep the frames of this read event valid after it."""
         self.process.check_alive()
         self._kept = True
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """A frame that counts against the budget is held no more."""
+        """Release a frame that counts against the receive budget."""
         self.process.check_alive()
         if self._share is not None:
             self._share.handled(frame_bytes, api_key)
 
     def pause_reading(self) -> None:
-        """Deliver no more frames; they wait in the kernels."""
+        """Stop the delivery of frames, which wait in the kernels."""
         self.process.check_alive()
         self.is_reading = False
 
     def resume_reading(self) -> None:
-        """Deliver what waited, as an event of its own."""
+        """Resume the delivery; waiting frames arrive in an event of their own."""
         self.process.check_alive()
         if not self.is_reading and not self.is_gone:
             self.is_reading = True
@@ -333,7 +336,7 @@ class Endpoint:
                 self._network.scheduler.after(0, self.process, self._deliver_waiting)
 
     def close(self, reason: str) -> None:
-        """Send what was given to `send`, then close."""
+        """Send all frames given to `send`, then close."""
         self.process.port_call("network.close")
         if not self.is_gone:
             self._uncork()
@@ -343,7 +346,7 @@ class Endpoint:
     # The network's side
 
     def opened(self) -> None:
-        """The connection is established on this side."""
+        """Establish the connection on this side."""
         if not self.is_gone:
             self.handler = self._established(self)
             if self.handler is None:
@@ -351,7 +354,7 @@ class Endpoint:
                 self.outgoing.put(RESET)
 
     def receive(self, chunks: list[bytes]) -> None:
-        """Bytes arrived: hand whole frames to the handler, or keep them while it does not read."""
+        """Pass whole frames to the handler, or keep them while it does not read."""
         share = self._share
         is_short = share is not None and share.is_waiting
         if not self.is_reading or self._waiting or is_short:
@@ -385,8 +388,11 @@ class Endpoint:
             self._uncork()
 
     def admits(self, chunks: list[bytes]) -> bool:
-        """Whether there is room for what arrived; where not, it waits for `_has_room`. Frames are
-        whole here, so a large one takes room when it arrives, those behind it with it."""
+        """Return whether the receive budget has room for bytes that arrived.
+
+        Without room the bytes wait for `_has_room`. Frames are whole here, so a large frame
+        reserves room when it arrives, together with the frames behind it.
+        """
         share = self._share
         if share is None or share.wanted_bytes:
             return share is None or not share.is_waiting
@@ -433,13 +439,13 @@ class Endpoint:
                 self.outgoing.put(chunk)
 
     def peer_closed(self, reason: str) -> None:
-        """FIN or RST arrived."""
+        """Close this side after FIN or RST arrived."""
         if not self.is_gone:
             self.lost(reason)
             self.outgoing.put(RESET)
 
     def lost(self, reason: str) -> None:
-        """The connection is gone without a wish of ours."""
+        """Close this side after the connection broke."""
         if not self.is_gone:
             self._gone(reason)
 
@@ -457,14 +463,15 @@ class Endpoint:
             self.handler.connection_lost(reason)
 
     def drained(self) -> None:
-        """The queue is empty again."""
+        """Notify the handler that the send queue is empty again."""
         if self.handler is not None and not self.is_gone:
             self.handler.send_queue_drained()
 
     def process_died(self, *, power_lost: bool) -> None:
-        """The connection is reset; part of what was sent may not arrive.
+        """Reset the connection; part of the bytes in flight may not arrive.
 
-        A killed process leaves that to its kernel; after a power loss the peer hears of it later.
+        The kernel of a killed process resets it at once. After a power loss the peer learns of it
+        later.
         """
         self.is_gone = True
         self._waiting.clear()

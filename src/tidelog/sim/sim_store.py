@@ -1,9 +1,9 @@
 """The simulated metadata store as one incarnation of a node sees it (rules S1-S3, S5).
 
-Implements `metadata.store.MetadataStore`. Requests wait while the store cannot be reached, for a
-session timeout at most; a transaction whose connection breaks has an unknown outcome, a read is
-sent again. The session is renewed only while the node's loop proves that it turns (`beat`).
-Everything that arrives is handled as an event of the node, so a paused or dead node hears nothing.
+The client implements `metadata.store.MetadataStore`. While the store is unreachable, requests wait
+for at most a session timeout. If the connection breaks, the outcome of a transaction is unknown,
+and a read is sent again. The client renews the session only while the node's loop proves that it
+turns (`beat`). Every message arrives as an event of the node, so a paused or dead node gets none.
 """
 
 from __future__ import annotations
@@ -56,9 +56,12 @@ _RECONNECTS = 60
 
 @dataclass(slots=True)
 class WriteStrike:
-    """What becomes of the `countdown`-th transaction from now that contains a check or a write of
-    the node `path`: `strike` is called before it is sent, or, with `is_applied`, when it was
-    applied and nobody has been told."""
+    """A planned strike at the `countdown`-th transaction from now with an operation on `path`.
+
+    An operation is a check or a write of the node `path`. `strike` is called before the client
+    sends the transaction, or, with `is_applied`, after the store applied it and before the store
+    responds.
+    """
 
     countdown: int
     path: str
@@ -66,7 +69,7 @@ class WriteStrike:
     strike: Callable[[], object]
 
     def meets(self, ops: Sequence[Op]) -> bool:
-        """Count a transaction; whether it is the one."""
+        """Count a transaction; return whether it is the one to strike."""
         if all(op.path != self.path for op in ops):
             return False
         self.countdown -= 1
@@ -77,11 +80,11 @@ class WriteStrike:
 class _Request:
     message: Message
     future: asyncio.Future[Value]
-    #: When it was last sent, on the node's own clock.
+    #: Time at which the request was last sent, on the node's own clock.
     sent_ms: int = 0
 
     def names(self, path: str) -> bool:
-        """Whether it reads, checks or writes that node, or lists its children."""
+        """Return whether the request reads, checks or writes that node, or lists its children."""
         message = self.message
         match message:
             case Transact():
@@ -95,12 +98,12 @@ class _Request:
 
 
 class SimStoreClient:
-    """One incarnation's handle of the store.
+    """The store client of one incarnation.
 
-    `latency` draws the delay of a message in ms; `alive` raises NodeDead when the incarnation is
-    dead and is called first in every port call; `reachable` says whether node and store can talk.
-    `detect_ms` is how soon the store notices the death of the process (`crashed()`), None: not
-    before the session timeout.
+    `latency` draws the delay of a message in ms. `alive` is called first in every port call and
+    raises NodeDead if the incarnation is dead. `reachable` returns whether node and store can
+    communicate. The store notices the death of the process (`crashed()`) after `detect_ms`; None
+    means at the session timeout.
     """
 
     def __init__(
@@ -127,10 +130,11 @@ class SimStoreClient:
         self._expired = False
         self._connection: Connection | None = None
         self._connecting = False
-        #: Counts lives of the session, so that timers of an earlier one do nothing.
+        #: Number of the present session, so that timers of an earlier session do nothing.
         self._life = 0
         self._last_beat_ms = 0
-        #: When the request was sent that the store answered last, on the node's own clock.
+        #: Time at which the client sent the last request to which the store responded, on the
+        #: node's own clock.
         self.heard_ms = 0
         self._in_flight: deque[_Request] = deque()
         self._waiting: deque[_Request] = deque()
@@ -138,36 +142,38 @@ class SimStoreClient:
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = Loss.NOTHING
         self._write_strike: WriteStrike | None = None
-        #: The next answer about this node is never given to who asked.
+        #: The caller never gets the next response about this node.
         self._forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 
     # faults
 
     def lose_next_answer(self) -> None:
-        """The next transaction is applied, its answer is lost: OutcomeUnknown."""
+        """Lose the response to the next transaction, which is applied: OutcomeUnknown."""
         self._next_loss = Loss.ANSWER
 
     def lose_next_request(self) -> None:
-        """The next transaction is lost on its way, not applied: OutcomeUnknown too."""
+        """Lose the request of the next transaction, which is not applied: OutcomeUnknown, too."""
         self._next_loss = Loss.REQUEST
 
     def strike_write(self, planned: WriteStrike | None) -> None:
-        """Replace the planned strike at a write."""
+        """Replace the planned strike."""
         self._write_strike = planned
 
     def forget_answer(self, path: str) -> None:
-        """The next answer about a node arrives and is given to nobody, against the contract, as by
-        a client library with a defect; empty: none is forgotten."""
+        """Withhold the next response about a node from its caller; empty `path`: withhold none.
+
+        This breaks the contract, as a client library with a defect would.
+        """
         self._forgotten_path = path
 
     @property
     def will_forget(self) -> bool:
-        """Whether an answer is still to be forgotten."""
+        """Whether a response is still to be withheld."""
         return self._forgotten_path != ""
 
     def crashed(self) -> None:
-        """The process has died: with `detect_ms` the store notices then, as flock does."""
+        """Record the death of the process; with `detect_ms` the store notices it, as flock does."""
         session = self._session
         if session is None or self._detect_ms is None:
             return
@@ -186,21 +192,21 @@ class SimStoreClient:
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session outlives its last sign of life."""
+        """Time for which the session outlives its last renewal."""
         return self._session_timeout_ms
 
     def on_session(self, callback: SessionCallback) -> None:
-        """Call back at every change of the session's state."""
+        """Register a callback for every change of the session's state."""
         self._alive()
         self._session_callbacks.append(callback)
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Record that the loop turns."""
         self._alive()
         self._last_beat_ms = self._clock.monotonic_ms()
 
     async def open(self) -> None:
-        """Connect and start a session; StoreUnavailable after a session timeout."""
+        """Connect and start a session; raise StoreUnavailable after a session timeout."""
         self._alive()
         if self._session is not None:
             return
@@ -215,10 +221,10 @@ class SimStoreClient:
         await opener
 
     async def close(self) -> None:
-        """End the session; a store that cannot be reached notices at its timeout."""
+        """End the session; an unreachable store notices at the session timeout."""
         self._alive()
         if self._session is not None and self._connection is not None and self._reachable():
-            # Where the message does not get through, the session ends at its timeout.
+            # If the message is lost, the session ends at its timeout.
             with contextlib.suppress(OutcomeUnknown, StoreUnavailable, SessionExpired):
                 await self._ask(End())
         self._over(StoreUnavailable("the store is closed"))
@@ -296,7 +302,7 @@ class SimStoreClient:
     # the connection
 
     def _reconnect(self) -> None:
-        """Try to connect until it works or the session is over."""
+        """Try to connect until the connection is established or the session is over."""
         if self._reconnect_timer is not None:
             self._reconnect_timer.cancel()
             self._reconnect_timer = None
@@ -311,7 +317,7 @@ class SimStoreClient:
         )
 
     def _connect_arrives(self, life: int) -> None:
-        """At the server."""
+        """Handle a connection request at the server."""
         server = self._server
         if life != self._life:
             return
@@ -355,7 +361,7 @@ class SimStoreClient:
             return
         self._session = session
         self._connection = connection
-        # From here on the server may use it; watches that fired meanwhile come first.
+        # From here on the server may use the connection; watches that fired meanwhile come first.
         session.connected(connection)
         if is_new:
             self._renewal_timer(life)

@@ -1,10 +1,13 @@
 """The simulated metadata store, server side: one tree, sessions, leases, watches (rules S1-S5).
 
-The server outlives every node. Messages of a session travel through two pipes that keep their
-order whatever their delays are; a pipe that breaks takes its connection with it. Time passes only
-through `schedule`. Faults: a session expires now, answers and requests are lost, watches are late
-(but never later than the answer to a later read, S1), the store is there for nobody for a while (no
-session expires meanwhile, and each begins its time anew, S3). What a node sees is `sim/sim_store`.
+The server outlives every node. Messages of a session travel through two pipes, which keep their
+order whatever their delays are; a broken pipe breaks its connection. Time passes only through
+`schedule`.
+
+Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
+for a while. A watch is never later than the response to a later read (S1). No session expires while
+the store is unavailable, and each gets its whole timeout again afterwards (S3). `sim/sim_store` is
+the client side.
 """
 
 from __future__ import annotations
@@ -38,18 +41,18 @@ CommitCallback = Callable[[int, int, Sequence[Op], Sequence[OpResult]], None]
 
 
 class Loss(Enum):
-    """What becomes of a transaction on its way."""
+    """The message of a transaction that is lost."""
 
     NOTHING = "nothing"
-    #: It is lost before it is applied.
+    #: The request is lost, and the transaction is not applied.
     REQUEST = "request"
-    #: It is applied, and its answer is lost.
+    #: The transaction is applied, and its response is lost.
     ANSWER = "answer"
 
 
 @dataclass(slots=True)
 class Get:
-    """Read nodes; the watch goes to each of the paths."""
+    """A request to read nodes; the watch covers each of the paths."""
 
     paths: Sequence[str]
     watch: WatchCallback | None
@@ -57,7 +60,7 @@ class Get:
 
 @dataclass(slots=True)
 class Children:
-    """List children."""
+    """A request to list children."""
 
     path: str
     watch: WatchCallback | None
@@ -65,20 +68,20 @@ class Children:
 
 @dataclass(slots=True)
 class Transact:
-    """Apply operations."""
+    """A request to apply operations as one transaction."""
 
     ops: Sequence[Op]
     loss: Loss
-    #: Called when it was applied, before anybody is answered.
+    #: Called after the transaction was applied, before the store responds.
     applied: Callable[[], object] | None = None
 
 
 class Renew:
-    """A sign of life; not answered."""
+    """A renewal of the session, without a response."""
 
 
 class End:
-    """End the session."""
+    """A request to end the session."""
 
 
 Message = Get | Children | Transact | Renew | End
@@ -87,7 +90,7 @@ Value = list[Node | None] | list[str] | list[OpResult] | None
 
 @dataclass(slots=True)
 class Answer:
-    """The outcome of the oldest request that was not answered."""
+    """The response to the oldest open request."""
 
     value: Value = None
     error: StoreError | None = None
@@ -95,21 +98,21 @@ class Answer:
 
 @dataclass(slots=True)
 class Fired:
-    """A watch fired."""
+    """The notice of a watch that fired."""
 
     callback: WatchCallback
     event: WatchEvent
 
 
 class Expired:
-    """The session is over; nothing follows."""
+    """The notice that the session is over; no notice follows."""
 
 
 Notice = Answer | Fired | Expired
 
 
 class Pipe(Generic[M]):
-    """Messages in one direction: each arrives after its delay or with a later one, in order."""
+    """Messages in one direction; each arrives in order, after its delay or with a later message."""
 
     def __init__(self, schedule: Schedule, deliver: Callable[[M], None]) -> None:
         self._schedule = schedule
@@ -118,14 +121,14 @@ class Pipe(Generic[M]):
         self._sent = 0
 
     def send(self, message: M, delay_ms: float) -> None:
-        """Deliver `message` in `delay_ms` at the latest (unless the pipe is closed)."""
+        """Deliver `message` after at most `delay_ms`, unless the pipe is closed before."""
         self._sent += 1
         number = self._sent
         self._queue.append((number, message))
         self._schedule(delay_ms, lambda: self._arrive(number))
 
     def close(self) -> list[M]:
-        """Deliver nothing more; returns what was under way."""
+        """Stop the delivery; return the messages in flight."""
         lost = [message for _, message in self._queue]
         self._queue.clear()
         return lost
@@ -158,18 +161,21 @@ class Connection:
         self._notices: Pipe[Notice] = Pipe(server.schedule, self._notice_arrives)
 
     def request(self, message: Message) -> None:
-        """Client: send; it is lost with the connection if that breaks first."""
+        """Send a request of the client; it is lost if the connection breaks first."""
         if not self._reachable():
             self.cut()
         elif self.is_open:
             self._requests.send(message, self._latency())
 
     def notify(self, notice: Notice, extra_ms: float = 0.0) -> None:
-        """Server: send."""
+        """Send a notice of the server."""
         self._notices.send(notice, self._latency() + extra_ms)
 
     def cut(self) -> None:
-        """Break: what is under way is lost, but for watches that fired; both sides hear of it."""
+        """Break the connection; both sides learn of it.
+
+        Messages in flight are lost, except for notices of watches that fired.
+        """
         if not self.is_open:
             return
         self.is_open = False
@@ -194,7 +200,7 @@ class Connection:
 
 
 class ServerSession:
-    """What the server knows of a session."""
+    """A session as the server knows it."""
 
     def __init__(self, session_id: int, timeout_ms: int) -> None:
         self.session_id = session_id
@@ -205,7 +211,7 @@ class ServerSession:
         self._undelivered: list[Fired] = []
 
     def connected(self, connection: Connection) -> None:
-        """A connection took over; it first gets the watches that fired meanwhile."""
+        """Replace the connection; the new one first gets the notices of watches that fired."""
         if self._connection is not None:
             self._connection.cut()
         self._connection = connection
@@ -214,17 +220,17 @@ class ServerSession:
             connection.notify(fired)
 
     def disconnected(self, connection: Connection, undelivered: list[Fired]) -> None:
-        """A connection broke."""
+        """Record a broken connection, and keep its undelivered notices."""
         self._undelivered.extend(undelivered)
         if self._connection is connection:
             self._connection = None
 
     def keep(self, fired: Fired) -> None:
-        """A watch that did not get through goes to the next connection."""
+        """Keep the undelivered notice of a watch for the next connection."""
         self._undelivered.append(fired)
 
     def fire(self, changes: Sequence[Change], extra_ms: Callable[[], float]) -> None:
-        """Tell of changes that are watched."""
+        """Send notices of changes that the session watches."""
         for callback, event in self.watches.fire(changes):
             fired = Fired(callback, event)
             if self._connection is None:
@@ -233,44 +239,46 @@ class ServerSession:
                 self._connection.notify(fired, extra_ms())
 
     def expired(self) -> None:
-        """Tell that it is over."""
+        """Send the notice that the session is over."""
         if self._connection is not None:
             self._connection.notify(Expired())
 
 
 class SimStoreServer:
-    """The shared truth of one simulated cluster."""
+    """The metadata store of one simulated cluster."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.tree = Tree()
-        #: Extra delay in ms of each watch that fires; draws may be replaced at any time.
+        #: Returns the extra delay in ms of the next watch that fires; faults replace it.
         self.watch_delay_ms: Callable[[], float] = lambda: 0.0
-        #: Whether a session may expire now (a fault budget); one that may not gets more time.
+        #: Returns whether a session may expire now (fault budget); a refused one gets more time.
         self.may_expire: Callable[[int], bool] = lambda _: True
-        #: Sessions that ended by expiry, not by their own close.
+        #: Number of sessions that ended by expiry, not by their own close.
         self.expiries = 0
-        #: Whether anybody can reach it.
+        #: Whether nodes can reach the store.
         self.is_available = True
         self._sessions: dict[int, ServerSession] = {}
         self._last_session_id = 0
         self._commit_callbacks: list[CommitCallback] = []
 
     def on_commit(self, callback: CommitCallback) -> None:
-        """Follow every committed transaction, at the moment it is applied. The removal of a
-        session's ephemeral nodes is one, in its name."""
+        """Register a callback for every committed transaction, called when it is applied.
+
+        The removal of a session's ephemeral nodes is a transaction of that session.
+        """
         self._commit_callbacks.append(callback)
 
     def live_sessions(self) -> list[int]:
-        """Ids of the sessions that live, oldest first."""
+        """Return the ids of live sessions, oldest first."""
         return list(self._sessions)
 
     def is_live(self, session_id: int) -> bool:
-        """Whether a session lives."""
+        """Return whether a session is live."""
         return session_id in self._sessions
 
     def start_session(self, timeout_ms: int) -> ServerSession:
-        """A client without a session connects."""
+        """Start a session for a client that connects without one."""
         self._last_session_id += 1
         session = ServerSession(self._last_session_id, timeout_ms)
         self._sessions[session.session_id] = session
@@ -278,12 +286,14 @@ class SimStoreServer:
         return session
 
     def session(self, session_id: int) -> ServerSession | None:
-        """A client comes back; None when its session is over."""
+        """Return the session of a client that reconnects; None if the session is over."""
         return self._sessions.get(session_id)
 
     def expire(self, session_id: int) -> bool:
-        """End a session now; False if it was over already, or may not end, or nobody is there to
-        end it."""
+        """Expire a session now.
+
+        Return False if the session is over already or may not expire, or the store is unavailable.
+        """
         session = self._sessions.get(session_id)
         if session is None or not self.is_available or not self.may_expire(session_id):
             return False
@@ -293,14 +303,16 @@ class SimStoreServer:
         return True
 
     def come_back(self) -> None:
-        """The store is available again; every session has its whole time from here on."""
+        """Make the store available again; every session gets its whole timeout from now on."""
         self.is_available = True
         for session in self._sessions.values():
             self._renewed(session)
 
     def write_from_outside(self, path: str, data: bytes) -> bytes:
-        """Somebody who is no broker writes a node, or makes it; nobody follows that as a commit.
-        Returns what it held."""
+        """Write or create a node on behalf of no broker, without commit callbacks.
+
+        Return the former data of the node.
+        """
         node = self.tree.get(path)
         op = Create(path, data) if node is None else SetData(path, data, ANY_VERSION)
         _, changes = self.tree.transact([op], 0)
@@ -309,21 +321,20 @@ class SimStoreServer:
         return b"" if node is None else node.data
 
     def edit_from_outside(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Somebody who is no broker makes, writes and deletes nodes in one transaction; nobody
-        follows that as a commit."""
+        """Apply operations as one transaction on behalf of no broker, without commit callbacks."""
         results, changes = self.tree.transact(ops, 0)
         for session in self._sessions.values():
             session.fire(changes, self.watch_delay_ms)
         return results
 
     def delete_from_outside(self, path: str) -> None:
-        """Somebody who is no broker deletes a node that is there."""
+        """Delete an existing node on behalf of no broker, without commit callbacks."""
         _, changes = self.tree.transact([Delete(path, ANY_VERSION)], 0)
         for session in self._sessions.values():
             session.fire(changes, self.watch_delay_ms)
 
     def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
-        """A message of a client arrives."""
+        """Handle a message of a client."""
         if session.session_id not in self._sessions:
             return  # the notice that it has expired is under way
         if isinstance(message, Renew):
@@ -363,7 +374,7 @@ class SimStoreServer:
             connection.notify(answer)
 
     def _end(self, session: ServerSession) -> None:
-        """The session and its ephemeral nodes go in one transaction (rule S1)."""
+        """End a session and delete its ephemeral nodes in one transaction (rule S1)."""
         del self._sessions[session.session_id]
         paths = self.tree.ephemerals(session.session_id)
         ops: list[Op] = [Delete(path, ANY_VERSION) for path in paths]

@@ -1,7 +1,8 @@
 """The simulator of one run: the scheduler, the network, the nodes with their disks, and the trace.
 
-Faults act on it from outside (`SimNode`, `SimNetwork`, `SimDisk`); whoever checks follows it
-through `on_traced`, `Scheduler.after_event` and `violate`. Knows nothing of brokers.
+Faults act on it from outside (`SimNode`, `SimNetwork`, `SimDisk`). Checkers follow it through
+`on_traced` and `Scheduler.after_event`, and report to `violate`. The module knows nothing of
+brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidelog.sim.trace import Trace
 
 
 class ViolationError(Exception):
-    """Something that must never happen has happened; the run ends."""
+    """The violation of an invariant, which ends the run."""
 
 
 class Simulator:
@@ -38,15 +39,15 @@ class Simulator:
         self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
         self.nodes: dict[int, SimNode] = {}
         self.disks: dict[tuple[int, str], SimDisk] = {}
-        #: What was violated, in order; the first one ends the run.
+        #: Violations in order; the first one ends the run.
         self.violations: list[str] = []
         #: Called with (incarnation, event name, fields) for each traced state change.
         self.on_traced: list[Callable[[Incarnation, str, dict[str, Any]], None]] = []
         #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
         self.on_note: list[Callable[[int, str, str], None]] = []
-        #: Says what a crash may really lose, None for no crash at all (a fault budget).
+        #: Returns the loss that a crash may really bring, None for no crash at all (fault budget).
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
-        #: Called when an incarnation has died, after its disks and connections were dealt with.
+        #: Called after an incarnation died, its connections broke and its disks lost their data.
         self.on_death: list[Callable[[Incarnation, Loss], None]] = []
         #: Called with the reason when a node halts itself; without it every halt is a violation.
         self.on_halt: Callable[[Incarnation, str], None] | None = None
@@ -60,7 +61,7 @@ class Simulator:
     # Nodes
 
     def add_node(self, node_id: int, host: str) -> SimNode:
-        """A node that does not run yet."""
+        """Add a node that does not run yet."""
         if node_id in self.nodes:
             raise ValueError(f"node {node_id} exists")
         node = self.nodes[node_id] = SimNode(self, node_id, host)
@@ -68,14 +69,14 @@ class Simulator:
         return node
 
     def disk(self, node_id: int, directory: str) -> SimDisk:
-        """The disk of a log directory, made when it is new; outlives every incarnation."""
+        """Return the disk of a log directory, created on first use; it outlives incarnations."""
         found = self.disks.get((node_id, directory))
         if found is None:
             found = self.disks[(node_id, directory)] = SimDisk(directory)
         return found
 
     def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:
-        """The lane of a log directory for one incarnation."""
+        """Return the lane of a log directory for one incarnation."""
         incarnation.port_call("lane.open")
         if not directory.startswith("/"):
             raise ConfigError(f"log directory {directory!r}: an absolute path is expected")
@@ -85,12 +86,12 @@ class Simulator:
         return SimLane(incarnation, self.scheduler, directory, files, draw)
 
     def node_started(self, incarnation: Incarnation) -> None:
-        """An incarnation begins."""
+        """Record that an incarnation begins."""
         self._incarnations.append(incarnation)
         self.note(incarnation.node_id, "start", str(incarnation.number))
 
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
-        """An incarnation has ended: its connections break, its disks lose what they lose."""
+        """End an incarnation: break its connections and apply the loss to its disks."""
         self.network.process_died(incarnation, power_lost=loss is not Loss.NONE)
         if loss is not Loss.NONE:
             for (node_id, directory), disk in self.disks.items():
@@ -102,22 +103,24 @@ class Simulator:
             callback(incarnation, loss)
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """What the end of a process takes: pages that a failed fsync dropped are gone with the
-        mount, though the power stays."""
+        """Return the loss at the end of a process.
+
+        Pages that a failed fsync dropped are lost with the mount, even without a power loss.
+        """
         if wanted is Loss.NONE and self.has_dropped(node_id):
             return Loss.ALL_UNSYNCED
         return wanted
 
     def has_dropped(self, node_id: int) -> bool:
-        """Whether a node reads what a failed fsync has dropped (see SimDisk.has_dropped)."""
+        """Return whether a node reads pages that a failed fsync dropped (SimDisk.has_dropped)."""
         return any(owner == node_id and disk.has_dropped for (owner, _), disk in self.disks.items())
 
     def is_damaged(self, node_id: int) -> bool:
-        """Whether bits of a node's files were flipped and are still so."""
+        """Return whether a node's files still contain flipped bits."""
         return any(owner == node_id and disk.is_damaged for (owner, _), disk in self.disks.items())
 
     def node_halted(self, incarnation: Incarnation, reason: str) -> None:
-        """A node ends itself."""
+        """End a node that halts itself."""
         self.note(incarnation.node_id, "halt", reason)
         if self.on_halt is not None:
             self.on_halt(incarnation, reason)
@@ -125,22 +128,22 @@ class Simulator:
             self.violate(f"node {incarnation.node_id} halted: {reason}")
         incarnation.die(Loss.NONE, f"halt: {reason}", judged=False)
 
-    # What happens
+    # Events
 
     def note(self, node_id: int, kind: str, detail: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.trace.line(self.scheduler.now_ns, node_id, kind, detail)
         for callback in self.on_note:
             callback(node_id, kind, detail)
 
     def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        """A node traced a state change."""
+        """Record a state change that a node traced."""
         self.note(incarnation.node_id, "event", trace_detail(name, fields))
         for callback in self.on_traced:
             callback(incarnation, name, fields)
 
     def violate(self, what: str) -> None:
-        """Something that must never happen has happened."""
+        """Record a violation."""
         self.violations.append(f"{self.scheduler.now_ns / 1e9:.6f} s: {what}")
         self.note(-1, "violation", what.partition("\n")[0])
 
@@ -153,7 +156,7 @@ class Simulator:
     # Running
 
     def run_until(self, time_ns: int) -> None:
-        """Run to an instant; stops early after a violation."""
+        """Run to an instant; stop early after a violation."""
         scheduler = self.scheduler
         violations = self.violations
         while not violations:
@@ -164,7 +167,10 @@ class Simulator:
             scheduler.run_next()
 
     def run_while(self, unfinished: Callable[[], bool], limit_ns: int) -> bool:
-        """Run while `unfinished()` holds; False when the limit came first or all events ended."""
+        """Run while `unfinished()` holds.
+
+        Return False if the limit or a violation came first, or if no event was left.
+        """
         scheduler = self.scheduler
         while unfinished():
             next_ns = scheduler.next_time_ns()
@@ -174,22 +180,23 @@ class Simulator:
         return True
 
     def check(self) -> None:
-        """Raise ViolationError when there was one."""
+        """Raise ViolationError if there was a violation."""
         if self.violations:
             raise ViolationError(self.violations[0])
 
     def close(self) -> None:
-        """End the run: coroutines that were held are ended without acting."""
+        """End the run; close held coroutines without letting them act."""
         for incarnation in self._incarnations:
             incarnation.bury()
         self._incarnations.clear()
 
 
 class CollectorPaused:
-    """No collection of cycles at instants that memory use decides, while runs are simulated.
+    """A context without automatic collection of reference cycles, for the time of simulated runs.
 
-    A collected coroutine would run its `finally` blocks then. What was there before is set apart
-    meanwhile, so that the collection at the end goes through what the runs made alone.
+    Memory use would decide the instants of collections, and a collected coroutine runs its
+    `finally` blocks. Objects from before are frozen meanwhile, so that the collection at the end
+    visits only objects of the runs.
     """
 
     def __enter__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 def nearest_first(wrong: str, names: Iterable[str]) -> str:
-    """All names, those most like the wrong one first, as a list for a message."""
+    """Return all names as a list for a message, the most similar to the wrong name first."""
     known = list(names)
     near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.5)
     return ", ".join([*near, *(name for name in known if name not in near)])

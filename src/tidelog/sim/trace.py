@@ -1,8 +1,8 @@
-"""What happened in a run, as canonical lines and one hash over them.
+"""The trace of a run: canonical lines and one hash over them.
 
-Two runs are the same run when their hashes are equal: every executed event, every port event and
-every traced state change enters it as a line "time node kind detail". Lines hold no addresses and
-nothing whose order depends on them; `canonical` refuses what could.
+Two runs are the same run if their hashes are equal. Each executed event, port event and traced
+state change enters the hash as a line "time node kind detail". Lines contain no addresses and
+nothing whose order depends on addresses; `canonical` rejects values that could.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-#: Lines are hashed in blocks of this many.
+#: Number of lines that are hashed together.
 _BLOCK_LINES = 512
 #: Byte strings up to this length are shown whole.
 _SHOWN_BYTES = 24
@@ -34,11 +34,11 @@ class Trace:
         self.marks: dict[str, int] = {}
         #: The last lines, for reports of violations.
         self.recent: deque[str] = deque(maxlen=recent_lines)
-        #: Called with every line but those of plain loop callbacks (a story being told).
+        #: Called with each line except those of plain loop callbacks.
         self.listener: Callable[[str], None] | None = None
 
     def tick(self, time_ns: int, node: int) -> None:
-        """An event of the scheduler is executed."""
+        """Record an executed event of the scheduler."""
         self.events += 1
         block = self._block
         block.append(f"{time_ns} {node}")
@@ -46,7 +46,7 @@ class Trace:
             self._flush()
 
     def line(self, time_ns: int, node: int, kind: str, detail: str) -> None:
-        """Something happened at a port or in a broker's state."""
+        """Record an event at a port or in a broker's state."""
         text = f"{time_ns} {node} {kind} {detail}"
         self._block.append(text)
         self.recent.append(text)
@@ -54,11 +54,11 @@ class Trace:
             self.listener(text)
 
     def mark(self, name: str) -> None:
-        """An interesting state was reached."""
+        """Count an interesting state that was reached."""
         self.marks[name] = self.marks.get(name, 0) + 1
 
     def digest(self) -> str:
-        """Hash over everything so far, hexadecimal."""
+        """Return the hexadecimal hash over everything so far."""
         self._flush()
         return self._hash.hexdigest()
 
@@ -70,12 +70,12 @@ class Trace:
 
 
 def canonical_fields(fields: Mapping[str, Any]) -> str:
-    """`key=value` pairs in the order in which they were given."""
+    """Return `key=value` pairs in the order of `fields`."""
     return " ".join(f"{key}={canonical(value)}" for key, value in fields.items())
 
 
 def canonical(value: Any) -> str:
-    """A text that is the same in every process; TypeError for what has none."""
+    """Return a text that is the same in every process; TypeError for a value that has none."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.name if isinstance(value, Enum) else str(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -1,8 +1,8 @@
 """One module per API key, named as in `wire/messages`; each opens with its card.
 
-The registry of what a broker serves: ApiVersions and the dispatch of requests are derived from the
-cards, so that an API is served exactly as its card says. A module whose API reports errors per
-entry has its own `error_response`; the others share `support.errors`.
+This package is the registry of the APIs that a broker serves. ApiVersions and the dispatch of
+requests are derived from the cards, so that an API is served exactly as its card says. A module
+whose API reports errors per entry has its own `error_response`; the others share `support.errors`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ def handlers(context: ApiContext) -> dict[int, Served]:
 
 
 def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
-    """Return the response that gives `error` to everything that a request asked for; None for a
-    Produce that wants no response."""
+    """Return the response that gives `error` to every part of a request.
+
+    None for a Produce that wants no response.
+    """
     module = modules().get(request.header.api_key)
     own = getattr(module, "error_response", errors.error_response)
     return own(request, error, message)

@@ -1,7 +1,7 @@
 """AllocateProducerIds (key 67), version 0: the controller gives a broker a block of ids (G3).
 
-Inter-broker. Answered when the block is durable in `/latest_producer_id_block`. Any other broker
-than the controller answers NOT_CONTROLLER.
+Inter-broker. The controller responds when the block is durable in `/latest_producer_id_block`. Any
+other broker responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AlterClientQuotas (key 49), versions 0 and 1: refused.
 
-Brokers enforce no quotas. UNSUPPORTED_VERSION is the error that clients show with our message and
-do not retry.
+Brokers enforce no quotas. Clients show UNSUPPORTED_VERSION with the broker's message and do not
+retry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""AlterConfigs (key 33), versions 0 to 2: replace what is set for topics and brokers (KIP-133).
+"""AlterConfigs (key 33), versions 0 to 2: replace the settings of topics and brokers (KIP-133).
 
-Keys that are not named go back to what they inherit. Served as `broker/config_requests` tells;
-levels of loggers are not supported.
+Keys that are not named go back to their inherited values. `broker/configs/config_requests`
+describes the rules; levels of loggers are not supported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CARD = Card(api_key=33, min_version=0, max_version=2)
 
 
 def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pending:
-    """Check, write to the store, answer."""
+    """Check, write to the store, respond."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 

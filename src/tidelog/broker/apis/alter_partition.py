@@ -1,7 +1,7 @@
 """AlterPartition (key 56), versions 2 and 3: a leader asks the controller for new ISRs (A1-A4).
 
-Inter-broker. Answered when what was asked for is durable. Any other broker than the controller
-answers NOT_CONTROLLER.
+Inter-broker. The controller responds when the accepted changes are durable. Any other broker
+responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """AlterPartitionReassignments (key 45), versions 0 and 1: move partitions (V50 to V52, KIP-455).
 
-Answered when every move is durable and its replicas were told; each partition by itself. Every
-replica of the target must be alive. Another target for a partition that is being moved takes the
-place of the first, unless that is being completed: REASSIGNMENT_IN_PROGRESS. Replicas null move a
-partition back to those that it had, in their order; the move back takes as long as one of them is
-out of sync. Any other broker than the controller answers NOT_CONTROLLER for the whole.
+The controller responds when every move is durable and the brokers have taken its commands (or a
+second later), with an outcome for each partition. Every replica of the target must be alive. A new
+target replaces the one of a move under way, unless that move is being completed:
+REASSIGNMENT_IN_PROGRESS. Replicas null move a partition back to its former replicas, in their
+order. The move back lasts while one of them is out of sync. Any other broker responds
+NOT_CONTROLLER for the whole.
 """
 
 from __future__ import annotations

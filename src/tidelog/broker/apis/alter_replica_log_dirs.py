@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34), versions 1 and 2: replicas stay in their log directories.
 
-A replica that is in the directory already is answered without an error; a move is refused with
-UNSUPPORTED_VERSION, which clients do not retry, and named in the log.
+A replica that is in the directory already gets no error. The broker refuses a move with
+UNSUPPORTED_VERSION, which clients do not retry, and logs it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CARD = Card(
 def handle(
     context: ApiContext, request: Request[AlterReplicaLogDirsRequest]
 ) -> AlterReplicaLogDirsResponse:
-    """Answer each replica."""
+    """Respond for each replica."""
     message = request.message
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in message.dirs:

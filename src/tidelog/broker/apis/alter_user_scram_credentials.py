@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51), version 0: refused.
 
-Listeners are PLAINTEXT, so no SCRAM mechanism is enabled: a credential to set is answered
-UNSUPPORTED_SASL_MECHANISM. One to remove is answered RESOURCE_NOT_FOUND, as by Kafka.
+Listeners are PLAINTEXT, so no SCRAM mechanism is enabled. The error for a credential to set is
+UNSUPPORTED_SASL_MECHANISM. For a credential to remove it is RESOURCE_NOT_FOUND, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """ApiVersions (key 18), versions 0 to 4.
 
-Answers the ranges of every card. Our own APIs are advertised on the listener between brokers alone,
-and there only to a client whose software name is ours (G5): some clients fail at keys that they do
-not know, others guess the broker's version from all that they see. Brokers send each other requests
+The response has the ranges of every card. It has tidelog's own APIs only on the listener between
+brokers, and there only for a client with tidelog's software name (G5). Some clients fail at unknown
+keys, others guess the broker's version from all that they see. Brokers send each other requests
 without asking for versions.
 
-A request newer than served is answered by the connection with version 0, error UNSUPPORTED_VERSION
-and the ranges (KIP-511). Software name and version from version 3 on must look like Kafka's
-pattern, else INVALID_REQUEST.
+The connection responds to a request newer than served with version 0, error UNSUPPORTED_VERSION and
+the ranges (KIP-511). Software name and version from version 3 on must match Kafka's pattern, else
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 
-#: Software names of our client, and of programs that are made of it and name themselves after it.
+#: Software names of tidelog's client, and of programs that are made of it and named after it.
 _OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: ApiContext, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """The versions of every API served."""
+    """Return the versions of every API served."""
     message = request.message
     error = ErrorCode.NONE
     if request.header.api_version >= 3 and not (

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (key 69), version 0: refused.
 
-Groups have the classic protocol only. UNSUPPORTED_VERSION is what a Kafka 3.9 broker answers that
-has the new protocol disabled, as it is by default.
+Groups have the classic protocol only. A Kafka 3.9 broker responds UNSUPPORTED_VERSION too while the
+new protocol is disabled, as it is by default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CARD = Card(
 def handle(
     context: ApiContext, request: Request[ConsumerGroupDescribeRequest]
 ) -> ConsumerGroupDescribeResponse:
-    """Refuse each group; clients ask DescribeGroups then."""
+    """Refuse each group; clients then ask DescribeGroups."""
     return error_response(request, ErrorCode.UNSUPPORTED_VERSION, CLASSIC_GROUPS)
 
 

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68), version 0: refused.
 
-Groups have the classic protocol only. UNSUPPORTED_VERSION is what a Kafka 3.9 broker answers that
-has the new protocol disabled, as it is by default.
+Groups have the classic protocol only. A Kafka 3.9 broker responds UNSUPPORTED_VERSION too while the
+new protocol is disabled, as it is by default.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""ControlledShutdown (key 7), versions 0 to 3: a broker hands over what it leads, and stops (V43).
+"""ControlledShutdown (key 7), versions 0 to 3: a stopping broker gives up its leaderships (V43).
 
-Inter-broker. Answered when the new leaders and the ISRs without the broker are durable and every
-broker was told, with the partitions that it still leads and that another replica could take over
-once it has caught up. Any other broker than the controller answers NOT_CONTROLLER. Versions 0 and 1
-tell no broker epoch, and are not fenced by it.
+Inter-broker. The controller responds when the new leaders and the ISRs without the broker are
+durable. It also waits until all brokers have taken their commands, a second at most. The response
+lists the partitions that the broker still leads and that another replica could lead once it has
+caught up. Any other broker responds NOT_CONTROLLER. Versions 0 and 1 carry no broker epoch, and are
+not fenced by it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateAcls (key 30), versions 1 to 3: refused.
 
-Brokers have no authorizer; SECURITY_DISABLED is what a Kafka broker without one answers.
+Brokers have no authorizer; a Kafka broker without one responds SECURITY_DISABLED, too.
 """
 
 from __future__ import annotations

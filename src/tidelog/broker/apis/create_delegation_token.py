@@ -1,6 +1,6 @@
 """CreateDelegationToken (key 38), versions 1 to 3: refused.
 
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED is what a Kafka broker answers on a PLAINTEXT listener: the
+A Kafka broker responds DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, too, on a PLAINTEXT listener: the
 client is not authenticated.
 """
 
@@ -22,18 +22,18 @@ CARD = Card(
     api_key=38, min_version=1, max_version=3, refused="no authentication: listeners are PLAINTEXT"
 )
 
-#: A time that there is none of.
+#: The value of a time that does not exist.
 _NO_TIME = -1
 #: The principal of clients on PLAINTEXT listeners, as Kafka names it.
 _PRINCIPAL = ("User", "ANONYMOUS")
-#: From this version on CreateDelegationToken answers who asked.
+#: The first version whose response names the requester.
 _REQUESTER_VERSION = 3
 
 
 def handle(
     context: ApiContext, request: Request[CreateDelegationTokenRequest]
 ) -> CreateDelegationTokenResponse:
-    """Refuse; the owner is who a PLAINTEXT client is."""
+    """Refuse the token; its owner is the principal of a PLAINTEXT client."""
     return error_response(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 

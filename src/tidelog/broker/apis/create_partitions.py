@@ -1,9 +1,10 @@
 """CreatePartitions (key 37), versions 0 to 3: more partitions for topics (V70, KIP-195).
 
-Answered when the new partitions are durable and their leaders were told. Any other broker than the
-controller answers NOT_CONTROLLER for each topic. Internal topics are refused, whose partitions
-their coordinators count to find who decides for a group: INVALID_TOPIC_EXCEPTION. Kafka 3.9 adds
-them, and finds groups and their offsets elsewhere after the next restart of its brokers.
+The controller responds when the new partitions are durable and the brokers have taken its commands
+(or a second later). Any other broker responds NOT_CONTROLLER for each topic. The controller refuses
+internal topics with INVALID_TOPIC_EXCEPTION: coordinators count their partitions to find the
+coordinator of a group. Kafka 3.9 adds them, and finds groups and their offsets elsewhere after the
+next restart of its brokers.
 """
 
 from __future__ import annotations

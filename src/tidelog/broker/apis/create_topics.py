@@ -1,8 +1,8 @@
 """CreateTopics (key 19), versions 2 to 7: new topics (V20, V21, V23, V24).
 
-Answered when the topics are durable and their leaders are being told. Any other broker than the
-controller answers NOT_CONTROLLER for each topic. Of a topic's configuration only what was set for
-it is answered. Creation policies and quotas are not there.
+The controller responds when the topics are durable and the brokers have taken its commands (or a
+second later). Any other broker responds NOT_CONTROLLER for each topic. The response has only the
+topic's own settings, not its inherited configuration. There are no creation policies and no quotas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0 to 2: forget empty groups and their offsets (KIP-229).
 
-Answered when the last tombstone is in all in-sync replicas; NON_EMPTY_GROUP for a group with
-members, GROUP_ID_NOT_FOUND for one that is not there.
+The coordinator responds when the last tombstone is in all in-sync replicas. The error is
+NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for an unknown one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """DeleteRecords (key 21), versions 0 to 2: let partitions start later (KIP-107).
 
-Each partition's leader moves its log start at once; answered when all live replicas have followed,
-with the low watermark, or with REQUEST_TIMED_OUT when the client's time is over: what was begun
-goes on. Records of internal topics, and of topics that are compacted only, are not deleted.
+Each partition's leader moves its log start at once. The broker responds with the low watermark when
+all live replicas have followed. When the client's time is over first, it responds
+REQUEST_TIMED_OUT, and the deletion goes on. Records of internal topics, and of topics that are
+compacted only, are not deleted.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Deletion:
 
 
 class _PartitionDeletion:
-    """One partition whose replicas are to follow; an AcksWait."""
+    """One partition whose replicas must follow; an AcksWait."""
 
     def __init__(
         self, deletion: _Deletion, partition: Partition, answer: DeleteRecordsPartitionResult
@@ -61,12 +62,12 @@ class _PartitionDeletion:
         self._answer = answer
 
     def acknowledged(self) -> None:
-        """All live replicas start there."""
+        """Complete: all live replicas start at the offset."""
         self._answer.low_watermark = self.partition.low_watermark
         self._done()
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """It is not known to come."""
+        """Fail: it is unknown whether all replicas will follow."""
         self._answer.error_code = error
         self._done()
 
@@ -107,7 +108,7 @@ def _begin(
     offset: int,
     answer: DeleteRecordsPartitionResult,
 ) -> None:
-    """Raises KafkaError where nothing is deleted."""
+    """Begin one partition; raises KafkaError where nothing is deleted."""
     if is_internal_topic(topic_partition.topic):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), versions 1 to 6: remove topics (V8, V22, V23).
 
-By name or, from version 6 on, by id. Answered when the topics' nodes are gone, or with
-REQUEST_TIMED_OUT when the client's time is over; the deletion goes on then. Any other broker than
-the controller answers NOT_CONTROLLER for each topic.
+Topics come by name or, from version 6 on, by id. The controller responds when the topics' nodes are
+gone. When the client's time is over first, it responds REQUEST_TIMED_OUT, and the deletion goes on.
+Any other broker responds NOT_CONTROLLER for each topic.
 """
 
 from __future__ import annotations

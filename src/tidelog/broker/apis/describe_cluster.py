@@ -1,8 +1,9 @@
 """DescribeCluster (key 60), versions 0 and 1.
 
-The live brokers at their endpoints of the listener that was asked, the controller if it is among
-them, the cluster id. Endpoint type 2 (controllers, KRaft) is answered UNSUPPORTED_ENDPOINT_TYPE.
-Authorized operations of the cluster where the request asks for them (KIP-430).
+The response has the live brokers at their endpoints of the client's listener, the controller if it
+is among them, and the cluster id. Endpoint type 2 (controllers, KRaft) gets
+UNSUPPORTED_ENDPOINT_TYPE. The cluster's authorized operations come where the request asks for them
+(KIP-430).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _BROKERS = 1
 def handle(
     context: ApiContext, request: Request[DescribeClusterRequest]
 ) -> DescribeClusterResponse:
-    """What this broker knows of the cluster."""
+    """Return this broker's view of the cluster."""
     message = request.message
     if message.endpoint_type != _BROKERS:
         return DescribeClusterResponse(

@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32), versions 1 to 4: what is in force, and where it comes from (KIP-226).
+"""DescribeConfigs (key 32), versions 1 to 4: settings in force, and their sources (KIP-226).
 
-Topics, and the defaults of all brokers, are told by whichever broker is asked; a broker's own
-configuration by that broker only. What is stored is read from the store, so that a change that was
-answered is seen. Values that may be secrets are null. Resources are answered in the order in which
-they were asked for, and so are the keys of each. Levels of loggers are not supported.
+Any broker describes topics and the defaults of all brokers; only the broker itself describes its
+own configuration. Stored settings are read from the store, so that a client sees its completed
+changes. Values that may be secrets are null. Resources and their keys come in the order of the
+request. Levels of loggers are not supported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CARD = Card(api_key=32, min_version=1, max_version=4)
 
 
 def handle(context: ApiContext, request: Request[DescribeConfigsRequest]) -> Pending:
-    """Read what is stored, and tell it with what lies below."""
+    """Read the stored settings, and return them with the layers below."""
     return context.dispatcher.answer_from(_describe(context, request.message), request)
 
 
@@ -70,16 +70,16 @@ async def _describe(
     for result, entity, keys in wanted:
         entries = _entries(static, dynamic, in_force, entity, settings[entity])
         result.configs = [_told(one, message) for one in config_entries.chosen(entries, keys)]
-        # About a millisecond each: others are served in between.
+        # About a millisecond each: the loop serves other requests in between.
         await context.services.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
 
 
 def _questions(message: DescribeConfigsRequest) -> Iterable[tuple[int, str, tuple[str, ...]]]:
-    """Type, name and keys of each resource, in order; no keys are all keys.
+    """Return type, name and keys of each resource, in order; no keys are all keys.
 
-    The same question asked twice is answered once: a request of a few megabytes could otherwise
-    ask 100,000 times for every key of a broker.
+    A question asked twice gets one response: a request of a few megabytes could otherwise ask
+    100,000 times for every key of a broker.
     """
     return dict.fromkeys(
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ()))

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (key 41), versions 1 to 3: refused.
 
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED is what a Kafka broker answers on a PLAINTEXT listener: the
+A Kafka broker responds DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, too, on a PLAINTEXT listener: the
 client is not authenticated.
 """
 

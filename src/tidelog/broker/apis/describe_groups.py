@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
-A group that is not there is Dead, without an error. Authorized operations of every group without an
-error where the request asks for them (KIP-430).
+An unknown group is Dead, without an error. Authorized operations come with every group without an
+error, where the request asks for them (KIP-430).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CARD = Card(api_key=15, min_version=0, max_version=5)
 
 
 def handle(context: ApiContext, request: Request[DescribeGroupsRequest]) -> Any:
-    """Ask the coordinator of each group; one named twice is told once."""
+    """Ask the coordinator of each group; a group named twice is described once."""
     message = request.message
     groups = list(dict.fromkeys(message.groups))
     version = request.header.api_version

@@ -1,8 +1,8 @@
-"""DescribeLogDirs (key 35), versions 1 to 4: log directories and what they hold (D11).
+"""DescribeLogDirs (key 35), versions 1 to 4: log directories and the replicas in them (D11).
 
-Bytes of each replica, and how far its log end is behind its high watermark; from version 4 on also
-the size of the directory's volume and what is free there (KIP-827). Replicas do not move between
-directories, so none is a future one.
+The response has the bytes of each replica, and how far its log end is behind its high watermark.
+From version 4 on it also has the size and the free space of the directory's volume (KIP-827).
+Replicas do not move between directories, so none is a future one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ def _told(number: int, partition: Partition) -> DescribeLogDirsPartition:
 def error_response(
     request: Request[DescribeLogDirsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeLogDirsResponse:
-    """As a whole where the version has room; before, as that of a directory without a name."""
+    """Return `error` for the whole where the version has room.
+
+    Earlier versions get it as the error of a directory without a name.
+    """
     if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:
         return DescribeLogDirsResponse(error_code=error)
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=error, log_dir="")])

@@ -1,6 +1,6 @@
 """DescribeProducers (key 61), version 0: the idempotent producers that a replica knows (KIP-664).
 
-Leaders and followers answer, as in Kafka. A transaction's start is -1 where none is open.
+Leaders and followers respond, as in Kafka. A transaction's start is -1 where none is open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CARD = Card(api_key=61, min_version=0, max_version=0)
 def handle(
     context: ApiContext, request: Request[DescribeProducersRequest]
 ) -> DescribeProducersResponse:
-    """Answer each partition."""
+    """Respond for each partition."""
     message = request.message
     return DescribeProducersResponse(
         topics=[

@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (key 75), version 0: partitions page by page (KIP-966).
 
-Topics are told in the order of their names, from the cursor on, up to the smaller of the client's
-limit and `max.request.partition.size.limit`; the next cursor is where the page was cut. Published
-state only (V82). Authorized operations come with every topic, without being asked for, as in Kafka.
-Eligible leader replicas are not kept: their lists are empty, and not null, which
+Topics come in the order of their names, from the cursor on. A page ends at the smaller of the
+client's limit and `max.request.partition.size.limit`; the next cursor is where it ends. The state
+is published state only (V82). Authorized operations come with every topic, without being asked for,
+as in Kafka. Brokers keep no eligible leader replicas. Their lists are empty, and not null, which
 Java's admin client cannot read.
 """
 
@@ -33,7 +33,7 @@ CARD = Card(api_key=75, min_version=0, max_version=0)
 def handle(
     context: ApiContext, request: Request[DescribeTopicPartitionsRequest]
 ) -> DescribeTopicPartitionsResponse:
-    """One page."""
+    """Return one page."""
     message = request.message
     cursor = message.cursor
     first = "" if cursor is None else cursor.topic_name

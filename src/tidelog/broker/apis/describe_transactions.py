@@ -1,6 +1,6 @@
 """DescribeTransactions (key 65), version 0: no transactional id is known.
 
-TRANSACTIONAL_ID_NOT_FOUND is what a Kafka broker answers for an id that it never saw.
+A Kafka broker responds TRANSACTIONAL_ID_NOT_FOUND, too, for an id that it never saw.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CARD = Card(api_key=65, min_version=0, max_version=0)
 def handle(
     context: ApiContext, request: Request[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse:
-    """Answer each id."""
+    """Respond for each id."""
     return error_response(request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), version 0: no user has any.
 
-A user that is named is answered RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE, as
-by a Kafka broker on which no credentials are set.
+A named user gets RESOURCE_NOT_FOUND, a user that is named twice DUPLICATE_RESOURCE, as in a Kafka
+broker without any credentials.
 """
 
 from __future__ import annotations

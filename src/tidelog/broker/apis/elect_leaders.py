@@ -1,7 +1,8 @@
 """ElectLeaders (key 43), versions 0 to 2: preferred or unclean leaders (V13, V46, KIP-460).
 
-Version 0 elects preferred leaders only. Answered when the new leaders are durable and told. Any
-other broker than the controller answers NOT_CONTROLLER, for the whole where the version has room.
+Version 0 elects preferred leaders only. The controller responds when the new leaders are durable
+and the brokers have taken its commands (or a second later). Any other broker responds
+NOT_CONTROLLER, for the whole where the version has room.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=43, min_version=0, max_version=2)
 
-#: From these on the whole answer has an error.
+#: The first version whose response has an error of the whole.
 _ELECTION_ERROR_VERSION = 1
 
 
@@ -38,7 +39,7 @@ def handle(
 def error_response(
     request: Request[ElectLeadersRequest], error: ErrorCode, message: str | None = None
 ) -> ElectLeadersResponse:
-    """By partition, and as a whole where the version has room."""
+    """Return `error` by partition, and for the whole where the version has room."""
     response = ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(

@@ -1,7 +1,7 @@
 """EndTxn (key 26), versions 0 to 4: refused.
 
-Brokers have no transaction coordinator. Every transactional id is refused, with the final error
-that FindCoordinator answers.
+Brokers have no transaction coordinator. They refuse every transactional id with the same final
+error as FindCoordinator.
 """
 
 from __future__ import annotations

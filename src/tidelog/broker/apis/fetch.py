@@ -1,10 +1,10 @@
 """Fetch (key 1), versions 4 to 17.
 
-Reads record batches for consumers (up to the high watermark) and followers (up to the log end),
-with incremental sessions (KIP-227), topic ids from version 13, followers' broker epochs from 15,
-leader hints from 16. A fetch without a session is a session that ends with its answer.
-Not supported yet: reading from followers (KIP-392), transactions (the last stable offset is the
-high watermark).
+Reads record batches for consumers (up to the high watermark) and followers (up to the log end). It
+has incremental sessions (KIP-227), topic ids from version 13, followers' broker epochs from 15,
+leader hints from 16. A fetch without a session is a session that ends with its response. Not
+supported yet: reading from followers (KIP-392), transactions (the last stable offset is the high
+watermark).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REPLICA_STATE_VERSION = 15
 
 
 def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse | Pending:
-    """Bring the session up to date, tell partitions what their follower has, read, maybe wait."""
+    """Update the session, report the follower's progress to partitions, read, maybe wait."""
     message = request.message
     version = request.header.api_version
     if version >= _REPLICA_STATE_VERSION:
@@ -56,8 +56,8 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
     checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
         if broker_epoch != session.broker_epoch:
-            # Registered anew, its logs being as they were: whatever it has, it has in this life
-            # too, or it could not join with a log that does not change (V63).
+            # The follower re-registered and kept its log: re-check every partition of its session,
+            # or an idle replica could never rejoin the ISR (V63).
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:
@@ -81,7 +81,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
 def _session(
     context: ApiContext, message: FetchRequest, version: int, replica_id: int, now_ms: int
 ) -> tuple[FetchSession, list[SessionPartition]] | ErrorCode:
-    """The session of a fetch, made or updated (the rules of KIP-227), and what it lists."""
+    """Return a fetch's session, made or updated as in KIP-227, and its listed partitions."""
     sessions = context.fetch_sessions
     uses_topic_ids = version >= _TOPIC_ID_VERSION
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -111,7 +111,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Take over listed and forgotten partitions; the listed ones are dirty, and returned."""
+    """Take over listed and forgotten partitions; return the listed ones, which become dirty."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty
@@ -144,7 +144,10 @@ def _update(
 def error_response(
     request: Request[FetchRequest], error: ErrorCode, message: str | None = None
 ) -> FetchResponse:
-    """By partition for versions below 7, which have no other place for it."""
+    """Return `error` for the whole and for each partition.
+
+    Versions below 7 have no other place than the partition.
+    """
     return FetchResponse(
         error_code=error,
         responses=[

@@ -1,15 +1,15 @@
-"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
+"""FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group.
 
 It is the leader of the group's partition of `__consumer_offsets` (G2), as published, at its
-endpoint of the listener that was asked. Where the
-topic does not exist yet it is made (`offsets.topic.*`), and the client is told
-COORDINATOR_NOT_AVAILABLE, which it tries again; likewise while the partition has no live leader.
+endpoint of the client's listener. Where the topic does not exist yet, the broker has it created
+(`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, which the client retries. It responds so
+too while the partition has no live leader.
 
-Transactional ids have no coordinator. They are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-which all clients take as final; librdkafka repeats the request after most other errors for as long
-as its application waits. Beside brokers of Kafka there may be `__transaction_state`: the leader of
-the id's partition is named then, which coordinates if it is one of Kafka's. Share groups (key type
-2) are not supported.
+Transactional ids have no coordinator. The broker refuses them with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. librdkafka retries after
+most other errors for as long as its application waits. Beside brokers of Kafka there may be
+`__transaction_state`. The response then names the leader of the id's partition, which coordinates
+if it is a Kafka broker. Share groups (key type 2) are not supported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BATCHED_VERSION = 4
 def handle(
     context: ApiContext, request: Request[FindCoordinatorRequest]
 ) -> FindCoordinatorResponse:
-    """The coordinator of each key, from published state."""
+    """Return the coordinator of each key, from published state."""
     message = request.message
     listener = request.connection.listener
     if message.key_type == TRANSACTION and TRANSACTION_STATE not in context.services.view.topics:

@@ -1,7 +1,8 @@
 """Heartbeat (key 12), versions 0 to 4: a member of a group is alive.
 
-REBALANCE_IN_PROGRESS tells it to join again, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
-FENCED_INSTANCE_ID that it is no member any more; while its coordinator loads, NONE.
+On REBALANCE_IN_PROGRESS the member must join again. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
+FENCED_INSTANCE_ID mean that it is no longer a member. While its coordinator loads, the response is
+NONE.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44), versions 0 and 1: set, unset, append, subtract (KIP-339).
 
-Served as `broker/config_requests` tells; levels of loggers are not supported.
+`broker/configs/config_requests` describes the rules; levels of loggers are not supported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CARD = Card(api_key=44, min_version=0, max_version=1)
 
 
 def handle(context: ApiContext, request: Request[IncrementalAlterConfigsRequest]) -> Pending:
-    """Check, write to the store, answer."""
+    """Check, write to the store, respond."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 

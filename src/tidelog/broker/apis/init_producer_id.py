@@ -1,10 +1,9 @@
 """InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer (G3).
 
-Transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as by FindCoordinator. A
-producer
-that names its id and epoch (version 3 on, KIP-360) gets a fresh id: without a transactional id
-there is nothing to fence. COORDINATOR_LOAD_IN_PROGRESS while the controller gives no block of ids;
-clients try again.
+The broker refuses transactional ids with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, like
+FindCoordinator. A producer that names its id and epoch (version 3 on, KIP-360) gets a fresh id:
+without a transactional id there is nothing to fence. The error is COORDINATOR_LOAD_IN_PROGRESS
+while the controller gives no block of ids; clients retry.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NO_EPOCH = -1
 def handle(
     context: ApiContext, request: Request[InitProducerIdRequest]
 ) -> Pending | InitProducerIdResponse:
-    """An id at once where the block in hand has one."""
+    """Return an id at once where the present block has one, else wait for a block."""
     message = request.message
     if message.transactional_id is not None:
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,8 +1,9 @@
 """JoinGroup (key 11), versions 0 to 9: become or stay a member of a group.
 
-Answered when the rebalance is over: the generation, its protocol, and for the leader its members.
-A newcomer of version 4 or later is told MEMBER_ID_REQUIRED and an id first (KIP-394). A client
-whose connection is lost while it waits stays a member until its session is over, as in Kafka.
+The coordinator responds when the rebalance is over: with the generation, its protocol, and for the
+group's leader its members. A newcomer of version 4 or later first gets MEMBER_ID_REQUIRED and an id
+(KIP-394). A client that loses its connection while it waits stays a member until its session is
+over, as in Kafka.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
 
 
 def _host(peer: str) -> str:
-    """The client's address as Kafka tells it: Java's text of an address without a name."""
+    """Return the client's address in Kafka's form: Java's text of an address without a name."""
     return "/" + peer.rpartition(":")[0].strip("[]")
 
 

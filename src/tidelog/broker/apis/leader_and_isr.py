@@ -1,11 +1,11 @@
 """LeaderAndIsr (key 4), versions 4 to 7; from the controller.
 
-Leader, ISR and replicas of partitions that this broker holds a replica of (V30, V31, V33), one
-outcome per partition, independent of each other. A full request (type 2) lists all there is to
-hold: what it does not name is stray (V35). Refused whole: an older controller
-(STALE_CONTROLLER_EPOCH), an earlier registration of this broker (STALE_BROKER_EPOCH), a command
-that comes behind a later one of the same controller (OPERATION_NOT_ATTEMPTED).
-Not supported: adding and removing replicas (reassignments come later).
+Carries leader, ISR and replicas of partitions with a replica on this broker (V30, V31, V33). Each
+partition has its own outcome. A full request (type 2) lists every replica of this broker: unlisted
+ones are strays (V35). The broker refuses a whole request of an older controller
+(STALE_CONTROLLER_EPOCH) or for an earlier registration of this broker (STALE_BROKER_EPOCH). It also
+refuses a command that comes behind a later one of the same controller (OPERATION_NOT_ATTEMPTED).
+Not supported: the lists of adding and removing replicas, which the broker ignores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
 def handle(
     context: ApiContext, request: Request[LeaderAndIsrRequest]
 ) -> LeaderAndIsrResponse | Pending:
-    """Carried out after the commands that came before; answered when the roles are taken."""
+    """Carry the command out after earlier ones; respond when the roles are taken."""
     if context.replicas.is_overtaken(request):
         return LeaderAndIsrResponse(error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     return context.dispatcher.answer_from(

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes them.
 
-From version 3 on many at once, each with its own error; before, the error of the one member is
-that of the answer.
+From version 3 on a request has many members, each with its own error. Before, the error of the only
+member is that of the response.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
-COORDINATOR_LOAD_IN_PROGRESS where some of them are not known yet, beside those that are.
+The error is COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet; known ones are listed
+all the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CARD = Card(api_key=16, min_version=0, max_version=5)
 
 
 def handle(context: ApiContext, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
-    """All groups that the filters let through."""
+    """Return all groups that the filters let through."""
     message = request.message
     error, groups = context.groups.list_groups(message.states_filter, message.types_filter)
     return ListGroupsResponse(

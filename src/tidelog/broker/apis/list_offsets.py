@@ -1,12 +1,13 @@
 """ListOffsets (key 2), versions 1 to 9.
 
-The first offset whose record is not older than a timestamp; below 0 the timestamp means -1 latest,
--2 earliest, -3 the record of the largest timestamp (version 7), -4 earliest on this broker (8),
--5 latest in remote storage (9: there is none, so no offset). Consumers see up to the high
-watermark; while it has not reached the current leader epoch, what it will be is not known:
-OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A
-partition that one request names twice is refused: INVALID_REQUEST.
-Not supported yet: transactions (read_committed sees what read_uncommitted sees).
+Returns the first offset whose record is not older than a timestamp. A timestamp below 0 has a
+meaning. It is -1 for the latest, -2 for the earliest offset, and -3 for the record of the largest
+timestamp (version 7). It is -4 for the earliest on this broker (8), and -5 for the latest in remote
+storage (9: there is none, so no offset). Consumers see up to the high watermark. While that has not
+reached the current leader epoch, its value is unknown: OFFSET_NOT_AVAILABLE, below version 5
+LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A partition that one request names twice is
+refused: INVALID_REQUEST. Not supported yet: transactions (read_committed sees what read_uncommitted
+sees).
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TI
 _LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
 _CONSUMER_REPLICA_ID = -1
-#: Partitions that are searched between two turns of the loop, where the disk is not waited for.
+#: Partitions searched between two turns of the loop, where no search waits for the disk.
 _PER_TURN = 100
 
 
 def handle(
     context: ApiContext, request: Request[ListOffsetsRequest]
 ) -> ListOffsetsResponse | Pending:
-    """Answer at once where no timestamp has to be looked up in the log."""
+    """Respond at once where no timestamp has to be looked up in the log."""
     message = request.message
     repeated = _repeated(message)
     lookups = any(
@@ -70,8 +71,10 @@ def handle(
 
 
 def _repeated(message: ListOffsetsRequest) -> set[tuple[str, int]]:
-    """Partitions that are asked of more than once: refused, as Kafka does, since one line could
-    else ask for any number of searches."""
+    """Return the partitions that a request names more than once.
+
+    They are refused, as in Kafka: one line could otherwise ask for any number of searches.
+    """
     named = Counter(
         (topic.name, asked.partition_index)
         for topic in message.topics
@@ -121,7 +124,7 @@ def _leader(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> tuple[Partition, LeaderReplica]:
-    """The replica that answers; raises KafkaError when this broker cannot."""
+    """Return the replica that can respond; raises KafkaError when this broker cannot."""
     since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
     if request.header.api_version < since:
         raise KafkaError(
@@ -145,7 +148,7 @@ def _known(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """Earliest and latest: known without looking into the log."""
+    """Return the earliest or latest offset, known without looking into the log."""
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
         partition, role = _leader(context, request, topic, asked)
@@ -166,14 +169,14 @@ async def _looked_up(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """A timestamp: the record, if it is one that the asker may see."""
+    """Look up a timestamp; return its record, if the client may see that."""
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         return _known(context, request, topic, asked)
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
         partition, role = _leader(context, request, topic, asked)
         end = role.log_end_offset if _is_replica(request) else role.high_watermark
-        # Told of this end, whatever comes during the search: nothing beyond it is looked at.
+        # The response is about this end: records that come during the search are not looked at.
         unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
             found = await partition.log.max_timestamp()
@@ -201,8 +204,10 @@ def _check_still_leads(
     asked: ListOffsetsPartition,
     role: LeaderReplica,
 ) -> None:
-    """Raises KafkaError where the leadership in which a search began has ended meanwhile: what it
-    found may be cut off, and nobody here may answer for what is there now."""
+    """Raise KafkaError where the leadership in which a search began has ended meanwhile.
+
+    The found record may be truncated, and this broker may not respond for the present log.
+    """
     partition, now = _leader(context, request, topic, asked)
     if now is not role:
         raise KafkaError(
@@ -227,7 +232,7 @@ def _is_replica(request: Request[ListOffsetsRequest]) -> bool:
 
 
 def _end(partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]) -> int:
-    """The offset after the last record that the asker may see (V36)."""
+    """Return the offset after the last record that the client may see (V36)."""
     unknown = _unknown_end(partition, role, request)
     if unknown is not None:
         raise unknown
@@ -237,7 +242,7 @@ def _end(partition: Partition, role: LeaderReplica, request: Request[ListOffsets
 def _unknown_end(
     partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]
 ) -> KafkaError | None:
-    """Why it is not known where the records end that the asker may see."""
+    """Return the error while the end of the records that the client may see is unknown."""
     if _is_replica(request) or role.is_watermark_current:
         return None
     has_own_error = request.header.api_version >= _OFFSET_NOT_AVAILABLE_VERSION

@@ -1,8 +1,8 @@
-"""ListPartitionReassignments (key 46), version 0: which partitions are being moved (KIP-455).
+"""ListPartitionReassignments (key 46), version 0: the partitions that are being moved (KIP-455).
 
 Partitions that are not being moved, that do not exist, or whose topic is being deleted are left
-out. Any other broker than the controller answers NOT_CONTROLLER for the whole. A controller that
-has lost its store responds REQUEST_TIMED_OUT: another one may have begun or ended moves meanwhile.
+out. Any broker but the controller responds NOT_CONTROLLER for the whole. A controller that has lost
+its store responds REQUEST_TIMED_OUT: another one may have begun or ended moves meanwhile.
 """
 
 from __future__ import annotations

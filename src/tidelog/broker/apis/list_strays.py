@@ -1,7 +1,7 @@
 """ListStrays (key 20001), version 0: the replicas that this broker has set aside (V35).
 
-An API of ours, served and advertised on the listener between brokers only (G5). Each directory has
-its own error: KAFKA_STORAGE_ERROR where it cannot be read.
+tidelog's own API, served and advertised on the listener between brokers only (G5). Each directory
+has its own error: KAFKA_STORAGE_ERROR where it cannot be read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ListTransactions (key 66), versions 0 and 1: there are none.
 
-State names that Kafka does not know are returned, as Kafka does.
+The response returns unknown state names of the request, as in Kafka.
 """
 
 from __future__ import annotations

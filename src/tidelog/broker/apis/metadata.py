@@ -1,14 +1,13 @@
 """Metadata (key 3), versions 0 to 13.
 
-Brokers, controller, topics with leaders, ISRs, offline replicas and topic ids, from published state
-only (V82). Brokers are named by their endpoints of the listener that was asked, as in Kafka: a
-broker without that listener is left out, and partitions that it leads are answered
-LISTENER_NOT_FOUND (below version 6: LEADER_NOT_AVAILABLE).
-Unknown topics are created where `auto.create.topics.enable` and the request allow it: the
-broker asks the controller and responds LEADER_NOT_AVAILABLE, and the client repeats its request.
-A request may ask for authorized operations: of the cluster in versions 8 to 10, of topics from 8 on
-(KIP-430). The answer as a whole has no error, as no broker has reason to send a client back to its
-bootstrap servers (KIP-1102).
+The response has brokers, controller, topics with leaders, ISRs, offline replicas and topic ids,
+from published state only (V82). Brokers are named by their endpoints of the client's listener, as
+in Kafka. A broker without that listener is left out, and its partitions get LISTENER_NOT_FOUND
+(below version 6: LEADER_NOT_AVAILABLE). Unknown topics are created where
+`auto.create.topics.enable` and the request allow it. The broker asks the controller and responds
+LEADER_NOT_AVAILABLE, and the client repeats its request. A request may ask for authorized
+operations: of the cluster in versions 8 to 10, of topics from 8 on (KIP-430). The response as a
+whole has no error: no broker has reason to send a client back to its bootstrap servers (KIP-1102).
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=3, min_version=0, max_version=13)
 
-#: Earlier versions that carry ids must not ask by them: their answers need a name.
+#: Earlier versions that carry ids must not ask by them: their responses need a name.
 _ASKING_BY_ID_VERSION = 12
 #: From here on responses distinguish a leader without the client's listener from a missing one.
 _LISTENER_ERROR_VERSION = 6
 
 
 class _Leaders:
-    """The live brokers at their endpoints of the listener that was asked."""
+    """The live brokers at their endpoints of the client's listener."""
 
     __slots__ = ("_is_alive", "_without_listener", "endpoints")
 
@@ -58,7 +57,7 @@ class _Leaders:
         )
 
     def error(self, leader: int) -> ErrorCode:
-        """Why a client of this listener cannot reach the leader; NONE where it can."""
+        """Return why a client of this listener cannot reach the leader; NONE where it can."""
         if leader in self.endpoints:
             return ErrorCode.NONE
         if self._is_alive(leader):
@@ -67,7 +66,7 @@ class _Leaders:
 
 
 def handle(context: ApiContext, request: Request[MetadataRequest]) -> MetadataResponse:
-    """The topics asked for; None (version 0: empty) asks for all."""
+    """Return the topics of the request; None (version 0: empty) asks for all."""
     message = request.message
     version = request.header.api_version
     view = context.services.view
@@ -101,7 +100,7 @@ def _topics(
         message.allow_auto_topic_creation and context.services.config.auto_create_topics_enable
     )
     missing: dict[str, None] = {}
-    # A topic named several times is answered once, as Kafka does.
+    # A topic named several times gets one response, as in Kafka.
     once = {(wanted.topic_id, wanted.name): wanted for wanted in asked}
     for wanted in once.values():
         answer = _asked(context, leaders, wanted, version)
@@ -169,8 +168,10 @@ def _partition(
 def error_response(
     request: Request[MetadataRequest], error: ErrorCode, message: str | None = None
 ) -> MetadataResponse:
-    """A request for all topics names none that could carry the error. Versions below 12 have no
-    null for the name of a topic that was asked for by id."""
+    """Return `error` for each named topic; a request for all topics names none.
+
+    Versions below 12 have no null for the name of a topic that was requested by id.
+    """
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)

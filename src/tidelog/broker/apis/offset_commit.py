@@ -1,8 +1,8 @@
 """OffsetCommit (key 8), versions 2 to 9: remember how far a group has read.
 
-Answered when the offsets are in all in-sync replicas (G1), or after `offsets.commit.timeout.ms`.
-Partitions that this broker knows nothing of are refused one by one with
-UNKNOWN_TOPIC_OR_PARTITION; the others are committed together, or refused with the one error of
+The coordinator responds when the offsets are in all in-sync replicas (G1), or after
+`offsets.commit.timeout.ms`. Each partition that this broker does not know gets
+UNKNOWN_TOPIC_OR_PARTITION. The others are committed together, or refused with the one error of
 their group.
 """
 
@@ -29,7 +29,7 @@ CARD = Card(api_key=8, min_version=2, max_version=9)
 
 
 def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:
-    """Ask the group's coordinator about the partitions that there are."""
+    """Ask the group's coordinator about the partitions that exist."""
     message = request.message
     known: list[OffsetToCommit] = []
     for topic in message.topics:

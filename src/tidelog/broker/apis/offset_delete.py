@@ -1,7 +1,7 @@
 """OffsetDelete (key 47), version 0: forget offsets of a group (KIP-496).
 
-Not of topics that a member subscribes to (GROUP_SUBSCRIBED_TO_TOPIC), nor of partitions that this
-broker knows nothing of (UNKNOWN_TOPIC_OR_PARTITION).
+The coordinator refuses topics that a member subscribes to (GROUP_SUBSCRIBED_TO_TOPIC), and
+partitions that this broker does not know (UNKNOWN_TOPIC_OR_PARTITION).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CARD = Card(api_key=47, min_version=0, max_version=0)
 
 
 def handle(context: ApiContext, request: Request[OffsetDeleteRequest]) -> Any:
-    """Ask the group's coordinator about the partitions that there are."""
+    """Ask the group's coordinator about the partitions that exist."""
     message = request.message
     known = tuple(
         topic_partition

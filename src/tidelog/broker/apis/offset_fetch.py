@@ -1,8 +1,8 @@
 """OffsetFetch (key 9), versions 1 to 9: how far groups have read.
 
-One group, from version 8 on many (KIP-709). Offset -1 without an error: nothing is committed for
-the partition. There are no transactions yet, so that every committed offset is stable
-(`require_stable` changes nothing).
+A request asks for one group, from version 8 on for many (KIP-709). Offset -1 without an error means
+that the partition has no committed offset. There are no transactions yet, so every committed offset
+is stable (`require_stable` changes nothing).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics]
 
 
 def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
-    """Ask the coordinator of each group; of one named twice, for what is asked of it last."""
+    """Ask the coordinator of each group; for a group named twice, the last entry counts."""
     message = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
         asked = _asked(context, message.group_id, message.topics)
@@ -87,7 +87,7 @@ def _response(
     error = answer.error
     offsets: Sequence[FetchedOffset] = answer.offsets
     if error and version < _GROUP_ERROR_VERSION:
-        # The only place for it is at each partition that was asked for.
+        # The response has no other place for it than each requested partition.
         offsets = [
             FetchedOffset(TopicPartition(topic.name, index))
             for topic in message.topics or ()
@@ -140,7 +140,7 @@ def _group(group_id: str, answer: OffsetFetchAnswer) -> OffsetFetchResponseGroup
 def error_response(
     request: Request[OffsetFetchRequest], error: ErrorCode, message: str | None = None
 ) -> OffsetFetchResponse:
-    """Version 1 has no error of the whole group."""
+    """Return `error` by group or partition; version 1 has no error of the whole group."""
     version = request.header.api_version
     if version >= _FETCHED_GROUPS_VERSION:
         return OffsetFetchResponse(

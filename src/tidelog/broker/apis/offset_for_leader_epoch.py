@@ -1,8 +1,9 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4.
 
-Where a leader epoch ends in this leader's log: the largest epoch not above the one asked for, and
-its end offset, -1 and -1 where there is no answer (V32, KIP-320). The latest epoch ends at the log
-end, also for consumers, as in Kafka. Askers are fenced by their current leader epoch (V37).
+Returns where a leader epoch ends in this leader's log (V32, KIP-320). The response has the largest
+epoch not above the requested one, and its end offset; -1 and -1 where there is none. The latest
+epoch ends at the log end, also for consumers, as in Kafka. The current leader epoch of the request
+fences its sender (V37).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CARD = Card(api_key=23, min_version=2, max_version=4)
 def handle(
     context: ApiContext, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
-    """One answer per question."""
+    """Respond to each question."""
     message = request.message
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -1,12 +1,12 @@
 """Produce (key 0), versions 3 to 11.
 
-Appends each partition's batch to the log this broker leads; acks=0 gets no answer, acks=1 one when
-the leader has written, acks=-1 when the high watermark passes the batch (V64).
-Partitions are answered together, each with its own error. Not supported yet: transactions
-(a transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
-Kafka, since there is no answer to say so. ApiVersions tells of versions from 0 on, as Kafka 4 does:
-librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659), which it
-never sends. Versions 0 to 2 are refused like any other that is not served. Internal topics
+Appends each partition's batch to the log that this broker leads. acks=0 gets no response, acks=1
+one when the leader has written, acks=-1 one when the high watermark passes the batch (V64). One
+response covers all partitions, each with its own error. Not supported yet: transactions (a
+transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
+Kafka, since no response could report it. ApiVersions advertises versions from 0 on, as Kafka 4
+does. librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659),
+which it never sends. Versions 0 to 2 are refused like any other unserved version. Internal topics
 (`__consumer_offsets`, `__cluster_events`) take records from brokers only, as in Kafka.
 """
 
@@ -50,7 +50,7 @@ CARD = Card(
 _LEADER_HINT_VERSION = 10
 #: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
 _ADMIN_CLIENT_ID = "__admin_client"
-#: The client id of brokers that tell what happens in the cluster.
+#: The client id of brokers that write cluster events.
 _EVENTS_CLIENT_ID = re.compile(r"broker-\d+-cluster-events")
 
 
@@ -74,10 +74,10 @@ class _Produce:
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: One for the loop that begins the partitions, so that it cannot be done too early.
+        #: One more for the loop that begins the partitions, so that it cannot reach 0 too early.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
-        #: How many bad records the answer may still name.
+        #: How many bad records the response may still name.
         self.record_errors_left = MAX_RECORD_ERRORS
 
     def one_done(self) -> None:
@@ -108,7 +108,7 @@ class _PartitionAppend:
         self.done = False
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """The leader has written it, or could not."""
+        """Take over the leader's write of the batch, or its failure."""
         error = completion.error
         if error is not None:
             _set_error(self.produce, self.partition.topic_partition, self.answer, error)
@@ -197,7 +197,7 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
 
 
 def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
-    """Clients write no records of the brokers' own."""
+    """Return the refusal of a topic that takes records from brokers only; None for others."""
     if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
         if topic == CLUSTER_EVENTS and _EVENTS_CLIENT_ID.fullmatch(client_id or ""):
             return None
@@ -256,7 +256,7 @@ def _set_error(
 
 
 def _record_error(topic: str, bad: Bad) -> BatchIndexAndErrorMessage:
-    """One bad record by its index in the batch, and why its topic does not take it (KIP-467)."""
+    """Return a bad record's index in the batch, and why its topic does not take it (KIP-467)."""
     if bad.keyless:
         return BatchIndexAndErrorMessage(bad.record, "no key; a compacted topic needs one")
     return BatchIndexAndErrorMessage(
@@ -273,7 +273,7 @@ def _any_error(response: ProduceResponse) -> bool:
 
 
 def _add_leader_hints(context: ApiContext, listener: str, response: ProduceResponse) -> None:
-    """KIP-951: name the new leader and its address in place."""
+    """Name the new leader and its address in the response (KIP-951)."""
     named: dict[int, None] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:

@@ -1,10 +1,11 @@
 """RemovePartitions (key 20000), version 0: the highest partitions of topics removed (V71).
 
-An API of ours, served and advertised on the listener between brokers only (G5). Answered when the
-request is durable, as nodes below `/admin/partitions_remove`; the removal follows, at once or,
-where it is to drain, when every consumer group has read what is there. Any other broker than the
-controller answers NOT_CONTROLLER for each topic. Refused: internal topics, topics that are not
-there or are being deleted, a number that is not below the present one, and none at all.
+tidelog's own API, served and advertised on the listener between brokers only (G5). The controller
+responds when the request is durable, as nodes below `/admin/partitions_remove`. The removal follows
+at once. If the partitions must drain, it follows when every consumer group has read them. Any other
+broker responds NOT_CONTROLLER for each topic. The controller refuses internal topics, and topics
+that do not exist or are being deleted. It also refuses a number that is not below the present one,
+and none at all.
 """
 
 from __future__ import annotations

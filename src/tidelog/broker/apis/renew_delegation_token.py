@@ -1,6 +1,6 @@
 """RenewDelegationToken (key 39), versions 1 and 2: refused.
 
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED is what a Kafka broker answers on a PLAINTEXT listener: the
+A Kafka broker responds DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, too, on a PLAINTEXT listener: the
 client is not authenticated.
 """
 
@@ -22,7 +22,7 @@ CARD = Card(
     api_key=39, min_version=1, max_version=2, refused="no authentication: listeners are PLAINTEXT"
 )
 
-#: A time that there is none of.
+#: The value of a time that does not exist.
 _NO_TIME = -1
 
 

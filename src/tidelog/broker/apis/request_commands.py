@@ -1,8 +1,8 @@
-"""RequestCommands (key 20003), version 0: a broker wants to be told everything anew (V35).
+"""RequestCommands (key 20003), version 0: a broker requests all of its commands again (V35).
 
-An API of ours, served and advertised on the listener between brokers only (G5). The controller
-sends the broker a full command; any other broker answers NOT_CONTROLLER, and a registration that is
-not the broker's present one STALE_BROKER_EPOCH.
+tidelog's own API, served and advertised on the listener between brokers only (G5). The controller
+sends the broker a full command. Any other broker responds NOT_CONTROLLER. A registration that is
+not the broker's present one gets STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CARD = Card(api_key=20_003, min_version=0, max_version=0, inter_broker=True)
 def handle(
     context: ApiContext, request: Request[RequestCommandsRequest]
 ) -> RequestCommandsResponse:
-    """Tell the controller, if that is this broker."""
+    """Pass the request to the controller, if that is this broker."""
     message = request.message
     error = context.controller.commands_wanted(message.broker_id, message.broker_epoch)
     return RequestCommandsResponse(error_code=error)

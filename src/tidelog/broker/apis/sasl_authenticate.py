@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36), versions 0 to 2: refused.
 
-Listeners are PLAINTEXT. ILLEGAL_SASL_STATE is what a Kafka broker answers on such a listener.
+Listeners are PLAINTEXT. A Kafka broker responds ILLEGAL_SASL_STATE, too, on such a listener.
 """
 
 from __future__ import annotations

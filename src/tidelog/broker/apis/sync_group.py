@@ -1,8 +1,8 @@
 """SyncGroup (key 14), versions 0 to 5: the leader brings the assignments, each member gets its own.
 
-Answered when the generation is in all in-sync replicas. From version 5 on the client must name
-protocol type and name, and they must be the group's (KIP-559): else INCONSISTENT_GROUP_PROTOCOL.
-Assignments for strangers are left out.
+The coordinator responds when the generation is in all in-sync replicas. From version 5 on the
+client must name protocol type and name, and they must be the group's (KIP-559): else
+INCONSISTENT_GROUP_PROTOCOL. Assignments for clients outside the group are left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: one resource after the other.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: one resource after the other.
 
-Topics, and the defaults of all brokers (broker resource without a name), are changed by whichever
-broker is asked; a broker's own settings by that broker only, where clients send them (KIP-226).
-Each resource succeeds or fails by itself. A key that cannot be set says why: it needs a restart, it
-is a topic's and unknown, or its value is bad. Brokers take unknown keys, which have no effect.
+Any broker changes topics and the defaults of all brokers (broker resource without a name). Only the
+broker itself changes its own settings, and clients send them there (KIP-226). Each resource
+succeeds or fails by itself. The error for a key gives the reason: the key needs a restart, is
+unknown for a topic, or has a bad value. Brokers accept unknown keys, which have no effect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PER_TURN = 100
 
 
 class Resource(NamedTuple):
-    """One resource of a request and what is to be done to it."""
+    """One resource of a request, and its requested changes."""
 
     type: int
     name: str
@@ -42,7 +42,7 @@ class Resource(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     type: int
     name: str
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 
 def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, str]:
-    """(type, name) in the store of a resource that this broker may tell and change.
+    """Return (type, name) in the store of a resource that this broker may report and change.
 
     Raises KafkaError: INVALID_REQUEST for another resource type or another broker,
     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -91,8 +91,10 @@ async def alter(
     replace: bool,
     validate_only: bool,
 ) -> list[Outcome]:
-    """Change each resource; `replace` unsets what is not named (AlterConfigs). `static` is what
-    the broker was started with."""
+    """Change each resource; `replace` unsets the keys that are not named (AlterConfigs).
+
+    `static` is the configuration that the broker was started with.
+    """
     named = Counter((one.type, one.name) for one in resources)
     outcomes = []
     for resource in resources:

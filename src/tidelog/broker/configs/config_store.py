@@ -1,10 +1,10 @@
-"""Configuration in the store, written by whichever broker is asked, as Kafka's brokers do.
+"""Configuration in the store, which any broker writes on request, as in Kafka.
 
-The settings of an entity are one node below `/config`; every change leaves a sequence node below
-`/config/changes` in the same transaction, by which all brokers hear of it (`live_configs`). A
-change is worked out on what the node holds and written on the condition that it still holds that:
-otherwise, and where the outcome is unknown (S2), it is worked out again. The store is waited for
-as long as a request may take (S3).
+The settings of an entity are one node below `/config`. Every change leaves a sequence node below
+`/config/changes` in the same transaction, by which all brokers learn of it (`live_configs`). A
+change is computed from the node's content, and written on the condition that the node is unchanged.
+Otherwise, and where the outcome is unknown (S2), it is computed again. A request waits for the
+store as long as a request may take (S3).
 """
 
 from __future__ import annotations
@@ -34,19 +34,22 @@ if TYPE_CHECKING:
 
 _RETRY_MS = 50
 TOPICS, BROKERS = "topics", "brokers"
-#: What is stored before, what is to be stored; raises KafkaError.
+#: From the stored settings to the settings to store; raises KafkaError.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 class ConfigStore:
-    """Reads and writes `/config` for one broker."""
+    """The reads and writes of `/config` for one broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def read(self, entities: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-        """The settings of entities, (type, name) each; none where there is no node, or none that
-        can be read. KafkaError(REQUEST_TIMED_OUT) without the store."""
+        """Return the settings of entities, (type, name) each.
+
+        Empty where there is no node, or no readable one. Raises KafkaError(REQUEST_TIMED_OUT)
+        without the store.
+        """
         paths = [layout.config_path(kind, name) for kind, name in entities]
         deadline_ms = self._deadline_ms()
         while True:
@@ -60,9 +63,9 @@ class ConfigStore:
     async def change(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
     ) -> None:
-        """Work out new settings and store them.
+        """Compute new settings and store them.
 
-        Raises KafkaError: what `change` raises, UNKNOWN_TOPIC_OR_PARTITION for a topic that does
+        Raises KafkaError: the errors of `change`, UNKNOWN_TOPIC_OR_PARTITION for a topic that does
         not exist, REQUEST_TIMED_OUT without the store.
         """
         deadline_ms = self._deadline_ms()
@@ -76,7 +79,7 @@ class ConfigStore:
     async def _try(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
     ) -> bool:
-        """Whether the settings are as they should be; False when somebody was quicker."""
+        """Try to store new settings; return False when another broker was quicker."""
         store = self._services.store
         path = layout.config_path(entity_type, entity)
         node = await store.get(path)
@@ -125,5 +128,5 @@ def _decoded(path: str, node: Node | None) -> dict[str, str]:
     try:
         return {} if node is None else layout.decode_config(path, node.data)
     except LayoutError:
-        # Every broker works without such settings and says so when it reads them.
+        # Every broker works without such settings and reports that when it reads them.
         return {}

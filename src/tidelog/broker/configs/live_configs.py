@@ -1,11 +1,11 @@
-"""Follows `/config/changes` and applies what changed while the broker runs (KIP-226).
+"""Live configuration: follows `/config/changes` while the broker runs (KIP-226).
 
-Every broker watches the notifications and reads the entities that they name: settings of topics go
-to their logs and leaders (V60, V64) and, in the controller, to elections (V13); settings of brokers
-are laid over the configuration that this broker was started with. A notification that was purged
-before this broker saw it shows as a gap in their numbers: then, and after a new session, everything
-is read again. Notifications are purged 15 minutes after this broker first saw them, as Kafka does
-by their age; clocks of machines are not compared.
+Every broker watches the notifications and reads the entities that they name. Settings of topics go
+to their logs and leaders (V60, V64) and, in the controller, to elections (V13). Settings of brokers
+override the configuration that this broker was started with. A notification that was purged before
+this broker saw it shows as a gap in their numbers. Then, and after a new session, the broker reads
+everything again. It purges notifications 15 minutes after it first saw them. Kafka does so by their
+age, but the clocks of machines are not compared here.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ class ConfiguredReplicas(Protocol):
     """The hosted replicas, whose topics' configuration changes."""
 
     def topics(self) -> Collection[str]:
-        """The topics that have a replica here."""
+        """Return the topics that have a replica here."""
 
     async def load_configs(self, topics: Iterable[str]) -> None:
         """Read the configuration of these topics again."""
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """Apply what was read."""
+        """Apply the configuration that was read."""
 
     def defaults_changed(self) -> None:
         """Apply the broker's own configuration, which has changed."""
 
 
 class ConfiguredController(Protocol):
-    """The controller, as far as this broker is it."""
+    """The controller, if it is this broker."""
 
     def configs_changed(self, topics: Sequence[str]) -> None:
-        """The configuration of these topics has changed."""
+        """Take over the changed configuration of these topics."""
 
     def every_config_changed(self) -> None:
-        """Any configuration may have changed."""
+        """Take over all configuration: any of it may have changed."""
 
     def defaults_changed(self) -> None:
-        """The configuration of the broker has changed."""
+        """Take over the changed configuration of the broker."""
 
 
 class LiveConfigs:
@@ -85,7 +85,7 @@ class LiveConfigs:
         self._wake = Signal(services.ports.loop)
         self._closing = False
         self._changed = False
-        #: Nothing that was read counts any more.
+        #: Whether everything must be read again.
         self._everything = True
         #: Monotonic time at which each notification was first seen, by name.
         self._seen: dict[str, float] = {}
@@ -97,7 +97,7 @@ class LiveConfigs:
         return self._static
 
     async def open(self) -> None:
-        """Watch, and take over what is stored for brokers; waits for the store (S3)."""
+        """Watch, and take over the stored settings for brokers; wait for the store (S3)."""
         while True:
             try:
                 names = await self._names()
@@ -114,12 +114,12 @@ class LiveConfigs:
         self._services.tasks.spawn("live configs", self._run())
 
     def close(self) -> None:
-        """Apply nothing any more."""
+        """Apply nothing more."""
         self._closing = True
         self._wake.set()
 
     def session_renewed(self) -> None:
-        """The broker has registered anew: its watches are gone, it may have missed changes."""
+        """Read everything again: the broker re-registered and may have missed changes."""
         self._everything = True
         self._wake.set()
 
@@ -157,7 +157,7 @@ class LiveConfigs:
         return await self._services.store.children(layout.CONFIG_CHANGES, self._on_change) or []
 
     def _take(self, names: Sequence[str]) -> bool:
-        """Remember these notifications; False where one may have come and gone unseen."""
+        """Remember these notifications; return False where one may have come and gone unseen."""
         now_ms = self._services.clock.monotonic_ms()
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen.get(name, now_ms) for name in names}
@@ -173,7 +173,7 @@ class LiveConfigs:
     def _entities(
         self, paths: Sequence[str], nodes: Sequence[Node | None]
     ) -> list[tuple[str, str]]:
-        """(type, name) of what changed, each once."""
+        """Return (type, name) of each changed entity, once."""
         found: dict[tuple[str, str], None] = {}
         for path, node in zip(paths, nodes, strict=True):
             assert node is not None
@@ -202,7 +202,7 @@ class LiveConfigs:
             self._services.tracer.event("topic_configs_applied", topics=tuple(here))
 
     async def _read_broker_settings(self) -> None:
-        """Lay what is stored for all brokers and for this one over the static configuration."""
+        """Apply the stored settings of brokers and of this one over the static configuration."""
         services = self._services
         names = (layout.DEFAULT_ENTITY, str(services.broker_id))
         paths = [layout.config_path(BROKERS, name) for name in names]

@@ -1,8 +1,8 @@
-"""When a controller looks for leaderships that are to go back to preferred replicas (V46).
+"""The schedule of leader rebalancing: when a controller looks at preferred replicas (V46).
 
-What goes back, and whom it waits for, is decided in `elections/balance`; here is the time: a first
-look soon after the election, one at each interval, and steps a second apart as long as something
-waits. Ends with the term.
+`elections/balance` decides which leaderships go back and which brokers must catch up first. This
+module holds the time. The first look comes soon after the election, later ones at each interval.
+Steps follow a second apart while leaderships wait. The schedule ends with the term.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tidelog.controller.events import Event
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-#: A new controller lets the cluster settle before it looks (Kafka's 5 s).
+#: A new controller lets the cluster settle before the first look (Kafka's 5 s).
 _FIRST_LOOK_MS: Final = 5_000
-#: So long clients have to find the leaders of one step before the next.
+#: Pause between two steps, in which clients find the new leaders.
 _STEP_MS: Final = 1_000
-#: A share that is never exceeded: nothing goes back.
+#: A share that is never exceeded: no leadership goes back.
 _EVERYTHING: Final = 100
 
 
 class Balancing:
-    """Of one term of office."""
+    """The rebalancing schedule of one term of office."""
 
     def __init__(
         self, services: Services, balance: Balance, offer: Callable[[Event], None]
@@ -36,20 +36,20 @@ class Balancing:
         self._balance = balance
         self._offer = offer
         self._is_over = False
-        #: The next step has its time already.
+        #: The next step is scheduled already.
         self._is_due = False
         self._held_back: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """The term begins."""
+        """Schedule the first look; the term begins."""
         self._services.timers.after(_FIRST_LOOK_MS, self._look)
 
     def end(self) -> None:
-        """The term is over."""
+        """Stop looking; the term is over."""
         self._is_over = True
 
     def decided(self) -> None:
-        """A decision is carried out: where leaderships still wait, the next step comes."""
+        """Schedule the next step after a decision, while leaderships still wait."""
         self._tell_who_is_held_back()
         if self._balance and not self._is_due:
             self._is_due = True

@@ -1,14 +1,14 @@
 """One ordered queue and connection from the controller to each registered broker (V17, V81).
 
-A channel lives as long as a registration: commands for another life of the broker go by another
-channel. What waits is merged, and bounded. A command that is not answered (the connection broke,
-the time is over, the broker does not take it yet) is repeated on the same queue until the
-registration ends. Roles are answered before the metadata that names them is sent, so that clients
-hear of leaders that lead. A role that the broker's full disk refused is told again later, until
-there is room or another one has taken its place. Correlation ids go on from one connection to the
-next: what an earlier one delivers late is seen to be old (V30). Answers go back to the controller
-as events. A stuck broker delays nobody but itself; the log names it, and a metric counts it, once
-it is behind for controller.socket.timeout.ms.
+A channel belongs to one registration; a later incarnation of the broker gets another channel.
+Waiting commands are merged and bounded. A command fails when the connection breaks, time runs out
+or the broker rejects it. The channel then retries on the same queue until the registration ends. A
+broker responds for its roles before the controller sends metadata that names them, so clients learn
+only of leaders that lead. A role that the broker's full disk refused is sent again later, until
+there is room or a newer command replaces it. Correlation ids continue from one connection to the
+next, which exposes late deliveries of an earlier connection as old (V30). Responses return to the
+controller as events. A stuck broker delays only itself; the log names it, and a metric counts it,
+after controller.socket.timeout.ms.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
 
-#: Pause before a command is repeated (Kafka's RequestSendThread waits as long).
+#: Pause before a command is sent again (as in Kafka's RequestSendThread).
 RETRY_MS = 100
-#: The first repetition comes sooner: a broker that starts may not listen or know its epoch yet.
+#: The first retry comes sooner: a broker that starts may not listen or know its epoch yet.
 FIRST_RETRY_MS = 20
-#: Pause before a role is told again to a broker whose disk was full: there may be room by then.
+#: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
 
-#: Reasons for repeating commands that the log is told once each, until all are taken.
+#: Reasons for retries that the log reports once each, until the broker has taken all commands.
 _MAX_TOLD = 20
 
 
@@ -68,17 +68,17 @@ class Channel:
         self._busy = False
         self._on_idle: dict[Callable[[], None], None] = {}
         self._overdue = Overdue(self._services.config.controller_socket_timeout_ms)
-        #: The live brokers, as they were told last.
+        #: The live brokers in the newest commands.
         self._brokers: tuple[BrokerInfo, ...] = ()
-        #: Roles that the broker could not take (KAFKA_STORAGE_ERROR), unless it was told others.
+        #: Roles that the broker refused (KAFKA_STORAGE_ERROR) and no later command has replaced.
         self._refused: dict[TopicPartition, Role] = {}
         self._repetition: Timeout | None = None
-        #: Why commands are repeated, as far as the log was told since all were taken.
+        #: Reasons for retries that the log reported since the broker last took all commands.
         self._told: dict[str, None] = {}
         self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
-        """Queue commands behind those that wait; they are merged."""
+        """Queue commands behind waiting ones, and merge them."""
         self._busy = True
         self._overdue.queued(self._services.clock.monotonic_ms())
         self._brokers = commands.brokers
@@ -107,23 +107,23 @@ class Channel:
         self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back when the broker has answered all that it was told, or is gone."""
+        """Call back when the broker has responded to all its commands, or is gone."""
         if self._busy:
             self._on_idle[callback] = None
         else:
             callback()
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Do not call back any more; a broker that never answers would be asked for ever."""
+        """Remove a callback; for a broker that never responds they would pile up for ever."""
         self._on_idle.pop(callback, None)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the broker has answered all that it was told."""
+        """Whether the broker has responded to all its commands."""
         return not self._busy
 
     def close(self) -> None:
-        """Send nothing more; what is in flight is not waited for."""
+        """Send nothing more, without waiting for requests in flight."""
         self._closed = True
         self._task.cancel()
         if self._repetition is not None:
@@ -158,14 +158,14 @@ class Channel:
             self._idle()
 
     async def _deliver(self, commands: Commands) -> bool:
-        """Send everything; False when something has to be repeated."""
+        """Send all commands; return False when some of them must be sent again."""
         outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
         early = [one for one in outgoing if one.part is not Part.SHOWN]
         late = [one for one in outgoing if one.part is Part.SHOWN]
         return await self._exchange(commands, early) and await self._exchange(commands, late)
 
     async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
-        """Send requests one behind the other and wait for all their answers."""
+        """Send requests one behind the other and wait for all their responses."""
         if not outgoing:
             return True
         done: asyncio.Future[None] = self._services.ports.loop.create_future()
@@ -211,7 +211,7 @@ class Channel:
             connection.close(reason)
 
     def _take_answer(self, one: Outgoing, answer: Any, error: Exception | None) -> bool:
-        """Pass an answer on; False when the request must be repeated."""
+        """Pass a response on; return False when the request must be sent again."""
         if self._closed:
             return False
         if error is not None:
@@ -233,7 +233,8 @@ class Channel:
             "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
         )
         told = f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}"
-        # Ten times a second until a dead broker's session ends, where nothing else tells of it.
+        # A retry comes ten times a second until a dead broker's session ends. No other line reports
+        # it.
         self._log(logging.DEBUG if told in self._told else logging.WARNING, told)
         if len(self._told) < _MAX_TOLD:
             self._told[told] = None
@@ -275,7 +276,7 @@ class Channel:
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
     ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-        # What was listed only so that it is kept was not to be obeyed (V35).
+        # Entries without a leader epoch only keep the replica; they are no roles to take (V35).
         kept = {
             (topic.topic_id, state.partition_index): None
             for topic in request.topic_states
@@ -299,8 +300,11 @@ class Channel:
     def _keep_refused(
         self, commands: Commands, outcomes: list[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """A full disk refuses a replica now and not for ever: tell the broker again, later, what
-        it could not do, unless it is told something else meanwhile."""
+        """Keep roles that a full disk refused, and schedule them to be sent again.
+
+        A full disk refuses a replica now and not for ever. A role that waiting commands replace is
+        not kept.
+        """
         waiting = self._waiting
         for topic_partition, error in outcomes:
             role = commands.roles.get(topic_partition)
@@ -366,14 +370,14 @@ class Channels:
         self.services = services
         self.events = events
         self.sender = sender
-        #: Takes what brokers answer.
+        #: Takes the responses of brokers.
         self.offer = offer
-        #: A broker has heard of a newer controller.
+        #: Called when a broker has heard of a newer controller.
         self.stale = stale
         self._channels: dict[int, Channel] = {}
 
     def follow(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Have a channel for each registration and for nothing else."""
+        """Keep one channel for each registration, and close the others."""
         for broker_id in list(self._channels):
             info = brokers.get(broker_id)
             channel = self._channels[broker_id]
@@ -392,13 +396,15 @@ class Channels:
             self._channels[broker_id].add(one)
 
     def is_idle(self, broker_id: int) -> bool:
-        """Whether a broker is there and has answered all that it was told."""
+        """Whether a broker is registered and has responded to all its commands."""
         channel = self._channels.get(broker_id)
         return channel is not None and channel.is_idle
 
     def when_told(self, callback: Callable[[], None], limit_ms: int) -> None:
-        """Call back once: when every broker has answered what it was told so far, or after
-        `limit_ms`; also when the term ends first."""
+        """Call back once, when every broker has responded to the commands so far.
+
+        The call also comes after `limit_ms`, or when the term ends first.
+        """
         untold = len(self._channels)
         called = False
 
@@ -424,7 +430,7 @@ class Channels:
             self.services.timers.after(limit_ms, call)
 
     def close(self) -> None:
-        """End all channels."""
+        """Close all channels."""
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()

@@ -1,7 +1,8 @@
-"""Waits for consumer groups to read partitions that are to be removed then (V71).
+"""The wait for consumer groups to read partitions before their removal (V71).
 
-Runs while a controller's term lasts and anything waits. What groups have read is asked of their
-coordinators (`drains`); it counts only if nobody else led, or coordinated, meanwhile.
+Runs while a controller's term lasts and partitions wait. `drains` asks the coordinators for the
+progress of their groups. The result counts only if leaders and coordinators stayed the same
+meanwhile.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from tidelog.core.types import PartitionState, TopicPartition
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-#: Between two looks at what consumer groups have read.
+#: Pause between two looks at the progress of consumer groups.
 _DRAIN_LOOK_MS = 500
 
 
 class GroupProgress(Protocol):
-    """What consumer groups have read."""
+    """The progress of consumer groups."""
 
     async def read_to_the_end(
         self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
     ) -> list[TopicPartition]:
         """Return which of these partitions every group with offsets in them has read to their end.
 
-        `leaders`: who leads each; `coordinators`: every broker that coordinates groups.
+        `leaders`: the leader of each partition; `coordinators`: every broker that coordinates
+        groups.
         """
 
 
@@ -46,7 +48,7 @@ class Draining:
         is_on: Callable[[], bool],
         offer: Callable[[Event], None],
     ) -> None:
-        """`is_on`: whether the term lasts; `offer` takes what was found."""
+        """`is_on`: whether the term lasts; `offer` takes the partitions that are read."""
         self._services = services
         self._progress = progress
         self._term = term
@@ -54,7 +56,7 @@ class Draining:
         self._offer = offer
 
     async def run(self) -> None:
-        """Look again and again, until nothing waits for them."""
+        """Look again and again, until no partition waits for its readers."""
         try:
             while self._is_on():
                 image = self._term.controller.image
@@ -70,7 +72,7 @@ class Draining:
                         if one.topic == CONSUMER_OFFSETS
                     }
                     read = await self._progress.read_to_the_end(leaders, coordinators)
-                    # Somebody else may have led, or coordinated, meanwhile.
+                    # Another broker may have led, or coordinated, meanwhile.
                     if read and watched == self._watched_states(waiting):
                         self._offer(DrainRead(read))
                 await self._services.tasks.sleep(_DRAIN_LOOK_MS)
@@ -80,8 +82,11 @@ class Draining:
     def _watched_states(
         self, waiting: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionState] | None:
-        """States of partitions that drain and of those that groups are kept in; None where one is
-        not led, or where a broker has not answered yet what it was told of its role."""
+        """Return the states of draining partitions and of the partitions that hold group offsets.
+
+        None where a partition has no live leader, or where the leader of a draining partition has
+        not yet responded to its commands.
+        """
         image = self._term.controller.image
         offsets = image.topics.get(CONSUMER_OFFSETS)
         found: dict[TopicPartition, PartitionState] = {}

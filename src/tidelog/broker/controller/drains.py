@@ -1,10 +1,10 @@
-"""How far consumer groups are with partitions that are to be removed when they are read (V71).
+"""Progress of consumer groups in partitions that are removed once they are read (V71).
 
-Asked by the controller, of every coordinator and of the partitions' leaders, as any client would
-ask: the groups that each broker coordinates, what they have committed, and where the partitions
-end. Answers count only together: a coordinator that moves, or one that cannot be reached, may have
-a group that nobody else tells of, so that nothing is known then. The caller has seen to it that the
-leaders take no more records. Knows nothing of removals.
+The controller asks every coordinator and the partitions' leaders as any client would. It asks for
+the groups of each broker, their committed offsets, and the end offsets of the partitions. Responses
+count only together. A coordinator that moves or cannot be reached may have a group that no other
+broker reports; the progress is then unknown. The caller ensures that the leaders accept no more
+records. This module knows nothing of removals.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _LIST_GROUPS_VERSION, _OFFSET_FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 8, 8
 _TIMEOUT_MS = 5_000
 _PURPOSE = "drain"
 _LATEST = -1
-#: Whose offsets one request asks for.
+#: Groups whose offsets one request asks for.
 _GROUPS_PER_REQUEST = 500
 
 
 class Drains:
-    """Asks coordinators and leaders."""
+    """The client that asks coordinators and leaders for the progress of groups."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -48,10 +48,10 @@ class Drains:
     async def read_to_the_end(
         self, leaders: Mapping[TopicPartition, int], coordinators: Iterable[int]
     ) -> list[TopicPartition]:
-        """Which of these partitions every group with offsets in them has read to their end.
+        """Return which of these partitions every group with offsets in them has read to their end.
 
-        `leaders`: who leads each; `coordinators`: every broker that coordinates groups. None of
-        them where somebody does not answer, or not with everything.
+        `leaders`: the leader of each partition; `coordinators`: every broker that coordinates
+        groups. Empty where a broker does not respond, or not with everything.
         """
         try:
             ends = await self._ends(leaders)
@@ -90,7 +90,7 @@ class Drains:
     async def _committed(
         self, broker_id: int, wanted: Sequence[TopicPartition]
     ) -> list[tuple[TopicPartition, int]]:
-        """What the groups of one coordinator have committed of these partitions."""
+        """Return the offsets that one coordinator's groups have committed in these partitions."""
         listed = await self._call(broker_id, LIST_GROUPS, _LIST_GROUPS_VERSION, ListGroupsRequest())
         _check(listed.error_code)
         names = [group.group_id for group in listed.groups]

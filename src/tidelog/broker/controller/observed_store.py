@@ -1,7 +1,7 @@
 """The metadata store as the controller's flow uses it: each outcome is a sign of life (V42).
 
-Passes everything on and decides nothing: who asks hears what it would have heard. An outcome that
-never comes is what `controller.activity` counts.
+Passes every call on and decides nothing: a caller gets the result that the store gave.
+`controller.activity` counts how long an outcome has failed to come.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ObservedStore:
         self._store.on_session(callback)
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Report that the loop turns."""
         self._store.beat()
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:

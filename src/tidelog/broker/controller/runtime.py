@@ -1,11 +1,12 @@
-"""The controller of the cluster, as far as it is this broker: race, load, decide, write, command.
+"""The controller of the cluster on this broker: race, load, decide, write, command.
 
-Every broker watches `/controller` and races for it when it goes (V3, V40). The winner loads all
-state (V41), then turns: what watches announced is read (`store_watches`), all events are decided
-together, the decision is made durable, its commands are queued, its answers given; in this order
-(V2). Decisions are `tidelog.controller`'s. A term of office ends with the session, or when a newer
-controller shows; whoever waits is told NOT_CONTROLLER. A flow that the store never answers is
-noticed: its term ends, its node goes, and it begins anew (V42).
+Every broker watches `/controller` and races for it when the node goes (V3, V40). The winner loads
+all state (V41) and then works in turns. A turn reads the changes that watches announced
+(`store_watches`) and decides all events together. It then makes the decision durable, queues its
+commands and responds to requests, in this order (V2). `tidelog.controller` makes the decisions. A
+term of office ends with the session, or when a newer controller shows; waiting requests get
+NOT_CONTROLLER. A flow that the store never answers is noticed. Its term ends, its node goes, and a
+new flow begins (V42).
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.services import Services
 
-#: Clients that make or delete topics are answered when every broker has heard of it, or after this
-#: long: what they ask next may reach any broker.
+#: A client that creates or deletes topics gets its response when every broker knows of it, or after
+#: this long. Its next request may reach any broker.
 _HEARD_LIMIT_MS = 1_000
-#: Between two looks at topics whose nodes cannot be read.
+#: Pause between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
 
 
@@ -100,7 +101,7 @@ class ControllerRuntime:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Whether this broker is the controller, to its own knowledge."""
         return self._term is not None
 
     @property
@@ -114,7 +115,7 @@ class ControllerRuntime:
         self._watch_activity()
 
     async def close(self) -> None:
-        """Leave office and take no part in elections any more; another broker takes over."""
+        """Leave office and take no further part in elections; another broker takes over."""
         self._closing = True
         was_active = self.is_active
         self.resign("the broker is stopping")
@@ -126,7 +127,7 @@ class ControllerRuntime:
                 self._log(logging.WARNING, f"/controller is left to the session's end: {error}")
 
     def resign(self, reason: str) -> None:
-        """End the term of office, if there is one; everybody who waits is told at once."""
+        """End the term of office, if there is one; every waiting request is refused at once."""
         term, self._term = self._term, None
         self._claim_changed = True
         self._wake.set()
@@ -146,29 +147,29 @@ class ControllerRuntime:
             waiting.pending.complete(waiting.refusal())
 
     def session_renewed(self) -> None:
-        """The broker has registered anew: its watches are gone, it may be elected again."""
+        """Check the claim again: the broker re-registered, lost its watches, and may be elected."""
         self._claim_changed = True
         self._wake.set()
 
     def verify(self) -> None:
-        """Somebody has heard of a newer controller: look whether this one still is."""
+        """Check whether this broker is still the controller; a newer one may exist."""
         self._claim_changed = True
         self._wake.set()
 
-    # what else this broker learns
+    # further news to this broker
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """The configuration of these topics has changed: a controller reads it again (V13)."""
+        """Have a controller read the changed configuration of these topics again (V13)."""
         if self._term is not None:
             self._store_watches.configs_changed(topics)
 
     def every_config_changed(self) -> None:
-        """The configuration of any topic may have changed."""
+        """Have a controller read all configuration again: that of any topic may have changed."""
         if self._term is not None:
             self._store_watches.every_config_changed()
 
     def defaults_changed(self) -> None:
-        """The configuration of this broker has changed."""
+        """Pass on that the configuration of this broker has changed."""
         self.offer(UncleanRead({}, self.services.config.unclean_leader_election_enable))
 
     # requests
@@ -176,19 +177,22 @@ class ControllerRuntime:
     def alter_partition(
         self, request: AlterPartitionRequest, version: int, refusal: Refusal
     ) -> Pending | Any:
-        """A leader's ISR changes; `refusal` makes the answer of a broker that does not control."""
+        """Ask for a change of a leader's ISR; `refusal` makes the response of a non-controller."""
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
 
     def controlled_shutdown(
         self, request: ControlledShutdownRequest, refusal: Refusal
     ) -> Pending | Any:
-        """A broker that is about to stop; it goes when others have heard who leads instead."""
+        """Ask for the controlled shutdown of a broker.
+
+        The response comes when the other brokers have heard of the new leaders.
+        """
         return self._ask(
             lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_told=True
         )
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
-        """New topics, with ids and places drawn here."""
+        """Ask for new topics, with ids and a seed for replica placement drawn here."""
         random = self.services.ports.random
         topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
         seed = random.randrange(0, 1 << 31)
@@ -201,7 +205,7 @@ class ControllerRuntime:
     def create_partitions(
         self, request: CreatePartitionsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """More partitions for topics, with places drawn here."""
+        """Ask for more partitions for topics, with a seed for replica placement drawn here."""
         seed = self.services.ports.random.randrange(0, 1 << 31)
         return self._ask(
             lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
@@ -210,17 +214,17 @@ class ControllerRuntime:
     def remove_partitions(
         self, request: RemovePartitionsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """The highest partitions of topics to be removed; answered when that is durable."""
+        """Ask to remove topics' highest partitions; the response comes when that is durable."""
         return self._ask(lambda ticket: RemovePartitionsAsked(ticket, request), refusal)
 
     def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
-        """Preferred or unclean leaders."""
+        """Ask for the election of preferred or unclean leaders."""
         return self._ask(lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_told=True)
 
     def reassign(
         self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """Partitions to move to other brokers, or back (KIP-455)."""
+        """Ask to move partitions to other brokers, or back (KIP-455)."""
         return self._ask(
             lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_told=True
         )
@@ -228,11 +232,11 @@ class ControllerRuntime:
     def list_reassignments(
         self, request: ListPartitionReassignmentsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """The partitions that are being moved (KIP-455)."""
+        """Ask for the partitions that are being moved (KIP-455)."""
         return self._ask(lambda ticket: ReassignmentsListAsked(ticket, request), refusal)
 
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
-        """Topics to delete; answered when they are gone or the client's time is over."""
+        """Ask to delete topics; the response comes when they are gone or time is over."""
 
         def event(ticket: int) -> Event:
             self.services.timers.after(
@@ -246,11 +250,11 @@ class ControllerRuntime:
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """A block of producer ids for a broker (G3)."""
+        """Ask for a block of producer ids for a broker (G3)."""
         return self._ask(lambda ticket: ProducerIdsAsked(ticket, request), refusal)
 
     def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
-        """A broker wants to be told everything anew; NONE where it will be."""
+        """Queue all commands again for a broker that asks; return NONE where they will come."""
         term = self._term
         if term is None:
             return ErrorCode.NOT_CONTROLLER
@@ -261,7 +265,7 @@ class ControllerRuntime:
         return ErrorCode.NONE
 
     def offer(self, event: Event) -> None:
-        """An event for the present term; of no use outside of one."""
+        """Offer an event to the present term; outside of a term it is dropped."""
         if self._term is not None:
             self._term.controller.offer(event)
             self._wake.set()
@@ -290,8 +294,11 @@ class ControllerRuntime:
     # elections
 
     def _watch_activity(self) -> None:
-        """Look from time to time whether the flow moves (V42); a request that the store cannot
-        take ends within a session timeout, which is less than it is given."""
+        """Look from time to time whether the flow moves (V42).
+
+        A request that the store cannot take ends within a session timeout, which is less than the
+        limit.
+        """
         limit_ms = self.services.config.controller_activity_timeout_ms
         if self._closing or limit_ms == 0:
             return
@@ -306,8 +313,10 @@ class ControllerRuntime:
         self.services.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
 
     def _begin_anew(self) -> None:
-        """The flow waits for an outcome that does not come: end it, and the term with it. The new
-        one finds what the old one left in the store, `/controller` first."""
+        """End a flow that waits for an outcome that does not come, and the term with it.
+
+        The new flow finds the nodes that the old one left in the store, `/controller` first.
+        """
         self.services.tracer.mark("controller_stalled")
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
         self._log(
@@ -346,7 +355,7 @@ class ControllerRuntime:
                 await self.services.tasks.sleep(RETRY_MS)
 
     async def _race(self) -> Claim | None:
-        """Try to become the controller; None while there is another one."""
+        """Try to become the controller; return None while there is another controller."""
         if not self._claim_changed or self._closing or not self.services.identity.is_registered:
             return None
         self._claim_changed = False
@@ -354,7 +363,7 @@ class ControllerRuntime:
         if node is not None:
             if node.stat.ephemeral_owner != self._store.session_id:
                 return None
-            # Left over from a term that has ended: nobody acts for it (V42).
+            # The node is left over from a term that has ended: no broker acts for it (V42).
             self.services.tracer.mark("controller_node_left_over")
             await self._leave_office()
         epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)
@@ -374,7 +383,7 @@ class ControllerRuntime:
         try:
             await self._store.transact(ops)
         except TransactionFailed:
-            # Somebody else was quicker: look again, and watch.
+            # Another broker was quicker: look again, and watch.
             self.services.tracer.mark("controller_race_lost")
             self.verify()
             return None
@@ -385,7 +394,7 @@ class ControllerRuntime:
         return claim
 
     async def _has_won(self, claim: Claim) -> bool:
-        """Read an election of unknown outcome back (S2)."""
+        """Read an election of unknown outcome back; return whether it was won (S2)."""
         node = await self._store.get(layout.CONTROLLER)
         epoch = await self._store.get(layout.CONTROLLER_EPOCH)
         return (
@@ -396,8 +405,11 @@ class ControllerRuntime:
         )
 
     async def _leave_office(self) -> None:
-        """Remove `/controller` where it is of this very session (V42), and still is: each election
-        raises the epoch, so that nobody's who came in between is removed."""
+        """Remove `/controller` where this very session owns it (V42).
+
+        Each election raises the epoch. The check of the epoch therefore spares the node of a
+        controller elected in between.
+        """
         paths = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
         node, epoch = await self._store.get_many(paths)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
@@ -410,7 +422,7 @@ class ControllerRuntime:
     # in office
 
     async def _serve(self, claim: Claim) -> None:
-        """Be the controller until the term ends."""
+        """Serve as the controller until the term ends."""
         if self._closing or not self.services.identity.is_registered:
             return
         term = self._term = Term(
@@ -431,8 +443,10 @@ class ControllerRuntime:
             await self._turn(term)
 
     def _look_again(self, term: Term) -> None:
-        """Read the nodes again that could not be read: somebody may have mended them.
-        Reassignments are swept, too (V50)."""
+        """Read unreadable nodes again: an administrator may have repaired them.
+
+        Reassignments are swept, too (V50).
+        """
         if self._term is not term:
             return
         image = term.controller.image
@@ -446,7 +460,7 @@ class ControllerRuntime:
         self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
 
     async def _turn(self, term: Term) -> None:
-        """Read what changed, decide, write, command, answer; or wait for something to do."""
+        """Read changes, decide, write, command, respond; or wait for something to do."""
         if self._claim_changed:
             self._claim_changed = False
             await term.patiently(self._check_claim)
@@ -468,7 +482,7 @@ class ControllerRuntime:
             self._carry_out(term, term.controller.applied(decision, outcomes))
 
     async def _check_claim(self) -> None:
-        """DeposedError unless `/controller` is of this very session; watched from here on."""
+        """Watch `/controller`, and raise DeposedError unless this very session owns it."""
         node = await self._store.get(layout.CONTROLLER, self._on_claim)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             raise DeposedError("/controller is another's")
@@ -488,7 +502,7 @@ class ControllerRuntime:
                 complete()
         report(self.services, term.claim.controller_epoch, effects)
         term.balancing.decided()
-        # They are to be watched.
+        # Watch the nodes of new topics.
         self._store_watches.look_at(one.name for one in effects.notices.of(TopicCreated))
         outdated = [one.name for one in effects.notices.of(TopicOutdated)]
         if outdated:
@@ -513,7 +527,7 @@ class ControllerRuntime:
 
 
 def _new_topic_id(raw: bytes) -> TopicId:
-    """A random UUID (version 4), as Kafka's topic ids are."""
+    """Return a random UUID (version 4), as Kafka's topic ids are."""
     value = bytearray(raw)
     value[6] = (value[6] & 0x0F) | 0x40
     value[8] = (value[8] & 0x3F) | 0x80

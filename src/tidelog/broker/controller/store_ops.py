@@ -1,9 +1,9 @@
-"""Which nodes a controller's write means, and how to tell afterwards whether it was made.
+"""The nodes of a controller's writes, and how to find out afterwards whether a write was made.
 
 A `Unit` is a group of operations that go into one transaction together. Its witness is the node
-that tells, when it is read back, whether the unit was written, can still be written, or conflicts
-with what somebody else wrote (V15, S2): data and version as this controller writes them are its
-own, because they carry its controller epoch or a fresh topic id. No I/O here.
+that decides its outcome when it is read back. The unit was written, can still be written, or
+conflicts with a write of another client (V15, S2). The controller recognizes its own data and
+version because they carry its controller epoch or a fresh topic id. No I/O here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OP_OVERHEAD_BYTES = 64
 
 
 class Pending:
-    """Not written; nothing stands in the way."""
+    """The verdict on a unit that is not written while nothing stands in the way."""
 
 
 PENDING = Pending()
@@ -59,13 +59,13 @@ class Unit:
     __slots__ = ("alone", "ops", "parents", "witness", "write")
 
     def __init__(self, write: int, witness: str, ops: list[Op]) -> None:
-        #: Index of the write that this is (part of).
+        #: Index of the write that this unit is, or is a part of.
         self.write = write
         self.witness = witness
         self.ops = ops
-        #: Nodes that must be there before, made with this unit where they are not.
+        #: Nodes that must exist before; this unit makes the missing ones.
         self.parents: tuple[str, ...] = ()
-        #: Later units depend on this one: nothing else goes into its transaction.
+        #: Later units depend on this one: its transaction holds no other unit.
         self.alone = False
 
     @property
@@ -74,12 +74,14 @@ class Unit:
         return sum(_size_of(op) for op in self.ops)
 
     def judge(self, node: Node | None) -> Verdict:
-        """What became of it, by its witness."""
+        """Return the unit's outcome, by its witness."""
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Take account of a failed operation of this unit that its witness does not show; False
-        when that cannot be."""
+        """Adjust the unit to a failed operation that its witness does not show.
+
+        Returns False when that is impossible.
+        """
         return False
 
     def make_parents(self, missing: Sequence[str]) -> None:
@@ -87,7 +89,7 @@ class Unit:
         self.ops[:0] = [Create(path, b"") for path in missing]
 
     def _drop_existing(self, failure: TransactionFailed) -> bool:
-        """A parent that somebody else has made meanwhile needs no making."""
+        """Drop the creation of a parent that another client has made meanwhile."""
         if not isinstance(failure.error, NodeExists):
             return False
         kept = [
@@ -120,7 +122,7 @@ class StateUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Written, pending, or a conflict with the state that the node holds."""
+        """Return written, pending, or a conflict with the state that the node holds."""
         if node is None:
             return PENDING if self._expected == NO_STATE else Conflict()
         if node.stat.version == self._state.partition_epoch and node.data == self._data:
@@ -134,12 +136,12 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """A parent may have been made meanwhile."""
+        """Adjust to a parent that was made meanwhile."""
         return self._drop_existing(failure)
 
 
 class TopicUnit(Unit):
-    """A topic's nodes with its first partitions; the topic node tells whose they are."""
+    """A topic's nodes with its first partitions; the topic node is the witness."""
 
     __slots__ = ("_data",)
 
@@ -159,13 +161,13 @@ class TopicUnit(Unit):
         )
 
     def judge(self, node: Node | None) -> Verdict:
-        """The topic id is fresh: the same data is this very topic."""
+        """Return the outcome; the topic id is fresh, so the same data is this very topic."""
         if node is None:
             return PENDING
         return Written(node.stat.mzxid) if node.data == self._data else Conflict()
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """A configuration may be left over from an earlier topic of the name."""
+        """Overwrite a configuration that an earlier topic of the name may have left."""
         config = self.ops[1]
         if not isinstance(failure.error, NodeExists) or not isinstance(config, Create):
             return False
@@ -187,7 +189,7 @@ class AssignmentUnit(Unit):
         super().__init__(write, path, [SetData(path, self._data, self._expected)])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Written, pending, or a conflict with what somebody else made of the topic."""
+        """Return written, pending, or a conflict with another client's write to the topic."""
         if node is None:
             return Conflict()
         if node.stat.version == self._expected + 1 and node.data == self._data:
@@ -197,7 +199,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """A parent may have been made meanwhile, a request have been taken back."""
+        """Adjust to a parent that was made meanwhile, or to a request that was withdrawn."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -221,7 +223,7 @@ class GrowthUnit(AssignmentUnit):
 
 
 class RemovalRequestUnit(Unit):
-    """A request to remove a partition, or what it says now."""
+    """A request to remove a partition, or a new content of that request."""
 
     __slots__ = ("_data",)
 
@@ -232,12 +234,12 @@ class RemovalRequestUnit(Unit):
         self.parents = (layout.partition_requests_path(topic_partition.topic, is_removal=True),)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Whoever did it, it is done."""
+        """Return written once the node has the content, whichever client wrote it."""
         done = node is not None and node.data == self._data
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """The request may be there already, or have gone; its parent likewise."""
+        """Adjust to a request that exists already or has gone, and to its parent likewise."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -256,7 +258,7 @@ class RemovalRequestUnit(Unit):
 
 
 class RequestUnit(Unit):
-    """An administrator's request, to be left or to be taken away."""
+    """An administrator's request node, to be created or to be deleted."""
 
     __slots__ = ("_present",)
 
@@ -266,12 +268,12 @@ class RequestUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Whoever did it, it is done."""
+        """Return written once the node is there, or gone, whichever client did it."""
         return Written() if (node is not None) == self._present else PENDING
 
 
 class ReassignmentsUnit(Unit):
-    """What is left of `/admin/reassign_partitions`."""
+    """The remaining entries of `/admin/reassign_partitions`."""
 
     __slots__ = ("_data", "_expected")
 
@@ -286,7 +288,7 @@ class ReassignmentsUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Written, pending, or a conflict with what somebody else asks for by now."""
+        """Return written, pending, or a conflict with entries that another client wrote."""
         if node is None:
             return Written() if self._data is None else Conflict()
         if node.stat.version == self._expected:
@@ -313,7 +315,7 @@ class ProducerIdsUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Written, pending, or a conflict with what was given out meanwhile."""
+        """Return written, pending, or a conflict with a block that was given out meanwhile."""
         version = -1 if node is None else node.stat.version
         if version == self._expected:
             return PENDING
@@ -323,7 +325,7 @@ class ProducerIdsUnit(Unit):
 
 
 def producer_ids_found(node: Node | None) -> LastProducerId | None:
-    """What `/latest_producer_id_block` says; None where it cannot be read."""
+    """Return the content of `/latest_producer_id_block`; None where it cannot be read."""
     if node is None:
         return LastProducerId(last_id=-1, version=-1)
     if not node.data:
@@ -336,7 +338,7 @@ def producer_ids_found(node: Node | None) -> LastProducerId | None:
 
 
 def units_of(index: int, write: Write) -> list[Unit]:
-    """The units of a write; a topic that does not fit into one transaction has several."""
+    """Return the units of a write; a topic that does not fit into one transaction has several."""
     match write:
         case WritePartitionState():
             topic_partition = write.topic_partition
@@ -391,8 +393,10 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """The topic's node, with as many of the requests as fit, and the others behind it: those that
-    are left find no partition of their number any more."""
+    """Return the unit of the topic's node with as many requests as fit, then units for the rest.
+
+    The requests that are left find no partition of their number any more.
+    """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)
     units = [first]
@@ -416,7 +420,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """A topic's unit with as many first states as fit, and units for the others."""
+    """Return a topic's unit with as many first states as fit, and units for the others."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):
@@ -436,7 +440,7 @@ def _with_states(
 
 
 def batches(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Units in order, packed up to the store's limits."""
+    """Return units in order, packed up to the store's limits."""
     packed: list[list[Unit]] = []
     ops = size_bytes = 0
     sealed = True

@@ -1,8 +1,8 @@
-"""Reads the cluster's published state for a controller, and tells it as events (V40, V41).
+"""The reader of the cluster's published state, which it reports as events (V40, V41).
 
-Watches are set before what they watch is read, so that no change is missed; they fire once and are
-set anew with the next reading. Reads are pipelined: one round for the lists, one for the nodes, one
-for the states. Nodes that cannot be read are named and left alone (V25, V35).
+Each watch is set before its node is read, so that no change is missed. A watch fires once, and the
+next reading sets it again. Reads are pipelined: one round for the lists, one for the nodes, one for
+the states. Nodes that cannot be read are named and left alone (V25, V35).
 """
 
 from __future__ import annotations
@@ -38,21 +38,24 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 class StoreReader:
-    """Reads for one term of office; errors of the store pass through."""
+    """The store's reads for one term of office; errors of the store pass through."""
 
     def __init__(self, store: MetadataStore, tasks: Tasks, tracer: Tracer) -> None:
         self._store = store
         self._tasks = tasks
         self._tracer = tracer
-        #: Topics that cannot be read, and why, as it is in the log: they are read again and again.
+        #: Reasons why topics cannot be read, as logged: each of them is read again and again.
         self._logged: dict[str, str] = {}
-        #: The same of partitions' states.
+        #: The same for the states of partitions.
         self._logged_states: dict[TopicPartition, str] = {}
 
     async def lists(
         self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
     ) -> tuple[list[str], list[str], list[str]]:
-        """Names below `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`, watched."""
+        """Watch and return the names of brokers, of topics, and of topics to delete.
+
+        They stand below `/brokers/ids`, `/brokers/topics` and `/admin/delete_topics`.
+        """
         brokers, topics, deletions = await self._tasks.gather_ordered(
             self._watched(layout.BROKER_IDS, on_brokers),
             self._watched(layout.TOPICS, on_topics),
@@ -67,7 +70,7 @@ class StoreReader:
         deletions: Sequence[str],
         on_topic: WatchCallback,
     ) -> tuple[TopicsRead, DeletionsRead, ProducerIdsRead, BrokersRead]:
-        """Everything, for a controller that begins; the topics' nodes are watched."""
+        """Read everything for a controller that begins; the topics' nodes are watched."""
         broker_paths = [f"{layout.BROKER_IDS}/{name}" for name in ids]
         nodes = await self._store.get_many([*broker_paths, layout.PRODUCER_ID_BLOCK])
         brokers = self._decode_brokers(ids, nodes[: len(ids)])
@@ -81,7 +84,7 @@ class StoreReader:
         )
 
     async def brokers(self, on_change: WatchCallback) -> BrokersRead:
-        """All registrations: a bounce shows in a node's creation id only (V10)."""
+        """Read all registrations: a bounce shows in a node's creation id only (V10)."""
         ids = await self._watched(layout.BROKER_IDS, on_change)
         nodes = await self._store.get_many([f"{layout.BROKER_IDS}/{name}" for name in ids])
         return BrokersRead(self._decode_brokers(ids, nodes))
@@ -89,7 +92,7 @@ class StoreReader:
     async def topics(
         self, on_change: WatchCallback, on_topic: WatchCallback, known: Mapping[str, object]
     ) -> TopicsRead:
-        """All names, and the nodes of topics that are not `known`, watched from now on."""
+        """Read all names, and the nodes of topics that are not `known`, watched from now on."""
         names = await self._watched(layout.TOPICS, on_change)
         if self._logged or self._logged_states:
             there = dict.fromkeys(names)
@@ -101,7 +104,7 @@ class StoreReader:
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
 
     async def changed(self, versions: Mapping[str, int], on_topic: WatchCallback) -> list[str]:
-        """Which of these topics have a node of another version than that; they are watched."""
+        """Return the topics whose node has another version than this, and watch all nodes."""
         nodes = await self._topic_nodes(list(versions), on_topic)
         return [
             name
@@ -117,7 +120,7 @@ class StoreReader:
         )
 
     async def removals(self, on_change: WatchCallback) -> tuple[RemovalsRead, RequestsUnreadable]:
-        """The partitions that somebody wants to be removed (V7)."""
+        """Read the administrators' requests to remove partitions (V7)."""
         decode = layout.decode_partition_removal
         found, unreadable = await self._requests(layout.PARTITIONS_REMOVE, decode, on_change)
         return RemovalsRead(found), RequestsUnreadable(unreadable, is_removal=True)
@@ -125,7 +128,7 @@ class StoreReader:
     async def additions(
         self, on_change: WatchCallback, seed: int
     ) -> tuple[AdditionsRead, RequestsUnreadable]:
-        """The partitions that somebody wants to be added (V7)."""
+        """Read the administrators' requests to add partitions (V7)."""
         decode = layout.decode_partition_addition
         found, unreadable = await self._requests(layout.PARTITIONS_ADD, decode, on_change)
         return AdditionsRead(found, seed), RequestsUnreadable(unreadable, is_removal=False)
@@ -133,7 +136,7 @@ class StoreReader:
     async def _requests(
         self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
     ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
-        """What stands in nodes by topic and number, and whose nodes cannot be read."""
+        """Return the requests by topic and number, and the partitions with unreadable nodes."""
         topics = await self._watched(root, on_change)
         numbers = await self._tasks.gather_ordered(
             *(self._watched(f"{root}/{name}", on_change) for name in topics)
@@ -161,7 +164,7 @@ class StoreReader:
         return {name: one for name, one in wanted.items() if one}, unreadable
 
     async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
-        """State nodes of partitions that are not, where they were removed before (V71)."""
+        """Read the state nodes of missing partitions that were removed before (V71)."""
         paths = [layout.partition_state_path(one) for one in wanted]
         nodes = await self._store.get_many(paths)
         found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)
@@ -174,7 +177,7 @@ class StoreReader:
         return FormerRead(found)
 
     async def states(self, wanted: Sequence[TopicPartition]) -> StatesRead:
-        """State nodes that could not be read, once more."""
+        """Read once more the state nodes that could not be read."""
         paths = [layout.partition_state_path(one) for one in wanted]
         nodes = await self._store.get_many(paths)
         return StatesRead(
@@ -185,11 +188,11 @@ class StoreReader:
         )
 
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
-        """The topics that somebody wants to be deleted."""
+        """Read the administrators' requests to delete topics."""
         return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))
 
     async def preferred_election(self, on_change: WatchCallback) -> PreferredElectionRead | None:
-        """What an administrator wants to be led by preferred replicas (V8); None for nothing."""
+        """Read the requested elections of preferred replicas (V8); None where there are none."""
         path = layout.PREFERRED_REPLICA_ELECTION
         node = await self._store.get(path, on_change)
         if node is None:
@@ -197,12 +200,12 @@ class StoreReader:
         try:
             return PreferredElectionRead(layout.decode_partition_list(path, node.data))
         except LayoutError as error:
-            # Nothing can be done for it: it is taken away like one that is done.
+            # An unreadable request cannot be carried out: it is removed like a completed one.
             self._report(str(error), "taken away")
             return PreferredElectionRead(())
 
     async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
-        """Where an administrator wants partitions to be (R1)."""
+        """Read the reassignments that an administrator requests (R1)."""
         path = layout.REASSIGN_PARTITIONS
         node = await self._store.get(path, on_change)
         if node is None:
@@ -210,7 +213,7 @@ class StoreReader:
         try:
             entries = layout.decode_reassignments(path, node.data)
         except LayoutError as error:
-            # Nothing can be done for it: it is taken away like one that is done.
+            # An unreadable request cannot be carried out: it is removed like a completed one.
             self._report(str(error), "taken away")
             entries = []
         return ReassignmentsRead(
@@ -218,7 +221,7 @@ class StoreReader:
         )
 
     async def unclean(self, names: Sequence[str]) -> UncleanRead:
-        """unclean.leader.election.enable of these topics, as it is now."""
+        """Read the present unclean.leader.election.enable of these topics."""
         paths = [layout.config_path("topics", name) for name in names]
         found: dict[str, bool | None] = {}
         nodes = await self._store.get_many(paths)
@@ -253,7 +256,7 @@ class StoreReader:
     async def _found(
         self, names: Sequence[str], on_topic: WatchCallback
     ) -> list[TopicFound | TopicUnreadable]:
-        """Topics from their nodes, which are watched from now on, and their configurations."""
+        """Read topics from their nodes, which are watched from now on, and their configurations."""
         topics: list[Topic] = []
         found: list[TopicFound | TopicUnreadable] = []
         nodes = await self._topic_nodes(names, on_topic)
@@ -289,7 +292,7 @@ class StoreReader:
     def _state(
         self, topic_partition: TopicPartition, path: str, node: Node
     ) -> PartitionState | str:
-        """A partition's state, or why it cannot be read, which is told once for each reason."""
+        """Return a partition's state, or why it cannot be read; each reason is logged once."""
         try:
             state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
@@ -302,7 +305,7 @@ class StoreReader:
         return state
 
     def _unreadable(self, name: str, reason: str) -> TopicUnreadable:
-        """A topic that cannot be read, which is told once for each reason."""
+        """Return an unreadable topic with the reason; each reason is logged once."""
         if self._logged.get(name) != reason:
             self._logged[name] = reason
             self._report(reason)
@@ -314,7 +317,7 @@ class StoreReader:
 
 
 def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
-    """Raises LayoutError or KafkaError (a name that no topic can have)."""
+    """Decode a topic; raises LayoutError or KafkaError (a name that no topic can have)."""
     path = layout.topic_path(name)
     validate_topic_name(name)
     assignment = layout.decode_topic(path, node.data)

@@ -1,8 +1,9 @@
-"""What watches have announced to a controller and it has not read yet (V41, S1).
+"""Announcements of watches that a controller has not read yet (V41, S1).
 
-Sets the watches, takes down what they tell of, and reads it when the controller's turn comes: live
-brokers, topics and their nodes, configurations, what administrators have left. What was read goes
-to the term's controller as events, in a fixed order; nothing is decided here, and nothing written.
+This module sets the watches, notes the changes that they announce, and reads them in the
+controller's turn. It covers live brokers, topics and their nodes, configurations, and
+administrators' requests. The results go to the term's controller as events, in a fixed order. This
+module decides and writes nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class Reading(Enum):
 
 
 class StoreWatches:
-    """Those to one broker; of use in its terms of office, each of which begins with `load`."""
+    """The watches of one broker; used in its terms of office, each of which begins with `load`."""
 
     def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:
-        """`wake` says that there is something to read, `noticed` that brokers came or went."""
+        """`wake` reports that there is something to read, `noticed` that brokers came or went."""
         self._services = services
         self._wake = wake
         self._noticed = noticed
-        #: What is to be read.
+        #: The readings that are due.
         self._due: dict[Reading, None] = {}
         #: Topics whose nodes were written, by this broker or by another.
         self._touched: dict[str, None] = {}
@@ -52,41 +53,41 @@ class StoreWatches:
         self._reread: dict[str, None] = {}
 
     def _mark(self, reading: Reading) -> None:
-        """Have this read."""
+        """Have this part read."""
         self._due[reading] = None
         self._wake.set()
 
     def _take(self, reading: Reading) -> bool:
-        """Return whether this is to be read; the caller reads it now."""
+        """Return whether this reading is due; the caller reads it now."""
         is_due = reading in self._due
         self._due.pop(reading, None)
         return is_due
 
-    # what is announced without a watch
+    # announcements without a watch
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """The configuration of these topics has changed (V13)."""
+        """Note that the configuration of these topics has changed (V13)."""
         self._configs_changed.update(dict.fromkeys(topics))
         self._wake.set()
 
     def every_config_changed(self) -> None:
-        """The configuration of any topic may have changed."""
+        """Note that the configuration of any topic may have changed."""
         self._mark(Reading.EVERY_CONFIG)
 
     def look_at(self, names: Iterable[str]) -> None:
-        """The nodes of these topics are to be watched, and read where they were written since."""
+        """Watch the nodes of these topics, and read the nodes that were written since."""
         touched = dict.fromkeys(names)
         if touched:
             self._touched.update(touched)
             self._wake.set()
 
     def read_again(self, names: Iterable[str]) -> None:
-        """The image has these topics wrong."""
+        """Read these topics again: the image has them wrong."""
         self._reread.update(dict.fromkeys(names))
         self._mark(Reading.TOPICS)
 
     def read_states_again(self) -> None:
-        """Those that could not be read may have been mended."""
+        """Read unreadable states again: an administrator may have repaired them."""
         self._mark(Reading.STATES)
 
     # reading
@@ -106,7 +107,7 @@ class StoreWatches:
         self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
 
     async def refresh(self, term: Term) -> None:
-        """Read what watches have announced."""
+        """Read the changes that watches have announced."""
         reader, controller = term.reader, term.controller
         if self._take(Reading.BROKERS):
             controller.offer(await term.patiently(lambda: reader.brokers(self._on_brokers)))
@@ -133,8 +134,7 @@ class StoreWatches:
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
 
     async def _look_at_touched(self, term: Term) -> None:
-        """Topics whose nodes were written: those that have another version than the image are read
-        again (V25)."""
+        """Read again the topics whose nodes were written and differ from the image (V25)."""
         image = term.controller.image
         touched, self._touched = self._touched, {}
         unknown = [name for name in touched if name in image.unreadable]
@@ -144,7 +144,7 @@ class StoreWatches:
             self.read_again([*changed, *unknown])
 
     async def _refresh_requests(self, term: Term) -> None:
-        """Read what administrators have left, configuration included."""
+        """Read the administrators' requests, configuration included."""
         reader, controller = term.reader, term.controller
         is_every_due = self._take(Reading.EVERY_CONFIG)
         if self._configs_changed or is_every_due:

@@ -1,10 +1,11 @@
-"""Makes a controller's decisions durable: writes in, conditional transactions, outcomes out.
+"""The writer of a controller's decisions: writes in, conditional transactions, outcomes out.
 
 Every transaction begins with a check of `/controller_epoch`, so that a deposed controller changes
-nothing (V3). Writes are packed up to the store's limits. A conflict is isolated: the writes of its
-batch are read back, those whose node is not as expected are reported as conflicts, the others are
-written (V15, V16). An unknown outcome is settled the same way before anything else happens (S2); a
-store that cannot be reached is waited for (S3). Which write means which nodes is in `store_ops`.
+nothing (V3). Writes are packed up to the store's limits. A conflict is isolated: the writer reads
+the writes of its batch back. It reports a conflict for each node that is not as expected, and
+writes the others (V15, V16). It settles an unknown outcome the same way before anything else
+happens (S2). It waits for a store that cannot be reached (S3). `store_ops` maps each write to its
+nodes.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _RETRY_MS = 50
 
 
 class DeposedError(TidelogError):
-    """Another controller was elected: nothing more can be written."""
+    """Another controller was elected: this one can write nothing more."""
 
 
 class StoreWriter:
-    """Writes for one term of office."""
+    """The writes of one term of office."""
 
     def __init__(
         self, store: MetadataStore, tasks: Tasks, tracer: Tracer, epoch_version: int
@@ -53,7 +54,7 @@ class StoreWriter:
         self._epoch_check = Check(layout.CONTROLLER_EPOCH, epoch_version)
 
     async def write(self, writes: Sequence[Write]) -> list[Outcome]:
-        """The outcome of each write, in order; DeposedError or SessionExpired ends the term.
+        """Return the outcome of each write, in order; DeposedError or SessionExpired ends the term.
 
         The writes of one call are independent of each other: they may become durable in several
         transactions.
@@ -87,7 +88,7 @@ class StoreWriter:
                 return
 
     async def _transact(self, ops: Sequence[Op]) -> list[OpResult]:
-        """The results of `ops`; a failure's index counts from the first of them."""
+        """Return the results of `ops`; a failure's index counts from the first of them."""
         while True:
             try:
                 return (await self._store.transact([self._epoch_check, *ops]))[1:]
@@ -105,7 +106,7 @@ class StoreWriter:
         outcomes: dict[int, Outcome],
         failure: TransactionFailed | None,
     ) -> list[Unit]:
-        """Read back what became of each unit; returns those that are still to be written."""
+        """Read back the outcome of each unit; return the units that are still to be written."""
         nodes = await self._read([layout.CONTROLLER_EPOCH, *(unit.witness for unit in units)])
         epoch = nodes[0]
         if epoch is None or epoch.stat.version != self._epoch_check.version:
@@ -146,7 +147,7 @@ class StoreWriter:
         await self._tasks.sleep(_RETRY_MS)
 
     async def _add_missing_parents(self, units: Sequence[Unit]) -> None:
-        """Late partitions of a topic that exists: make their parents where they are missing."""
+        """Make the missing parents of partitions that are added to an existing topic."""
         parents = list(dict.fromkeys(path for unit in units for path in unit.parents))
         if not parents:
             return
@@ -160,7 +161,7 @@ class StoreWriter:
     # deletion
 
     async def _remove_topic(self, write: RemoveTopic) -> None:
-        """Remove all nodes of a topic, its request last (V22); repeated until nothing is left."""
+        """Remove all nodes of a topic, its request last (V22); repeat until nothing is left."""
         below = _known_below(write)
         last = [
             layout.topic_path(write.name),
@@ -186,7 +187,7 @@ class StoreWriter:
             await self._transact([Delete(path, ANY_VERSION) for path in present])
 
     async def _tree(self, path: str) -> list[str]:
-        """Paths of all nodes below `path`, children before parents."""
+        """Return the paths of all nodes below `path`, children before parents."""
         found: list[str] = []
         for name in await self._children(path):
             child = f"{path}/{name}"
@@ -203,7 +204,7 @@ class StoreWriter:
 
 
 def _known_below(write: RemoveTopic) -> list[str]:
-    """The nodes below a topic as the image knows them, children before parents."""
+    """Return the nodes below a topic as the image knows them, children before parents."""
     if write.topic is None:
         return []
     paths: list[str] = []
@@ -228,6 +229,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """A write of several units is written when all are; the first tells when."""
+    """Note the outcome of a unit: all units of a write must succeed; the first gives the time."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

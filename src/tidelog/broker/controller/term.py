@@ -1,7 +1,7 @@
-"""A term of office: what a controller has while it is one, and loses with it.
+"""A term of office: the state of a controller, which it loses with its office.
 
-Made when an election is won; nothing here decides. Reads of a term wait for the store as long as
-the term lasts. What it published is told to logs and traces here.
+The winner of an election makes the term; nothing here decides. Reads of a term wait for the store
+as long as the term lasts. This module also reports published changes to logs and traces.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.controller.events import Event
 
-#: Between two attempts at a store that cannot be reached.
+#: Pause between two attempts at a store that cannot be reached.
 RETRY_MS = 50
 
-#: Answer for a request that this broker is not the controller for; made by the API's own handler.
+#: Response to a request when this broker is not the controller; made by the API's own handler.
 Refusal = Callable[[], Any]
 Log = Callable[[int, str], None]
 
 
 class Claim(NamedTuple):
-    """What a won election is worth: the epoch, and the version that fences every write."""
+    """The result of a won election: the epoch, and the version that fences every write."""
 
     controller_epoch: int
     epoch_version: int
 
 
 class Waiting(NamedTuple):
-    """Somebody who has asked."""
+    """A request that waits for its response."""
 
     pending: Pending
     refusal: Refusal
-    #: Answered when all brokers have been told, not as soon as it is durable.
+    #: Whether the response waits until all brokers have responded, beyond being durable.
     when_told: bool
 
 
 class Term:
-    """One term of office: who decides, who reads and writes, who is told, who waits."""
+    """One term of office: its controller, reader, writer, channels and waiting requests."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Term:
         offer: Callable[[Event], None],
         verify: Callable[[], None],
     ) -> None:
-        """`offer` takes events for the controller; `verify` has its claim looked at again."""
+        """`offer` takes events for the controller; `verify` checks its claim again."""
         config = services.config
         self.claim = claim
         self.controller = Controller(
@@ -103,14 +103,14 @@ class Term:
         )
         self.balancing = Balancing(services, self.controller.balance, offer)
         self.waiting: dict[int, Waiting] = {}
-        #: Nothing is done any more in its name.
+        #: No further action happens in the name of this term.
         self.is_over = False
-        #: Somebody looks whether groups have read partitions that are to be removed.
+        #: A drain checks whether groups have read partitions before their removal.
         self.is_draining = False
         self._services = services
 
     async def patiently(self, read: Callable[[], Any]) -> Any:
-        """The result of a read; a store that cannot be reached is waited for (S3)."""
+        """Return the result of a read; wait for a store that cannot be reached (S3)."""
         while not self.is_over:
             try:
                 return await read()
@@ -122,7 +122,7 @@ class Term:
 
 
 def report(services: Services, controller_epoch: int, effects: Effects) -> None:
-    """Tell traces and the log what a decision has brought about."""
+    """Report the effects of a decision to traces and the log."""
     tracer = services.tracer
 
     def log(level: int, message: str) -> None:

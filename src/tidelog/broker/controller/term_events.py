@@ -1,7 +1,8 @@
-"""What one term of office tells of the cluster: events, times of failovers, a metric (V80).
+"""The cluster events of one term of office, times of failovers, and a metric (V80).
 
-The controller's shell says what it has reached; nothing here is asked for a decision, waits, or
-fails one. Times of failovers are kept whether events are on or not: the log has a line of each.
+The controller's shell reports its progress. Nothing here takes part in a decision, delays one, or
+makes one fail. Times of failovers are kept whether events are on or not: the log has a line for
+each.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TermEvents:
-    """Of one term."""
+    """The events of one term."""
 
     def __init__(
         self, services: Services, cluster_events: EventRecorder, controller_epoch: int
@@ -36,7 +37,7 @@ class TermEvents:
         self._cluster_events = cluster_events
         self._controller_epoch = controller_epoch
         self._failovers = Failovers(controller_epoch)
-        #: When it was noticed that something is to be read: at first, everything.
+        #: When the controller noticed changes that it must read: at first, everything.
         self._noticed_ms = self._now_ms()
         self._turn = Turn(self._noticed_ms)
         self._times_behind = 0
@@ -47,48 +48,48 @@ class TermEvents:
     # phases of a turn
 
     def noticed(self) -> None:
-        """The store tells that registrations have changed."""
+        """Note that the store announced a change of registrations."""
         if self._noticed_ms < 0:
             self._noticed_ms = self._now_ms()
 
     def has_read(self) -> None:
-        """What changed is read."""
+        """Note that the changes are read."""
         now_ms = self._now_ms()
         noticed_ms = now_ms if self._noticed_ms < 0 else self._noticed_ms
         self._noticed_ms = -1
         self._turn = Turn(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """A decision is about to be made; where nothing was noticed, the turn begins here."""
+        """Note that a decision follows; where no change was noticed, the turn begins here."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = Turn(now_ms, now_ms)
 
     def decided(self) -> None:
-        """The decision is made."""
+        """Note that the decision is made."""
         self._turn.decided_ms = self._now_ms()
 
     def written(self) -> None:
-        """The decision is durable."""
+        """Note that the decision is durable."""
         self._turn.written_ms = self._now_ms()
 
-    # what is told
+    # reports
 
     def elected(self) -> None:
-        """The term begins."""
+        """Report that the term begins."""
         self._record(
             [cluster_events.controller_elected(self._services.broker_id, self._controller_epoch)]
         )
 
     def resigned(self, cause: str) -> None:
-        """The term is over."""
+        """Report that the term is over."""
         self._tell_failovers(self._failovers.resigned(self._now_ms()))
         self._services.metrics.drop(PARTITIONS_UNLED)
         broker_id = self._services.broker_id
         self._record([cluster_events.controller_resigned(broker_id, self._controller_epoch, cause)])
 
     def commanded(self, effects: Effects, image: Image) -> None:
-        """A decision is durable, and its commands are queued."""
+        """Report a decision that is durable and whose commands are queued."""
         now_ms = self._now_ms()
         loss = self._loss(effects, image)
         over = self._failovers.commanded(self._turn, now_ms, loss, effects.notices.of(StateChange))
@@ -100,7 +101,7 @@ class TermEvents:
         self._tell_failovers(over)
 
     def _loss(self, effects: Effects, image: Image) -> Loss | None:
-        """Who leads no longer; None where nobody has gone or handed over."""
+        """Return the brokers that lead no longer; None where no broker has gone or is leaving."""
         gone = (one.broker for one in effects.notices.of(BrokerGone))
         leaving = {one.broker_id: one.is_leaving for one in gone}
         changes = effects.notices.of(StateChange)
@@ -110,7 +111,7 @@ class TermEvents:
                 continue
             broker = image.brokers.get(leader)
             if broker is None:
-                # One whose end nobody in office has seen: the last controller, for one.
+                # No controller saw this broker leave: it may be the previous controller itself.
                 leaving[leader] = False
             elif broker.is_leaving:
                 leaving[leader] = True
@@ -139,14 +140,14 @@ class TermEvents:
     def answered(
         self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """A broker has answered LeaderAndIsr."""
+        """Take over the outcomes of a broker's LeaderAndIsr response."""
         taken = (one for one, error in outcomes if error is ErrorCode.NONE)
         over = self._failovers.answered(broker_id, taken, self._now_ms())
         self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         self._tell_failovers(over)
 
     def behind(self, broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool) -> None:
-        """A broker does not take its commands, or does again (V81)."""
+        """Report that a broker does not take its commands, or takes them again (V81)."""
         self._times_behind += 1
         event = cluster_events.commands_behind(
             broker_id,
@@ -190,7 +191,7 @@ def _detection(fields: Mapping[str, Any]) -> str:
 
 
 def _preferred(image: Image, change: StateChange) -> int:
-    """The first replica of a partition; -1 where its topic has gone meanwhile."""
+    """Return the first replica of a partition; -1 where its topic has gone meanwhile."""
     name, partition = change.topic_partition
     topic = image.topics.get(name)
     replicas = () if topic is None else topic.assignments.get(partition, ())

@@ -1,11 +1,11 @@
-"""Writes what one coordinator decides to its partition's log, and tells it what became of it.
+"""The appends of one coordinator to its partition's log, and their outcomes.
 
-Appends that are asked for in one turn of the loop become one batch (as many as fit
-`message.max.bytes`), in their order: so many small commits cost one write and one wait. They are
-written with acks=all and under the leader epoch of the coordinator only (G1). Outcomes: committed
-when the high watermark has passed the batch; failed when it was refused; before one of them perhaps
-timed out (`offsets.commit.timeout.ms`, or an ISR below the minimum), after which it is still waited
-for.
+The writer gathers the appends of one turn of the loop into one batch (as many as fit
+`message.max.bytes`), in their order. So many small commits cost one write and one wait. They are
+written with acks=all and only under the leader epoch of the coordinator (G1). An append is
+committed when the high watermark has passed the batch, and failed when the log refused it. It may
+time out before that (`offsets.commit.timeout.ms`, or an ISR below the minimum); the writer still
+waits for the outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
 from tidelog.wire.schema import SchemaError
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.purgatory import AcksWait
     from tidelog.broker.services import Services
     from tidelog.group.partition import GroupPartition
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 
 class _Gathered(NamedTuple):
-    """An append that is asked for and not written; without records it cannot be."""
+    """A gathered append that is not written yet; without records it cannot be."""
 
     number: int
     records: tuple[NewRecord, ...]
     size_bytes: int
 
 
-def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None:
-    """Tell `wait` when everything below `offset` is in all in-sync replicas."""
+def await_replication(partition: HostedReplica, offset: int, wait: AcksWait) -> None:
+    """Acknowledge `wait` when all in-sync replicas have everything below `offset`."""
     partition.watchers.wait_for_acks(offset, wait)
 
 
 class Coordination(Protocol):
-    """The leadership whose appends are written; it hears of their outcomes."""
+    """The leadership whose appends are written, and which learns their outcomes."""
 
-    partition: Partition
+    partition: HostedReplica
     core: GroupPartition
     name: str
     is_over: bool
 
     def committed(self, numbers: Sequence[int]) -> None:
-        """The high watermark has passed these appends."""
+        """Note that the high watermark has passed these appends."""
 
     def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """These appends are not in the log."""
+        """Note that these appends are not in the log."""
 
     def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """These appends take too long."""
+        """Note that these appends take too long."""
 
 
 class RecordWriter:
@@ -69,7 +69,7 @@ class RecordWriter:
         self._gathered: list[_Gathered] = []
 
     def gather(self, append: Append) -> None:
-        """Take an append; it is written by the next `flush`."""
+        """Take an append; the next `flush` writes it."""
         size_bytes, limit_bytes = 0, self._limit_bytes()
         now_ms = self._services.clock.wall_ms()
         records: list[NewRecord] = []
@@ -131,7 +131,7 @@ class RecordWriter:
 
 
 class _Outcome:
-    """Waits for what becomes of one batch; an AcksWait."""
+    """The wait for the outcome of one batch; an AcksWait."""
 
     __slots__ = (
         "_coordination",
@@ -155,7 +155,7 @@ class _Outcome:
         )
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """The leader has written the batch, or could not."""
+        """Take over the leader's write of the batch, or its failure."""
         error = completion.error
         coordination = self._coordination
         if error is not None:
@@ -175,13 +175,15 @@ class _Outcome:
             await_replication(partition, self._next_offset, self)
 
     def acknowledged(self) -> None:
-        """The high watermark has passed the batch."""
+        """Report that the high watermark has passed the batch."""
         self._timeout.cancel()
         self._coordination.committed(self._numbers)
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """The ISR fell below the minimum: the batch stays in the log and may be committed yet. A
-        lost leadership is no outcome; the coordinator ends with it."""
+        """Report a delay: the ISR fell below the minimum, and the batch may yet be committed.
+
+        A lost leadership is no outcome; the coordinator ends with it.
+        """
         if self._coordination.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._timeout.cancel()
             return

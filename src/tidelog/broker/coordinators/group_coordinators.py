@@ -1,10 +1,10 @@
 """Consumer groups on this broker: the shell around the decisions of `tidelog.group`.
 
-Each partition of `__consumer_offsets` that this broker leads is coordinated here, under its leader
-epoch and no other (G1): it is loaded when the leadership begins, and given up the moment it ends.
-Requests are asked of the group's coordinator; its effects are carried out one after the other, so
-that records reach the log in the order in which they were decided, whoever asks meanwhile. A client
-whose connection is lost stays a member: only its answer goes nowhere.
+This broker coordinates each partition of `__consumer_offsets` that it leads, under its leader epoch
+and no other (G1). It loads the partition when the leadership begins, and gives it up the moment the
+leadership ends. The group's coordinator answers requests. Its effects run one after the other, so
+that records reach the log in the order of the decisions, whatever requests come meanwhile. A client
+whose connection is lost stays a member: only its response is dropped.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tidelog.group.settings import GroupSettings
 from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
-#: A timer is set for no longer than this and then again: cancelled ones stay in memory until their
-#: time has come, and members that come and go could set any number of them.
+#: A timer is set for no longer than this and then again. Cancelled timers stay in memory until
+#: their time has come, and members that come and go could set any number of them.
 _TIMER_STEP_MS = 30_000
 _MINUTE_MS = 60_000
 _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
@@ -62,7 +62,7 @@ class Coordination:
     )  # fmt: skip
 
     def __init__(
-        self, groups: GroupCoordinators, core: GroupPartition, partition: Partition
+        self, groups: GroupCoordinators, core: GroupPartition, partition: HostedReplica
     ) -> None:
         self._groups = groups
         self.core = core
@@ -70,13 +70,13 @@ class Coordination:
         self.name = str(partition.topic_partition)
         self.timers: dict[TimerName, Timeout] = {}
         self.writer = RecordWriter(groups.services, self)
-        #: Partitions of topics that were removed while this was being loaded (V71).
+        #: Partitions of topics that were removed while this one was being loaded (V71).
         self.removed_meanwhile: dict[TopicPartition, None] = {}
-        #: The leadership has ended: nothing is done any more.
+        #: The leadership has ended: nothing more happens.
         self.is_over = False
 
     def end(self) -> None:
-        """Stop waiting for anything."""
+        """End all waits and timers."""
         self.is_over = True
         for timeout in self.timers.values():
             timeout.cancel()
@@ -85,17 +85,17 @@ class Coordination:
     # Outcomes of appends.
 
     def committed(self, numbers: Sequence[int]) -> None:
-        """The high watermark has passed these appends."""
+        """Note that the high watermark has passed these appends."""
         for number in numbers:
             self._groups.carry_out(self, self.core.committed(number, self._groups.now()))
 
     def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """These appends are not in the log."""
+        """Note that these appends are not in the log."""
         for number in numbers:
             self._groups.carry_out(self, self.core.failed(number, error, self._groups.now()))
 
     def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """These appends take too long."""
+        """Note that these appends take too long."""
         for number in numbers:
             self._groups.carry_out(self, self.core.timed_out(number, error, self._groups.now()))
 
@@ -110,7 +110,7 @@ class Coordination:
         )
 
     def cancel_timer(self, name: TimerName) -> None:
-        """Keep none."""
+        """Remove the timer of that name."""
         timeout = self.timers.pop(name, None)
         if timeout is not None:
             timeout.cancel()
@@ -133,8 +133,10 @@ class GroupCoordinators:
         submit_appends: Callable[[], object],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """`submit_appends` has planned appends written; `request_failed` makes the response to a
-        request whose handling raised an error."""
+        """`submit_appends` has planned appends written.
+
+        `request_failed` makes the response to a request whose handling raised an error.
+        """
         self.services = services
         self._submit_appends = submit_appends
         self._request_failed = request_failed
@@ -142,12 +144,12 @@ class GroupCoordinators:
         self._partitions = GroupPartitions(_settings(config))
         #: By partition.
         self._coordinations: dict[int, Coordination] = {}
-        #: Who wants the answer under a ticket.
+        #: The receiver of the answer for each ticket.
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._next_ticket = 0
         self._effects: deque[tuple[Coordination, Effect]] = deque()
         self._is_carrying_out = False
-        #: Have appends that are not planned yet.
+        #: Coordinators with appends that are not planned yet.
         self._unflushed: dict[Coordination, None] = {}
 
     def start(self) -> None:
@@ -155,26 +157,32 @@ class GroupCoordinators:
         self._expire_later()
 
     def now(self) -> Now:
-        """The time, as decisions want it."""
+        """Return the time in the form that decisions take."""
         clock = self.services.clock
         return Now(clock.monotonic_ms(), clock.wall_ms())
 
-    # Who coordinates whom.
+    # Partitions and their coordinators.
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that owns a group (G2); the topic must be known."""
+        """Return the partition of `__consumer_offsets` that owns a group (G2).
+
+        The topic must be known.
+        """
         self._look_at_topic()
         return self._partitions.partition_of(group_id)
 
     def _look_at_topic(self) -> None:
-        """The number of partitions is what the controller has told. It refuses to add any to an
-        internal topic (V70), so the number does not change while the topic is there."""
+        """Take over the number of partitions that the controller published.
+
+        The controller refuses to add any to an internal topic (V70), so the number does not change
+        while the topic exists.
+        """
         topic = self.services.view.topics.get(CONSUMER_OFFSETS)
         if topic is not None:
             self._partitions.partition_count = len(topic.partitions)
 
-    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
-        """This broker leads a partition of the topic from now on."""
+    def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
+        """Coordinate a partition of the topic that this broker leads from now on."""
         number = partition.topic_partition.partition
         core, last = self._partitions.load(number, leader_epoch)
         if core is None:
@@ -183,8 +191,8 @@ class GroupCoordinators:
         coordination = self._coordinations[number] = Coordination(self, core, partition)
         self.services.tasks.spawn(f"load {coordination.name}", self._load(coordination))
 
-    def role_ended(self, partition: Partition) -> None:
-        """This broker does not lead the partition any more."""
+    def role_ended(self, partition: HostedReplica) -> None:
+        """Give up a partition that this broker leads no longer."""
         number = partition.topic_partition.partition
         self._mark_end(number)
         last = self._partitions.unload(number, partition.leader_epoch)
@@ -201,13 +209,13 @@ class GroupCoordinators:
             if group.state in _REBALANCING:
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
 
-    def replica_gone(self, partition: Partition) -> None:
-        """The replica is not here any more, perhaps because the topic was deleted."""
+    def replica_gone(self, partition: HostedReplica) -> None:
+        """Forget a replica that is gone, perhaps because the topic was deleted."""
         self.role_ended(partition)
         self._partitions.forget(partition.topic_partition.partition)
 
     def _end(self, number: int, last: Effects) -> None:
-        """A leadership is over; `last` are the effects with which its coordinator ends."""
+        """End the coordinator of a leadership that is over; `last` are its last effects."""
         coordination = self._coordinations.pop(number, None)
         if coordination is None:
             return
@@ -243,13 +251,15 @@ class GroupCoordinators:
     # Requests.
 
     def ticket(self) -> int:
-        """A number for a request."""
+        """Return a number for a request."""
         self._next_ticket += 1
         return self._next_ticket
 
     def answer(self, request: Request[Any], asked: Asked, respond: Callable[[Any], Any]) -> Any:
-        """The response to a request about one group, now or later; `respond` makes it of the
-        coordinator's answer."""
+        """Return the response to a request about one group, now or later.
+
+        `respond` makes it from the coordinator's answer.
+        """
         coordination, effects = self._ask(asked)
         if len(effects) == 1:
             effect = effects[0]
@@ -267,7 +277,7 @@ class GroupCoordinators:
         asked: Sequence[Asked],
         respond: Callable[[Sequence[Any]], Any],
     ) -> Any:
-        """The response to a request about several groups: when all are answered."""
+        """Return the response to a request about several groups, made when all have answered."""
         answers: list[Any] = [None] * len(asked)
         left = dict.fromkeys(range(len(asked)))
         pending = Pending()
@@ -297,7 +307,7 @@ class GroupCoordinators:
         return pending
 
     async def _ask_in_turns(self, count: int, ask: Callable[[int], None], pending: Pending) -> None:
-        """Ask of many groups, and let the loop go in between."""
+        """Ask many groups, and let the loop go on in between."""
         for start in range(0, count, _ASKED_PER_TURN):
             for index in range(start, min(start + _ASKED_PER_TURN, count)):
                 ask(index)
@@ -308,8 +318,10 @@ class GroupCoordinators:
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]
     ) -> tuple[ErrorCode, list[ListedGroup]]:
-        """All groups in any of these states and of any of these types (none given: all), and
-        COORDINATOR_LOAD_IN_PROGRESS where some are not known yet."""
+        """Return all groups in any of these states and of any of these types (none given: all).
+
+        The error is COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet.
+        """
         error = ErrorCode.NONE
         found: list[ListedGroup] = []
         for core in self._partitions.loaded():
@@ -352,7 +364,7 @@ class GroupCoordinators:
     # Effects.
 
     def carry_out(self, coordination: Coordination, effects: Effects) -> None:
-        """Do what a coordinator asks for, after all that was asked for before."""
+        """Run a coordinator's effects, after all earlier ones."""
         queue = self._effects
         for effect in effects:
             queue.append((coordination, effect))
@@ -382,29 +394,32 @@ class GroupCoordinators:
             coordination.cancel_timer(effect.name)
 
     def _flush_later(self, coordination: Coordination) -> None:
-        """The appends are written in the loop's next turn: commits of all connections that were
-        read in this one, and of whatever else happened in it, share batches."""
+        """Write the appends in the loop's next turn.
+
+        Commits of all connections that were read in this turn then share batches, and so do all
+        other appends of it.
+        """
         if not self._unflushed:
             self.services.ports.loop.call_soon(self.flush)
         self._unflushed[coordination] = None
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the gathered appends."""
         unflushed, self._unflushed = self._unflushed, {}
         for coordination in unflushed:
             coordination.writer.flush()
         self._submit_appends()
 
-    # What time and topics do.
+    # The effects of time and of topics.
 
     def topics_deleted(self, names: Iterable[str]) -> None:
-        """The broker has learned that these topics are gone: so are offsets of theirs."""
+        """Remove the offsets of topics that are gone."""
         gone = list(names)
         for coordination in list(self._coordinations.values()):
             self.carry_out(coordination, coordination.core.topics_deleted(gone, self.now()))
 
     def partitions_removed(self, removed: Sequence[TopicPartition]) -> None:
-        """The broker has learned that these partitions are gone: so are offsets of theirs (V71)."""
+        """Remove the offsets of partitions that are gone (V71)."""
         for coordination in list(self._coordinations.values()):
             if coordination.core.phase is Phase.LOADING:
                 coordination.removed_meanwhile.update(dict.fromkeys(removed))
@@ -439,7 +454,7 @@ def _settings(config: BrokerConfig) -> GroupSettings:
 
 
 def _subscription_topics(metadata: bytes) -> Sequence[str] | None:
-    """The topics that a consumer subscribes to, None where that cannot be read."""
+    """Return the topics that a consumer subscribes to, None where that cannot be read."""
     try:
         return SUBSCRIPTION.decode(metadata).topics
     except ProtocolError:

@@ -1,11 +1,11 @@
-"""Loads a partition of `__consumer_offsets` into its coordinator: from log start to log end (G1).
+"""The load of a partition of `__consumer_offsets` into its coordinator, log start to log end (G1).
 
-To the log end, not to the high watermark: a new leader's high watermark may lag behind what was
-acknowledged, and nothing is appended before the load has ended. What of it was not committed may
-still be lost, and with it a generation that would then be handed out once more: so the load has
-ended when the high watermark has passed what was read. The log is read in slices and the loop is
-let go between records, so that other partitions are served meanwhile. A load whose leadership ends
-stops where it is.
+The load goes to the log end, not to the high watermark. A new leader's high watermark may lag
+behind acknowledged records, and nothing is appended before the load has ended. Uncommitted records
+of the load may still be lost, and with them a generation, which the coordinator would then give out
+twice. The load therefore ends only when the high watermark has passed the records that were read.
+The loader reads the log in slices and lets the loop go between records, so that other partitions
+are served meanwhile. A load whose leadership ends stops where it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.records.batch import BatchView, CorruptBatch, iter_batches
 from tidelog.records.reader import read_columns
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
 #: Records between two turns of the loop: a few milliseconds.
@@ -29,15 +29,15 @@ RECORDS_PER_TURN = 200
 _RETRY_MS = 1_000
 
 
-def load_end(partition: Partition) -> int:
-    """Where a load ends: everything before may have been acknowledged."""
+def load_end(partition: HostedReplica) -> int:
+    """Return the end of a load: everything before may have been acknowledged."""
     return partition.log.log_end_offset
 
 
-async def load(services: Services, partition: Partition, core: GroupPartition) -> bool:
-    """Replay the log into `core`; whether it got to the end before its leadership was over.
+async def load(services: Services, partition: HostedReplica, core: GroupPartition) -> bool:
+    """Replay the log into `core`; return whether it reached the end before its leadership was over.
 
-    What cannot be read now is tried again: without it, offsets would go back.
+    A part that cannot be read now is tried again: without it, offsets would go back.
     """
     log = partition.log
     replay = _Replay(services, partition, core)
@@ -67,10 +67,12 @@ async def load(services: Services, partition: Partition, core: GroupPartition) -
 
 
 async def committed(
-    services: Services, partition: Partition, core: GroupPartition, offset: int
+    services: Services, partition: HostedReplica, core: GroupPartition, offset: int
 ) -> None:
-    """Wait until everything below `offset` is in all in-sync replicas, or the load is over. An ISR
-    below the minimum is waited out."""
+    """Wait until all in-sync replicas have everything below `offset`, or the load is over.
+
+    An ISR below the minimum is waited out.
+    """
     is_committed = partition.high_watermark >= offset
     while core.phase is Phase.LOADING and not is_committed:
         services.tracer.mark("coordinator_loaded_above_high_watermark")
@@ -80,35 +82,35 @@ async def committed(
 
 
 class _Wait:
-    """Waits for the high watermark; an AcksWait."""
+    """The wait for the high watermark; an AcksWait."""
 
     __slots__ = ("told",)
 
     def __init__(self) -> None:
-        #: Whether it has passed.
+        #: Whether the high watermark has passed.
         self.told: Completion[bool] = Completion()
 
     def acknowledged(self) -> None:
-        """It has passed."""
+        """Report that the high watermark has passed."""
         self.told.resolve(True)
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """The ISR fell below the minimum, or the leadership is over: look again."""
+        """Look again: the ISR fell below the minimum, or the leadership is over."""
         self.told.resolve(False)
 
 
 class _Replay:
-    """Gives records to a coordinator; every RECORDS_PER_TURN of them the loop is let go."""
+    """The feed of records to a coordinator; it lets the loop go every RECORDS_PER_TURN records."""
 
-    def __init__(self, services: Services, partition: Partition, core: GroupPartition) -> None:
+    def __init__(self, services: Services, partition: HostedReplica, core: GroupPartition) -> None:
         self._services = services
         self._partition = partition
         self._core = core
-        #: Counted over batches: most commits make one of a single record.
+        #: Counted over batches: most commits make a batch of a single record.
         self._turn_in = RECORDS_PER_TURN
 
     async def batch(self, batch: BatchView) -> None:
-        """Replay the records of a batch, or those before the load is over."""
+        """Replay the records of a batch, or the part of them before the load is over."""
         core = self._core
         columns = read_columns(
             batch,
@@ -119,7 +121,7 @@ class _Replay:
             try:
                 record = offset_records.decode(key, value)
             except ProtocolError as error:
-                # Nobody but coordinators may write here: a defect, which costs this record alone.
+                # Only coordinators may write here: this is a defect, which costs this record alone.
                 where = f"{self._partition.topic_partition} offset {offset}"
                 _report(self._services, f"{where} is no record of a group: {error}")
                 continue

@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets` between what a coordinator decides and the bytes in the log (G2).
+"""Records of `__consumer_offsets` between a coordinator's decisions and the bytes in the log (G2).
 
-Values are written in the versions that Kafka 3.9 writes. Kinds of records that are not known here
-(of KIP-848's groups) are passed over, as Kafka does (KIP-915).
+Values are written in the versions that Kafka 3.9 writes. Unknown kinds of records (of KIP-848's
+groups) are passed over, as in Kafka (KIP-915).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.wire.versioned import UnknownVersion
 
 
 def encode(record: Record, timestamp_ms: int) -> NewRecord:
-    """The bytes of a record; SchemaError where a text in it is too long for one."""
+    """Return the bytes of a record; SchemaError where a text in it is too long for one."""
     if isinstance(record, OffsetRecord):
         group_id, (topic, partition) = record.key
         key = consumer_offsets.encode_key(OffsetCommitKey(group_id, topic, partition))
@@ -83,7 +83,7 @@ def _encode_group(group: GroupSnapshot) -> bytes:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record | None:
-    """The record behind these bytes, None for a kind that is not known.
+    """Return the record behind these bytes, None for an unknown kind.
 
     Raises ProtocolError for bytes that are no such record.
     """

@@ -1,10 +1,11 @@
-"""Writes what happened in the cluster to the topic `__cluster_events` (V80).
+"""The writer of cluster events to the topic `__cluster_events` (V80).
 
-Each broker writes what it knows: the controller what it decided and made durable, leaders how they
-took over (`takeovers`). Nobody waits for that: `record` puts an event into a bounded queue, and one
-flow sends what is there, as an idempotent producer does, to whoever leads the topic's one
-partition. So an event is in the topic once or not at all; what had no room is counted, and the
-topic itself says how many are missing. With `cluster.events.enable=false` nothing of it is there.
+Each broker writes the events that it knows. The controller writes its durable decisions, leaders
+write how they took over (`takeovers`). No caller waits for that: `record` puts an event into a
+bounded queue. One flow sends the queue to the leader of the topic's only partition, as an
+idempotent producer does. So an event is in the topic once or not at all. Events without room are
+counted, and the topic itself reports how many are missing. With `cluster.events.enable=false` none
+of this happens.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from tidelog.wire.registry import PRODUCE
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-#: The topic's only partition: what happened has one order.
+#: The topic's only partition: events have one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
 _VERSION: Final = 9
-#: Purpose of the connection; by the client id that follows from it leaders know who may write.
+#: Purpose of the connection; leaders recognize permitted writers by the client id made from it.
 _PURPOSE: Final = "cluster-events"
 #: Events of one batch: encoding them takes the loop a few milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
-#: Where fewer brokers live than the topic wants replicas, others may still be on their way.
+#: While fewer brokers live than the topic wants replicas, others may still be starting.
 _FEW_BROKERS_MS: Final = 15_000
 _TIMEOUT_MS: Final = 5_000
 #: A new producer id is taken long before sequence numbers end.
 _MAX_SEQUENCE: Final = 1 << 30
-#: What passes: the same batch is sent again. After anything else it never would be taken.
+#: Errors that pass: the same batch is sent again. After any other error it would never be taken.
 _PASSING: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -61,14 +62,14 @@ _PASSING: Final = (
 
 
 class ProducerIdSource(Protocol):
-    """Where the producer id of the events comes from."""
+    """The source of the producer id for the events."""
 
     async def wait(self) -> int | None:
         """Return an id, None when the controller did not give any in time."""
 
 
 class TopicCreation(Protocol):
-    """Has topics made on first use."""
+    """The creator of topics on first use."""
 
     def create(self, names: Iterable[str]) -> None:
         """Have these topics made, unless they are being made already."""
@@ -105,36 +106,38 @@ class ClusterEvents:
         self._waiting = 0
         self._wake = Signal(services.ports.loop)
         self._is_running = False
-        #: Sent, with an outcome that is not known yet or to be sent again.
+        #: Records that were sent and whose outcome is unknown, or that must be sent again.
         self._batch: list[NewRecord] = []
         self._producer_id = -1
         self._sequence = 0
         #: Since when the topic is known to be missing.
         self._lacking_since_ms: int | None = None
-        #: Events that found no room since that was last told, and how often it was.
+        #: Events without room since the last report, and the number of reports.
         self._dropped = 0
         self._times_dropped = 0
-        #: Why nothing can be sent, as it was logged last.
+        #: The reason logged last why no event can be sent.
         self._reason = ""
 
     @property
     def is_on(self) -> bool:
-        """Whether events are told."""
+        """Whether events are recorded."""
         return self._services.config.cluster_events_enable
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything is told that was to be."""
+        """Whether every recorded event was sent."""
         return not self._queue and not self._batch
 
     def record(self, events: Iterable[ClusterEvent]) -> None:
-        """Tell of events; at once, whatever becomes of them."""
+        """Record events; return at once, whatever becomes of them."""
         told = list(events)
         self.record_later(len(told), iter(told))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Tell of `count` events that are made when they are sent (None: there is none after all);
-        to make those of thousands of partitions now would hold their commands back."""
+        """Record `count` events that are made when they are sent (None: the event does not occur).
+
+        Making the events of thousands of partitions at once would delay the commands to brokers.
+        """
         if not self.is_on or count == 0:
             return
         room = max(0, MAX_CLUSTER_EVENTS_QUEUED - self._waiting)
@@ -150,7 +153,7 @@ class ClusterEvents:
         self._wake.set()
 
     def close(self) -> None:
-        """The broker stops: what was not sent stays untold."""
+        """Log the number of unsent events; the broker stops."""
         left = self._waiting + len(self._batch)
         if left:
             self._log(f"{left} events of the cluster are not in {CLUSTER_EVENTS}: stopping")
@@ -171,7 +174,7 @@ class ClusterEvents:
                     await self._services.tasks.sleep(_RETRY_MS)
 
     async def _send(self) -> bool:
-        """Send what is next; False where that has to be tried again."""
+        """Send the next batch; return False where that must be tried again."""
         services = self._services
         partition = services.view.partition(_PARTITION)
         if partition is None:
@@ -202,8 +205,11 @@ class ClusterEvents:
         return self._answered(ErrorCode(answer.responses[0].partition_responses[0].error_code))
 
     def _make_topic(self) -> str:
-        """Ask for the topic; soon after a start only where it gets all its replicas, as they could
-        not be added later. Returns what is waited for."""
+        """Ask for the topic; return the reason why events still wait.
+
+        Soon after a start it asks only where the topic gets all its replicas, as they could not be
+        added later.
+        """
         services = self._services
         now_ms = services.clock.monotonic_ms()
         if self._lacking_since_ms is None:
@@ -224,7 +230,7 @@ class ClusterEvents:
             self._batch = []
             return True
         if code not in _PASSING:
-            # It may be there or not; as another producer's it could be there twice.
+            # The batch may be in the log or not; under another producer id it could be there twice.
             self._drop(len(self._batch))
             self._batch = []
             self._producer_id = -1

@@ -1,10 +1,9 @@
-"""Topics that are made when they are first asked for, by clients or by this broker itself.
+"""The creation of topics on first use, by clients or by this broker itself.
 
-The controller is asked, once for each topic at a time. Topics of clients take the cluster's
-defaults; `__consumer_offsets` has counts and a configuration of its own (`offsets.topic.*`), as
-Kafka's AutoTopicCreationManager makes it, and so has `__cluster_events` (`cluster.events.*`). Who
-asks is not told of the outcome: the topic shows in this broker's view of the cluster when it is
-there, so one asks again.
+This broker asks the controller, once for each topic at a time. Topics of clients take the cluster's
+defaults. `__consumer_offsets` has counts and a configuration of its own (`offsets.topic.*`), as in
+Kafka's AutoTopicCreationManager, and so has `__cluster_events` (`cluster.events.*`). A caller gets
+no outcome: it asks again until the topic shows in this broker's view of the cluster.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ _DAY_MS = 24 * 3_600_000
 
 
 class AutoCreation:
-    """Asks the controller for topics."""
+    """The requests for topics to the controller."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        #: Asked for, and not answered.
+        #: Topics that were requested, without a response yet.
         self._asked: dict[str, None] = {}
-        #: Why `__consumer_offsets` could not be made when it was last tried; "" else.
+        #: Why the last attempt to create `__consumer_offsets` failed; "" else.
         self.no_offsets_topic = ""
 
     def create(self, names: Iterable[str]) -> None:
-        """Have these topics made, unless they are being made already."""
+        """Have these topics created, unless they are being created already."""
         if not self._services.view.is_known:
             return  # the topics may exist: no view of the cluster has come yet
         wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
@@ -53,10 +52,10 @@ class AutoCreation:
             self._services.tasks.spawn("create topics on first use", self._create(wanted))
 
     def offsets_topic(self) -> TopicView | None:
-        """`__consumer_offsets`; None while it does not exist: then it has been asked for.
+        """Return `__consumer_offsets`; while it does not exist, request it and return None.
 
-        For the coordinator of groups, which answers COORDINATOR_NOT_AVAILABLE meanwhile. It is made
-        whatever auto.create.topics.enable says, as in Kafka.
+        For the coordinator of groups, which responds COORDINATOR_NOT_AVAILABLE meanwhile. As in
+        Kafka, auto.create.topics.enable does not matter here.
         """
         topic = self._services.view.topics.get(CONSUMER_OFFSETS)
         if topic is None:
@@ -64,7 +63,7 @@ class AutoCreation:
         return topic
 
     def wanted(self, name: str) -> CreatableTopic:
-        """How a topic of this name is made."""
+        """Return the settings for the creation of a topic of this name."""
         config = self._services.config
         if name == CLUSTER_EVENTS:
             return self._events_topic()
@@ -83,8 +82,10 @@ class AutoCreation:
         )
 
     def _events_topic(self) -> CreatableTopic:
-        """`__cluster_events`: one partition, as what happens has one order; days are whole files,
-        so that none is kept much longer than asked."""
+        """Return `__cluster_events`: one partition, as events have one order.
+
+        A day is a whole file, so that no day is kept much longer than configured.
+        """
         config = self._services.config
         live = max(1, len(self._services.view.brokers))
         settings = {
@@ -120,9 +121,9 @@ class AutoCreation:
                 del self._asked[name]
 
     def _answered(self, result: CreatableTopicResult) -> None:
-        """Tell of a refusal: in the log, and to those who look for a coordinator.
+        """Report a refusal in the log, and to clients that look for a coordinator.
 
-        They ask again and again, so that the same reason is not logged twice in a row.
+        These clients ask again and again, so the same reason is not logged twice in a row.
         """
         is_there = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         reason = "" if is_there else result.error_message or f"error {result.error_code}"

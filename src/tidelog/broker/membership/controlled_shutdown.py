@@ -1,10 +1,10 @@
-"""A broker that is told to stop asks the controller to take its leaderships first (V43).
+"""The controlled shutdown: a stopping broker first has the controller move its leaderships (V43).
 
-Asks so often, and waits so long in between, as `controlled.shutdown.max.retries` and
-`controlled.shutdown.retry.backoff.ms` say, or until it hears of another controller; then the broker
-goes anyway, and the log names what it leads still. Decides nothing of who leads next: what changes
-comes as commands, which are obeyed until the end. Once it has begun, this broker does not fetch for
-partitions whose ISR it is not in any more.
+The broker asks as often as `controlled.shutdown.max.retries` allows. Between attempts it waits for
+`controlled.shutdown.retry.backoff.ms`, or until it learns of another controller. After the last
+attempt it stops anyway, and the log names the partitions that it still leads. It does not choose
+the next leaders: changes come as commands, which it obeys until the end. Once the shutdown has
+begun, this broker does not fetch for partitions whose ISR it has left.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NAMED = 20
 
 
 class ControlledShutdown:
-    """What one broker hands over before it stops."""
+    """The controlled shutdown of one broker."""
 
     def __init__(self, services: Services, replicas: ReplicaSet) -> None:
         self._services = services
         self._replicas = replicas
         self._wake = Signal(services.ports.loop)
-        #: Of whom it was asked last: (epoch, broker id).
+        #: The controller of the last request: (epoch, broker id).
         self._asked = (-1, -1)
         self._given_up = False
         self._answered: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
-        """Return when everything is handed over, or nothing can be any more."""
+        """Return when other brokers lead all partitions, or when no further attempt is worth it."""
         services = self._services
         config = services.config
         if (
@@ -71,12 +71,12 @@ class ControlledShutdown:
         self._log(logging.WARNING, f"stops without having handed over {self._led()}")
 
     def give_up(self) -> None:
-        """Whoever told the broker to stop does not want to wait any longer."""
+        """Give up: a second signal to stop does not wait for other leaders."""
         self._given_up = True
         self._stop_waiting("it is not waited for any longer")
 
     def view_changed(self) -> None:
-        """The controller told this broker of the cluster: it may be another one than was asked."""
+        """End the wait for a response if the view now names another controller."""
         if self._asked != self._controller():
             self._stop_waiting("there is another controller")
 
@@ -86,7 +86,7 @@ class ControlledShutdown:
             self._answered.set_result(why)
 
     def _is_of_use(self) -> bool:
-        """Whether there is anything to hand over, and anybody who might take it."""
+        """Whether this broker has any replica, and any other broker might take its leaderships."""
         services = self._services
         others = [one for one in services.view.brokers if one != services.broker_id]
         return len(self._replicas) > 0 and bool(others)
@@ -95,7 +95,7 @@ class ControlledShutdown:
         return self._services.view.controller_epoch, self._services.view.controller_id
 
     async def _ask(self) -> str:
-        """Ask the controller once; returns why not everything is handed over."""
+        """Ask the controller once; return why some leaderships stay, empty if none does."""
         services = self._services
         if not services.identity.is_registered:
             return "it is not registered"
@@ -144,7 +144,7 @@ class ControlledShutdown:
 
 
 def _verdict(answer: Any, error: Exception | None) -> str:
-    """Why not everything is handed over, empty where it is."""
+    """Return why some leaderships stay here, empty if none does."""
     if error is not None:
         return str(error)
     response: ControlledShutdownResponse = answer
@@ -158,6 +158,6 @@ def _verdict(answer: Any, error: Exception | None) -> str:
 
 
 def _named(partitions: list[str]) -> str:
-    """`3 partitions: a-0, a-1, b-0`, not too long."""
+    """Return `3 partitions: a-0, a-1, b-0`, not too long."""
     shown = ", ".join(partitions[:_NAMED]) + (" ..." if len(partitions) > _NAMED else "")
     return f"{len(partitions)} partitions: {shown}"

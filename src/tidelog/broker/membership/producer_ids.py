@@ -1,7 +1,8 @@
 """Producer ids of this broker: blocks from the controller, one id after the other (G3, KIP-730).
 
-A block is asked for when the present one is used up, and ahead of that when little of it is left.
-No id is ever given twice: a block that was granted and lost (the answer did not come) is skipped.
+The broker requests a block when the present one is used up, and ahead of that when little of it is
+left. No id is ever given twice: a block that was granted and lost (the response did not come) is
+skipped.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 _VERSION = 0
 _TIMEOUT_MS = 2_000
 _RETRY_MS = 50
-#: A client waits this long for its id before it is told to try again.
+#: A client waits this long for its id before the broker has it retry.
 _PATIENCE_MS = 5_000
-#: The next block is asked for when less than this share of the present one is left (Kafka: 10 %).
+#: The next block is requested when less than this share of the present one is left (Kafka: 10 %).
 _PREFETCH_DIVISOR = 10
 
 
 class ProducerIds:
-    """Hands out producer ids."""
+    """The source of producer ids on this broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -43,7 +44,7 @@ class ProducerIds:
         self._waiting: list[asyncio.Future[None]] = []
 
     def take(self) -> int | None:
-        """An id at once, None when the controller must be asked first."""
+        """Return an id at once, None when the controller must be asked first."""
         if self._next == self._end:
             if self._following is None:
                 return None
@@ -57,7 +58,7 @@ class ProducerIds:
         return taken
 
     async def wait(self) -> int | None:
-        """An id, None when the controller did not give a block in time."""
+        """Return an id, None when the controller did not give a block in time."""
         services = self._services
         deadline_ms = services.clock.monotonic_ms() + _PATIENCE_MS
         while True:
@@ -82,7 +83,7 @@ class ProducerIds:
             self._services.tasks.spawn("producer ids", self._fetch())
 
     async def _fetch(self) -> None:
-        """Ask until there is a block; whoever waits is woken then."""
+        """Ask until there is a block, then wake all waiting requests."""
         try:
             while self._following is None:
                 block = await self._block()

@@ -1,11 +1,11 @@
-"""A broker that was stopped asks the store whether its session lives before it serves again (V47).
+"""Self-fencing: after a stop, a broker confirms its session before it serves again (V47).
 
-A process that is stopped (SIGSTOP, a suspended machine) may lose its session without noticing:
-another broker leads in its place, while its own memory still says that it leads. The loop compares
-its monotonic clock with that of its last turn, first in every turn. After a gap the broker is
-fenced: it begins no request, sends no answer, and lets no timeout of a waiting request fire, until
-the store has applied a transaction of its session or refused it. The clock counts on while the
-machine is suspended. Where a host stops a virtual machine it may not: such a broker serves until
+A process that is stopped (SIGSTOP, a suspended machine) may lose its session without noticing.
+Another broker then leads in its place, while its own memory still says that it leads. First in
+every turn, the loop compares its monotonic clock with that of its last turn. After a gap the broker
+is fenced until the store has applied or refused a transaction of its session. It begins no request,
+sends no response, and lets no timeout of a waiting request fire. The clock counts on while the
+machine is suspended. It may not where a host stops a virtual machine: such a broker serves until
 the store says that its session is over.
 
 The limit is two thirds of the session timeout. Renewals are up to a third of the timeout apart, so
@@ -37,7 +37,7 @@ _RETRY_MS = 50
 
 
 class SelfFencing:
-    """Fences this broker after a gap between two turns of its loop."""
+    """The fencing of this broker after a gap between two turns of its loop."""
 
     def __init__(self, services: Services, admission: Admission) -> None:
         self._services = services
@@ -45,7 +45,7 @@ class SelfFencing:
         self._admission = admission
         self._limit_ms = 0
         self._last_turn_ms = 0
-        #: Gaps so far: an answer to a question that was asked before the last one proves nothing.
+        #: Gaps so far: a response to a question asked before the last gap proves nothing.
         self._gaps = 0
         self._asking = False
 
@@ -57,14 +57,14 @@ class SelfFencing:
         self._fence.watch(self.turned)
 
     def turned(self) -> None:
-        """A turn of the loop begins, or a read event in it."""
+        """Compare clocks at the begin of a loop's turn, or of a read event in it."""
         now_ms = self._services.clock.monotonic_ms()
         if now_ms >= self._fence.late_from_ms:
             self._close(now_ms - self._last_turn_ms)
         self._note_turn(now_ms)
 
     def _take_limit(self) -> None:
-        """The store may grant a shorter session than the broker asked for."""
+        """Set the limit; the store may grant a shorter session than the broker asked for."""
         self._limit_ms = self._services.store.session_timeout_ms * 2 // 3
 
     def _note_turn(self, now_ms: int) -> None:
@@ -98,7 +98,7 @@ class SelfFencing:
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:
-        """The broker is registered; the store confirms that after the last gap too."""
+        """Take over the new registration; the store must confirm it after the last gap too."""
         self._take_limit()
         self._ask_later()
 

@@ -2,11 +2,11 @@
 
 Rules V4, V40, E3, S3, S5.
 
-A broker is alive as long as its session is: the loop itself proves life (`beat`), so that a broker
-that does not turn is not alive (DESIGN.md, rule 4). A store that cannot be reached is not an
-expired session: the broker serves on (S3). On expiry the broker stops leading at once, registers
-again under a new broker epoch, and takes its state from the controller. Its view of the cluster
-stays until the controller replaces it: clients drop the brokers that an empty one does not list.
+A broker is alive as long as its session is. The loop itself proves life (`beat`), so a broker that
+does not turn is not alive (DESIGN.md, rule 4). A store that cannot be reached is not an expired
+session: the broker serves on (S3). On expiry the broker stops leading at once, re-registers under a
+new broker epoch, and takes its state from the controller. Its view of the cluster stays until the
+controller replaces it: clients drop the brokers that an empty view does not list.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BrokerIdInUseError(TidelogError):
 
 
 class Tenant(Protocol):
-    """Those parts of a broker that live under its registration."""
+    """The parts of a broker that act under its registration."""
 
     def session_expired(self) -> None:
         """Stop acting under the registration, which is gone."""
@@ -54,7 +54,7 @@ class Tenant(Protocol):
 
 
 class Session:
-    """Registers this broker and keeps it registered."""
+    """The session and the registration of this broker, which it keeps alive."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Session:
         self._expiries = 0
 
     async def open(self) -> str:
-        """Start a session; returns the cluster id, which the first broker of a cluster makes."""
+        """Start a session; return the cluster id, which the first broker of a cluster makes."""
         self._store.on_session(self._session_event)
         await self._store.open()
         self._beat()
@@ -83,7 +83,7 @@ class Session:
         return await self._cluster_id()
 
     async def register(self) -> None:
-        """Make `/brokers/ids/N`; BrokerIdInUseError where somebody else lives under the id."""
+        """Create `/brokers/ids/N`; BrokerIdInUseError where another live broker has the id."""
         self._registering = True
         try:
             await self._register()
@@ -170,7 +170,7 @@ class Session:
                         f"broker id {services.broker_id} is registered by another live broker;"
                         " every broker of a cluster needs an id of its own"
                     ) from failure
-                # A dying session still holds it: it goes at its timeout (S5).
+                # A dying session still holds the id: its node goes at its timeout (S5).
                 services.tracer.mark("broker_id_still_taken")
                 await services.tasks.sleep(_RETRY_MS)
             except OutcomeUnknown:
@@ -186,7 +186,7 @@ class Session:
                 return
 
     async def _is_own(self, path: str, expiries: int) -> bool:
-        """Whether the node is of this very session (V42: never judged by broker id)."""
+        """Whether this very session owns the node (V42: never judged by broker id)."""
         while True:
             try:
                 node = await self._store.get(path)
@@ -200,8 +200,11 @@ class Session:
         return True
 
     def _registered(self, broker_epoch: int, expiries: int) -> None:
-        """Take over what the store answered, unless the session that it was asked in is over: the
-        registration has gone with it, and nobody would tell of that again."""
+        """Take over the registration that the store reported.
+
+        Raises SessionExpired where the session of the request is over: the registration has gone
+        with it, and no later event would report that.
+        """
         if self._expiries != expiries:
             self._services.tracer.mark("session_lost_while_registering")
             raise SessionExpired()

@@ -1,4 +1,4 @@
-"""Answers to administrators while the metadata store cannot be reached.
+"""Responses to administrators while the metadata store cannot be reached.
 
 A controller without its store can decide nothing, and the request of an administrator would wait
 until the client gives up without a reason. After a session timeout, or three quarters of the time
@@ -21,12 +21,12 @@ from tidelog.metadata.store import SessionEvent
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-#: Of requests that name no time of their own.
+#: For requests that name no time of their own.
 DEFAULT_TIMEOUT_MS = 30_000
 
 
 class StoreTrouble:
-    """Since when the metadata store does not answer this broker, and what clients hear of it."""
+    """The outage of the metadata store as this broker sees it, and its explanation to clients."""
 
     def __init__(self, services: Services, error_response: ErrorResponse) -> None:
         self._services = services
@@ -51,9 +51,9 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the answer of `ask`, which gets the refusal of a broker that does not control.
+        """Return the response of `ask`, which gets the refusal of a broker that does not control.
 
-        A client that waits `timeout_ms` receives an answer in time even while the store is away.
+        A client that waits `timeout_ms` receives a response in time even while the store is away.
         """
         answer = ask(partial(self._not_controller, request))
         if isinstance(answer, Pending):
@@ -66,7 +66,7 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int,
     ) -> Pending | Any:
-        """Return the answer of `ask`, or a refusal where the store has been away for too long.
+        """Return the response of `ask`, or a refusal where the store has been away for too long.
 
         For questions that a controller answers from memory, without its store. Too long is a
         session timeout, or three quarters of the time that the client gave.
@@ -109,7 +109,7 @@ class StoreTrouble:
 
 
 def _explained(answer: Any, text: str) -> Any:
-    """Set the message of every error in an answer."""
+    """Set the message of every error in a response."""
     if getattr(answer, "error_code", ErrorCode.NONE) != ErrorCode.NONE and hasattr(
         answer, "error_message"
     ):

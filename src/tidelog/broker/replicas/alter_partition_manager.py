@@ -1,18 +1,18 @@
-"""ISR changes on their way to the controller (A1, A2, A5, A10).
+"""The queue of ISR changes on their way to the controller (A1, A2, A5, A10).
 
-Leaders propose (`replication.leader`) and go on; this queue carries. One AlterPartition request is
-in flight; everything queued meanwhile goes with the next one, a later change of a partition in
-place of one that was not sent. A request that the controller did not consider (NOT_CONTROLLER,
-STALE_BROKER_EPOCH) or whose answer did not come is repeated against whoever is the controller then,
-50 ms later and with growing pauses; changes that their leader no longer wants drop out.
+Leaders propose a change (`replication.leader`) and go on; this queue sends it. One AlterPartition
+request is in flight at a time. Changes queued meanwhile go with the next request; a later change of
+a partition replaces an unsent one. The queue retries a request that the controller did not consider
+(NOT_CONTROLLER, STALE_BROKER_EPOCH) or whose response did not come. The retry goes to the
+controller of that time, 50 ms later and with growing pauses. Changes that their leader no longer
+wants drop out.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.broker.replicas.partition import Partition
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.replication.isr import IsrChange
@@ -33,8 +33,43 @@ _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
 _PURPOSE = "isr-changes"
 
+
+class ChangingRole(Protocol):
+    """The role of a replica whose leader proposed a change; other roles ignore the outcome."""
+
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether the change still waits for an outcome."""
+
+    def change_sent(self, change: IsrChange) -> None:
+        """Note that the change is on its way to the controller."""
+
+    def change_accepted(
+        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """Take over the state in the controller's response."""
+
+    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
+        """Note that the controller rejected the change."""
+
+
+class ChangingReplica(Protocol):
+    """A replica whose leader proposes an ISR."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The id of the topic."""
+
+    @property
+    def role(self) -> ChangingRole:
+        """The present role."""
+
+
 #: Changes of one request, by topic id and partition.
-_Sent = dict[tuple[TopicId, int], tuple[Partition, IsrChange]]
+_Sent = dict[tuple[TopicId, int], tuple[ChangingReplica, IsrChange]]
 
 
 class AlterPartitionManager:
@@ -42,9 +77,9 @@ class AlterPartitionManager:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._queue: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
+        self._queue: dict[TopicPartition, tuple[ChangingReplica, IsrChange]] = {}
         self._in_flight = False
-        #: Which request is awaited, and of which controller: (epoch, broker id).
+        #: The awaited request, and its controller: (epoch, broker id).
         self._attempt = 0
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}
@@ -56,23 +91,25 @@ class AlterPartitionManager:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def submit(self, partition: Partition, change: IsrChange) -> None:
+    def submit(self, partition: ChangingReplica, change: IsrChange) -> None:
         """Send a change, with all others of this event; replaces one that was not sent (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 
-    def withdraw(self, partition: Partition) -> None:
-        """Forget what was not sent for a partition."""
+    def withdraw(self, partition: ChangingReplica) -> None:
+        """Drop the unsent change of a partition."""
         self._queue.pop(partition.topic_partition, None)
 
-    def retry(self, partition: Partition, change: IsrChange) -> None:
-        """The controller could not tell the outcome: ask again after a pause."""
+    def retry(self, partition: ChangingReplica, change: IsrChange) -> None:
+        """Send a change again after a pause: the controller left its outcome open."""
         self._queue.setdefault(partition.topic_partition, (partition, change))
         self._later()
 
     def controller_changed(self) -> None:
-        """The view may name another controller: an answer of the earlier one is not waited for,
-        the changes are put to the new one (A2)."""
+        """Send the changes to the new controller, if the view names another one (A2).
+
+        The response of the earlier controller is not awaited any more.
+        """
         if self._in_flight and self._asked != self._controller():
             self._attempt += 1
             self._failures = 0
@@ -80,7 +117,7 @@ class AlterPartitionManager:
             self._unanswered(self._awaited, "there is another controller")
 
     def close(self) -> None:
-        """Send nothing any more."""
+        """Send nothing more."""
         self._closed = True
         self._queue.clear()
 
@@ -164,13 +201,13 @@ class AlterPartitionManager:
                         change, tuple(outcome.isr), outcome.leader_epoch, outcome.partition_epoch
                     )
         for partition, change in changes.values():
-            # Not named in the answer: its outcome is unknown.
+            # The response does not name it: its outcome is unknown.
             self.retry(partition, change)
         if self._queue:
             self._soon()
 
     def _unanswered(self, changes: _Sent, why: str) -> None:
-        """Nothing is known of any change: repeat the request, with what has come since (A2)."""
+        """Repeat the request, with later changes: the outcome of every change is unknown (A2)."""
         self._in_flight = False
         services = self._services
         services.tracer.mark("isr_change_asked_again")

@@ -1,11 +1,11 @@
-"""LeaderAndIsr and StopReplica, carried out on this broker's replicas.
+"""The execution of LeaderAndIsr and StopReplica on this broker's replicas.
 
-The order of one LeaderAndIsr: strays of a full command are moved aside (V35, V45); whoever changes
-role stops serving and fetching before anything else (V31); missing replicas are made where that is
-allowed (D3); when nothing is under way on a log any more its replica takes the new role, and only
-then do followers fetch. Partitions are independent: each has its own error. Whether a command is
-obeyed is decided in `tidelog.replication.commands`. If this broker's registration ends meanwhile,
-no role is taken any more.
+The steps of one LeaderAndIsr have an order. First, strays of a full command are moved aside (V35,
+V45). Then every replica that changes role stops serving and fetching, before anything else (V31).
+Missing replicas are created where that is allowed (D3). A replica takes its new role when its log
+is quiet; only then do followers fetch. Partitions are independent: each has its own error.
+`tidelog.replication.commands` decides whether a command is obeyed. If this broker's registration
+ends meanwhile, no further replica takes a role.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
 
 _FULL = 2
-#: Kafka's controllers in ZooKeeper mode do not say whether they tell everything.
+#: Kafka's controllers in ZooKeeper mode do not say whether a command is full.
 _UNTOLD = 0
 _TOPIC_ID_VERSION = 5
 
 
 class _Command(NamedTuple):
-    """What one partition is told."""
+    """The command for one partition."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -72,10 +72,10 @@ class _LeaderAndIsr:
         self.request = request
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.obeyed: list[tuple[Partition, _Command]] = []
-        #: Those that get another role.
+        #: Partitions that get another role.
         self.changing: list[Partition] = []
         self.missing: list[_Command] = []
-        #: One command a partition; of several in one request the last counts.
+        #: One command for each partition; of several in one request the last counts.
         self.commands = {
             TopicPartition(topic.topic_name, state.partition_index): _Command(
                 TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
@@ -103,7 +103,7 @@ class _LeaderAndIsr:
         return response
 
     async def run(self) -> ErrorCode:
-        """Carry it out; returns the error of the whole."""
+        """Carry the command out; return the error of the whole."""
         generation = self.replicas.generation
         await self._set_strays_aside()
         for command in self.commands.values():
@@ -118,7 +118,7 @@ class _LeaderAndIsr:
         return ErrorCode.NONE
 
     def _judge(self, command: _Command) -> None:
-        """Decide what happens to one partition."""
+        """Decide the outcome of the command for one partition."""
         topic_partition, topic_id, state = command
         broker_id = self.services.broker_id
         partition = self.replicas.get(topic_partition)
@@ -137,10 +137,11 @@ class _LeaderAndIsr:
                 isr=state.isr,
             )
             if placement is Placement.OTHER_TOPIC:
-                # Not from a controller of ours: it says is_new, or names everything that is ours.
+                # No controller of tidelog sends this: it sets is_new, or lists everything on this
+                # broker.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.LOST:
-                # Kafka's own controller elects another leader for a failed directory alone.
+                # Kafka's own controller elects another leader only for a failed directory.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -169,8 +170,11 @@ class _LeaderAndIsr:
             )
 
     def _stop_serving(self) -> None:
-        """Who changes role stops at once. A leader that leads on under a new epoch goes on until
-        its next role is taken, if its log is quiet: nobody has to ask again."""
+        """Stop every replica that changes role, at once.
+
+        A leader that stays leader under a new epoch goes on until it takes its next role, if its
+        log is quiet. Its clients then need no retry.
+        """
         broker_id = self.services.broker_id
         for partition, (_, _, state) in self.obeyed:
             if partition.has_role_of(state.leader_epoch):
@@ -182,9 +186,11 @@ class _LeaderAndIsr:
                 partition.rest()
 
     async def _quieten(self) -> None:
-        """Return when nothing is under way on any log whose role changes: what was planned under
-        the old leader epoch stands before the new one begins (V31). A leader that leads on and was
-        asked to append meanwhile stops after all."""
+        """Return when every log whose role changes is quiet.
+
+        Appends planned under the old leader epoch are thus written before the new one begins (V31).
+        A continuing leader that got an append meanwhile stops after all.
+        """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
                 partition.rest()
@@ -192,7 +198,7 @@ class _LeaderAndIsr:
                 await partition.quiet()
 
     async def _create(self) -> None:
-        """Make the missing replicas; each directory syncs once for all of its own."""
+        """Create the missing replicas; each directory syncs once for all of its own."""
         if not self.missing:
             return
         await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
@@ -240,8 +246,12 @@ class _LeaderAndIsr:
         self.fetchers.add(followers)
 
     async def _set_strays_aside(self) -> None:
-        """Move aside what a full command does not list (V35), what is not the commanded topic's, or
-        cannot be told to be (V23), and what is of a partition that was removed (V71)."""
+        """Move strays aside.
+
+        A stray is a replica that a full command does not list (V35) or that belongs to a removed
+        partition (V71). It is also a replica of another topic, or one whose topic cannot be
+        identified (V23).
+        """
         strays = self._leftovers()
         if self.request.type == _FULL:
             listed = {name: command.topic_id for name, command in self.commands.items()}
@@ -281,7 +291,7 @@ class _LeaderAndIsr:
             if partition is None or state.leader_epoch < 0:
                 continue  # its controller knows nothing of it, and lists it so that it is kept
             if state.is_new and not partition.has_topic_id(topic_id):
-                # The controller makes the new topic's replica now: the old topic is gone.
+                # The controller creates the new topic's replica now: the old topic is gone.
                 found.append(topic_partition)
             elif commands.is_of_former_life(
                 own_leader_epoch=partition.leader_epoch,
@@ -305,7 +315,7 @@ class _LeaderAndIsr:
 
 
 class ReplicaCommands:
-    """Carries out the controller's commands on this broker's replicas, one after another."""
+    """The controller's commands on this broker's replicas, carried out one after another."""
 
     def __init__(self, services: Services, replicas: ReplicaSet, fetchers: Fetchers) -> None:
         self._services = services
@@ -318,7 +328,7 @@ class ReplicaCommands:
         partition.rest()
 
     async def release(self, partition: Partition) -> None:
-        """End a replica's role and host it no longer; afterwards nothing uses its log."""
+        """End a replica's role and host it no longer; afterwards its log is unused."""
         self.rest(partition)
         self._replicas.forget(partition)
         await partition.quiet()
@@ -326,7 +336,7 @@ class ReplicaCommands:
     async def leader_and_isr(
         self, request: LeaderAndIsrRequest, version: int
     ) -> LeaderAndIsrResponse:
-        """Take the roles that the controller gives."""
+        """Give replicas the roles that the controller commands."""
         async with self._replicas.command_order:
             return await self._leader_and_isr(request, version)
 

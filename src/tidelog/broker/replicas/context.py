@@ -1,6 +1,6 @@
-"""What a partition may ask of the broker around it.
+"""The services of the broker that a partition may use.
 
-`Coordinators` is the one call upwards: groups live in partitions, and must hear of their roles.
+`Coordinators` is the one call upwards: groups live in partitions, and must learn of their roles.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from tidelog.core.types import TopicPartition
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.services import Services
 
 
 class Coordinators(Protocol):
-    """Those who decide for partitions of internal topics while this broker leads them."""
+    """The coordinators of internal topics, which act while this broker leads their partitions."""
 
-    def role_taken(self, partition: Partition, leader_epoch: int) -> None:
-        """This broker leads the partition from now on."""
+    def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
+        """Take over a partition that this broker leads from now on."""
 
-    def role_ended(self, partition: Partition) -> None:
-        """This broker leads the partition no longer."""
+    def role_ended(self, partition: HostedReplica) -> None:
+        """Give up a partition that this broker leads no longer."""
 
-    def replica_gone(self, partition: Partition) -> None:
-        """The partition is hosted here no longer."""
+    def replica_gone(self, partition: HostedReplica) -> None:
+        """Forget a partition that this broker hosts no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """Shared by all partitions of one broker."""
+    """The services shared by all partitions of one broker."""
 
     services: Services
     appends: PlannedAppends
@@ -45,6 +45,6 @@ class PartitionContext:
     coordinators: Coordinators
     events: ClusterEvents
     #: The replica of a partition that is hosted here, None when there is none.
-    hosted: Callable[[TopicPartition], Partition | None]
+    hosted: Callable[[TopicPartition], HostedReplica | None]
     #: The configuration of a topic by name.
     topic_config: Callable[[str], TopicConfig]

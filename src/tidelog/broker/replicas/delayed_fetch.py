@@ -1,9 +1,9 @@
-"""What one fetch reads, and how it waits.
+"""One fetch: its reads and its wait.
 
-Looks at the dirty partitions of a session (`fetch_checks` says whether they may be read), reads
-logs up to the log end for followers and up to the high watermark for consumers, and answers when
-there is enough or the time is over. A follower's fetch offset has been told to its partition before
-anything is read, so that the answer carries the moved high watermark.
+The fetch looks at the dirty partitions of a session; `fetch_checks` decides whether they may be
+read. It reads logs up to the log end for followers and up to the high watermark for consumers. It
+responds when there is enough data or the time is over. A partition knows its follower's fetch
+offset before anything is read, so that the response carries the moved high watermark.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Read:
 
 
 class DelayedFetch:
-    """One fetch under way: reads, waits, answers once."""
+    """One fetch under way: it reads, waits, and responds once."""
 
     __slots__ = (
         "_all_partitions",
@@ -98,24 +98,25 @@ class DelayedFetch:
         self._listener = listener
         self._session = session
         self._version = version
-        # More than may be answered is never there: Kafka waits for what fits, too.
+        # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
-        #: A full fetch is answered with every partition, those without room for their records too
-        #: (Java clients throw away an answer that omits one); an incremental one with news only.
+        #: The response to a full fetch names every partition, even without room for its records
+        #: (Java clients throw away a response that omits one). The response to an incremental fetch
+        #: names changed partitions only.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._reading = 0
-        #: Kept while waiting, so that only what changes is looked at again.
+        #: Kept while waiting, so that only changed partitions are looked at again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
         self._answered = False
         self.pending: Pending | None = None
 
     def start(self, max_wait_ms: int, checked: Checked = _NONE_CHECKED) -> FetchResponse | Pending:
-        """Answer at once where there is enough, an error, or no wish to wait; else wait.
+        """Respond at once where there is enough, an error, or no wish to wait; else wait.
 
-        What is looked at later is checked again: `checked` counts for this call alone.
+        Later looks check each partition again: `checked` counts for this call alone.
         """
         if self._session.waiting is not None:
             self._session.waiting.abandoned()
@@ -129,7 +130,7 @@ class DelayedFetch:
         return self.pending
 
     def partition_readable(self, partition: SessionPartition) -> None:
-        """A partition of the session has changed while this fetch waits."""
+        """Look again at a partition of the session that has changed while this fetch waits."""
         watched = partition.watched
         if self._reading:
             return
@@ -144,8 +145,10 @@ class DelayedFetch:
             self._complete()
 
     def abandoned(self) -> None:
-        """The session went on without this fetch: answer it with nothing. What it had looked at
-        is news for the next one still (V61)."""
+        """Respond with nothing: the session went on without this fetch.
+
+        The partitions that this fetch had looked at are still news for the next one (V61).
+        """
         session = self._session
         for item in self._answers:
             if session.partitions.get(item.key) is item:
@@ -188,7 +191,7 @@ class DelayedFetch:
     # reading
 
     def _read(self, final: bool, checked: Checked = _NONE_CHECKED) -> None:
-        """Look at the dirty partitions; sets `_answered` when the answer is complete."""
+        """Look at the dirty partitions; set `_answered` when the response is complete."""
         session = self._session
         remaining = self._max_bytes
         total = 0
@@ -214,7 +217,7 @@ class DelayedFetch:
                     size = min(item.max_bytes, remaining)
                 total += size
                 remaining -= size
-                # It stays dirty, at the end: others come first next time.
+                # It stays dirty, at the end: other partitions come first next time.
                 del session.dirty[item]
                 session.dirty[item] = None
             elif answer.error_code or answer.diverging_epoch.epoch >= 0:
@@ -233,19 +236,23 @@ class DelayedFetch:
                     item.seen_size_bytes = self._seen_bytes(item.watched)
 
     def _seen_bytes(self, partition: Partition) -> int:
-        """What of its log the reader could have had by now; what comes later is to be waited for.
-        For a consumer that is not what is appended, but what is committed."""
+        """Return the bytes of the log that the reader could have had by now.
+
+        The fetch waits for bytes that come later. For a consumer only committed bytes count, not
+        all appended ones.
+        """
         if self._session.replica_id >= 0:
             return partition.log.size_bytes
         return bytes_below(partition.log, partition.high_watermark)
 
     def _await_reads(self, reads: list[_Read]) -> None:
-        """Some of it must come from the disk: answer when all of it is here."""
+        """Respond when all reads from the disk are done."""
         self._reading = len(reads)
 
         def one_read(read: _Read) -> None:
             if read.is_over:
-                # What was read may be cut off, or of an epoch that its reader does not know of.
+                # The log may have been truncated, or the bytes be of an epoch unknown to the
+                # reader.
                 refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 self._answers[read.item] = self._refused(read.item, refusal)
             else:
@@ -262,9 +269,11 @@ class DelayedFetch:
     def _look(
         self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool
     ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
-        """The answer of one partition, and the read that fills it where there is data; no answer
-        where an incremental fetch has nothing new to tell. `partition` is the replica where the
-        request has found already that it may be read."""
+        """Return the response for one partition, and the read that fills it where there is data.
+
+        The response is None where an incremental fetch has nothing new. `partition` is the replica
+        where the request has already checked that it may be read.
+        """
         if partition is None:
             found = readable(self._replicas, self._session, item)
             if isinstance(found, Refusal):
@@ -307,7 +316,7 @@ class DelayedFetch:
             _hint(self._services, item.topic_partition, answer)
         return answer
 
-    # answering
+    # responding
 
     def _response(self) -> FetchResponse:
         session = self._session
@@ -316,7 +325,8 @@ class DelayedFetch:
         for item, answer in self._answers.items():
             if not self._all_partitions and not _is_news(item, answer):
                 continue
-            # Who is told an error takes nothing else from it: the offsets are news again (KIP-227).
+            # A reader takes nothing from an error but the error: the offsets are news again
+            # (KIP-227).
             item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
             item.sent_log_start_offset = answer.log_start_offset
             topic = topics.get(item.key[0])
@@ -349,7 +359,7 @@ def _answer(item: SessionPartition, partition: Partition | None) -> PartitionDat
 
 
 def _take(services: Services, answer: PartitionData, read: Completion[LogSlice]) -> int:
-    """Put what was read into the answer; returns its size in bytes."""
+    """Put the bytes of a read into the response; return their number."""
     error = read.error
     if error is None:
         data = read.result()
@@ -383,7 +393,7 @@ def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
 
 
 def _hint(services: Services, topic_partition: TopicPartition, answer: PartitionData) -> None:
-    """KIP-951: name the leader that we know of."""
+    """Name the leader that this broker knows of (KIP-951)."""
     view = services.view.partition(topic_partition)
     if view is not None and view.leader >= 0:
         answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)

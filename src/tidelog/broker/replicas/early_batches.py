@@ -1,9 +1,9 @@
-"""Batches for partitions that have no replica on this broker yet, as far as they were refused.
+"""Refused batches for partitions that have no replica on this broker yet.
 
-A client hears of a new leader from another broker, and its first batches may come before the
-controller's command. The replica that is made then must not take a later one of them first: an
-unknown producer may begin with any sequence number, and librdkafka takes the acknowledgement of a
-later batch for that of all before it. What was refused goes over to the replica's log (V38).
+A client may learn of a new leader from another broker. Its first batches may then arrive before the
+controller's command. The new replica must not take a later batch of them first. An unknown producer
+may begin with any sequence number, and librdkafka takes the acknowledgement of a later batch for
+that of all before it. The refused batches pass to the replica's log when it is created (V38).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EarlyBatches:
-    """Those of one broker, by partition; the partition named longest ago is forgotten first."""
+    """The early batches of one broker, by partition; the partition named longest ago goes first."""
 
     def __init__(self) -> None:
         self._refused: dict[TopicPartition, RefusedBatches] = {}
@@ -32,7 +32,7 @@ class EarlyBatches:
     def refused(
         self, topic_partition: TopicPartition, records: Buffer, error: ErrorCode, now_ms: int
     ) -> None:
-        """Note a client's batch that is refused; `now_ms` is our monotonic clock."""
+        """Note a client's batch that is refused; `now_ms` is the broker's monotonic clock."""
         refused = self._refused.pop(topic_partition, None) or RefusedBatches()
         note_refused(refused, records, error, now_ms)
         refused.expire(now_ms)
@@ -42,5 +42,5 @@ class EarlyBatches:
             del self._refused[next(iter(self._refused))]
 
     def taken(self, topic_partition: TopicPartition) -> RefusedBatches:
-        """Return what was refused of a partition whose replica is made; it is kept no longer."""
+        """Remove and return the refused batches of a partition whose replica is created."""
         return self._refused.pop(topic_partition, None) or RefusedBatches()

@@ -1,8 +1,8 @@
-"""Whether a fetch may read a partition here, and what a follower's fetch tells before it reads.
+"""The checks whether a fetch may read a partition here, and the report of a follower's progress.
 
-Checks where the partition is and under which topic id and leader epoch it is led (V23, V37, G4),
-who follows (V63: nothing is read for a follower that would not count), the reader's history
-(KIP-595) and its offset (V36).
+The checks cover where the partition is, and under which topic id and leader epoch it is led (V23,
+V37, G4). They also cover the follower, as a follower that would not count may read nothing (V63).
+The last ones are the reader's history (KIP-595) and its offset (V36).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """Why nothing is read: an error, or the place where the reader's history parts from ours."""
+    """Why a read is refused: an error, or the place where the reader's history diverges."""
 
     error: ErrorCode
     diverging: EpochEnd | None = None
-    #: Where the partition is led here: its offsets belong into the answer all the same.
+    #: Set where this broker leads the partition: the response carries its offsets all the same.
     partition: Partition | None = None
 
 
 def readable(
     replicas: ReplicaSet, session: FetchSession, item: SessionPartition
 ) -> Partition | Refusal:
-    """The replica that may be read for a session's partition from its fetch offset on."""
+    """Return the replica that a session's partition may read from its fetch offset on."""
     partition = _find(replicas, item)
     if isinstance(partition, ErrorCode):
         return Refusal(partition)
@@ -43,8 +43,9 @@ def readable(
     log = partition.log
     last_epoch = item.last_fetched_epoch
     if item.fetch_offset == item.log_start_offset == log.log_start_offset:
-        # It holds nothing, where one that starts over begins (V67), whatever it led before: a Kafka
-        # broker keeps the epoch, and would ask from there again and again.
+        # The follower's log is empty and starts where a replica that starts over begins (V67). Its
+        # last epoch is ignored: a Kafka broker keeps that epoch, and would fetch from there again
+        # and again.
         last_epoch = NO_EPOCH
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
@@ -75,10 +76,10 @@ def _find(replicas: ReplicaSet, item: SessionPartition) -> Partition | ErrorCode
 def note_follower(
     replicas: ReplicaSet, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> Partition | None:
-    """Report to the partition what its follower has (V60); return the partition, which may be read.
+    """Report a follower's progress to the partition (V60); return the partition, which may be read.
 
-    None where the fetch will be refused: an offset of a history that differs from ours says
-    nothing. Why it is refused, the read will say.
+    None where the fetch will be refused: an offset of a diverging history says nothing. The read
+    will give the reason.
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):
@@ -99,7 +100,7 @@ def note_follower(
 def _note_refusal(
     replicas: ReplicaSet, session: FetchSession, refusal: Refusal, partition: Partition, now_ms: int
 ) -> None:
-    """A follower of the present leader epoch, with a log that is not ours yet (V80)."""
+    """Note a follower of the present leader epoch whose log still differs (V80)."""
     if refusal.diverging is not None:
         replicas.takeovers.diverged(partition, session.replica_id, now_ms)
     else:

@@ -1,24 +1,24 @@
-"""Fetch sessions (KIP-227) and what waits on them.
+"""Fetch sessions (KIP-227) and the fetches that wait on them.
 
-A session remembers the partitions that one consumer or follower reads, so that an incremental
-fetch names only what changed. A partition that changes puts itself on its session's dirty list;
-a fetch looks at that list and nothing else (DESIGN.md, rule 7). Fetches without a session use one
-that is thrown away after the answer. Sessions are bounded in number and partitions, and evicted as
-Kafka does: unused for two minutes, or larger ones by followers (privileged) over smaller ones. One
-that grows makes others give way by the same rules, or ends: Kafka bounds no more than their number.
-What is read for a partition is decided in `fetch_reader`.
+A session remembers the partitions that one consumer or follower reads, so that an incremental fetch
+names only changed ones. A partition that changes puts itself on its session's dirty list; a fetch
+looks at that list and nothing else (DESIGN.md, rule 7). A fetch without a session uses a temporary
+one, dropped after the response. Sessions are bounded in number and partitions. As in Kafka, a
+session gives way that was unused for two minutes. Otherwise larger sessions evict smaller ones; a
+follower's session (privileged) evicts any consumer's, never the reverse. A session that grows
+evicts others by the same rules, or ends; Kafka bounds only the number of sessions. `delayed_fetch`
+reads the partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.core import limits
 from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.delayed_fetch import DelayedFetch
     from tidelog.broker.replicas.partition import Partition
 
 #: Session epochs (KIP-227).
@@ -30,6 +30,16 @@ EVICTION_MS = 120_000
 
 #: A partition of a session: (topic id or name, partition).
 PartitionKey = tuple[TopicId | str, int]
+
+
+class WaitingFetch(Protocol):
+    """The fetch of a session that waits for more to send."""
+
+    def partition_readable(self, partition: SessionPartition) -> None:
+        """Look again at a partition of the session that has changed."""
+
+    def abandoned(self) -> None:
+        """Respond with nothing: the session goes on without this fetch."""
 
 
 class SessionPartition:
@@ -53,42 +63,42 @@ class SessionPartition:
     def __init__(self, session: FetchSession, key: PartitionKey, topic: str | None) -> None:
         self.session = session
         self.key = key
-        #: None while a topic id is not known here.
+        #: None while this broker does not know the topic id.
         self.topic_partition = None if topic is None else TopicPartition(topic, key[1])
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.max_bytes = 0
         self.current_leader_epoch = -1
-        #: What the last answer said, so that news can be told from repetition (V61).
+        #: The offsets in the last response, to recognize a repetition (V61).
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
         self.seen_size_bytes = 0
 
     def watch(self, partition: Partition) -> None:
-        """Be told of changes of `partition`, and of no other."""
+        """Watch for changes of `partition`, and of no other."""
         if self.watched is not partition:
             self.unwatch()
             self.watched = partition
             partition.watchers.watch(self, self.session.replica_id >= 0)
 
     def unwatch(self) -> None:
-        """Be told of nothing any more."""
+        """Watch nothing any more."""
         if self.watched is not None:
             self.watched.watchers.unwatch(self)
             self.watched = None
 
     def changed(self) -> None:
-        """FetchWatcher: look at it at the next fetch."""
+        """FetchWatcher: mark the partition for the next fetch."""
         self.session.dirty[self] = None
         watched = self.watched
         if watched is not None and watched.log.size_bytes < self.seen_size_bytes:
-            # Retention took segments: what was seen of the others is found by the next look.
+            # Retention removed segments: the next look measures the rest again.
             self.seen_size_bytes = 0
 
     def readable(self) -> None:
-        """FetchWatcher: look at it now if a fetch waits."""
+        """FetchWatcher: look at the partition now if a fetch waits."""
         session = self.session
         session.dirty[self] = None
         wait = session.waiting
@@ -117,16 +127,16 @@ class FetchSession:
         #: The epoch that the next incremental fetch must carry.
         self.epoch = 1
         self.replica_id = replica_id
-        #: Of the follower, as its last fetch told; -1 where it does not tell.
+        #: The broker epoch in the follower's last fetch; -1 where the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
-        self.waiting: DelayedFetch | None = None
+        self.waiting: WaitingFetch | None = None
 
     def remove(self, key: PartitionKey) -> SessionPartition | None:
-        """Forget one partition; returns it if it was there."""
+        """Forget one partition; return it if it was there."""
         partition = self.partitions.pop(key, None)
         if partition is not None:
             partition.unwatch()
@@ -134,11 +144,11 @@ class FetchSession:
         return partition
 
     def next_epoch(self) -> None:
-        """One incremental fetch was taken (0 is skipped when it wraps)."""
+        """Advance to the epoch of the next incremental fetch (0 is skipped when it wraps)."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def close(self) -> None:
-        """Watch nothing; a fetch that waits is answered with nothing."""
+        """Watch nothing; a waiting fetch responds with nothing."""
         for partition in self.partitions.values():
             partition.unwatch()
         self.partitions.clear()
@@ -166,17 +176,17 @@ class FetchSessions:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session of this id."""
+        """Return the session of this id."""
         return self._sessions.get(session_id)
 
     def topics(self, session_id: int) -> list[str]:
-        """The topic of each partition of a session, as far as its name is known."""
+        """Return the topic of each partition of a session, as far as its name is known."""
         session = self._sessions.get(session_id)
         partitions = () if session is None else session.partitions.values()
         return [one.topic_partition.topic for one in partitions if one.topic_partition is not None]
 
     def add(self, session: FetchSession, session_id: int, now_ms: int) -> bool:
-        """Keep a session under an id that is not in use; False where there is no room."""
+        """Keep a session under an unused id; return False where there is no room."""
         size = len(session.partitions)
         if size > self._max_partitions or session_id in self._sessions:
             return False
@@ -192,8 +202,11 @@ class FetchSessions:
         return True
 
     def resized(self, session: FetchSession, size_before: int, now_ms: int) -> bool:
-        """An incremental fetch added or removed partitions; False where there is no room for what
-        it added, although others gave way: then the session has ended."""
+        """Take account of partitions that an incremental fetch added or removed.
+
+        Returns False where the added ones have no room, although other sessions were evicted: then
+        the session has ended.
+        """
         size = len(session.partitions)
         self.partitions_total += size - size_before
         while self.partitions_total > self._max_partitions:
@@ -216,7 +229,7 @@ class FetchSessions:
             self.remove(session_id)
 
     def _evict(self, newcomer: FetchSession, now_ms: int) -> bool:
-        """End a session that gives way to this one; False where none does."""
+        """Evict a session in favour of this one; return False where none may be evicted."""
         victim = self._evictable(newcomer, now_ms)
         if victim is None:
             return False
@@ -225,7 +238,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """The session that gives way; never the newcomer, which has just been used."""
+        """Return the session to evict; never the newcomer, which has just been used."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

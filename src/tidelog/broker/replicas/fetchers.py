@@ -1,12 +1,12 @@
 """Follower fetching: one fetcher per (source broker, index), each with a fetch session (V66).
 
-A fetcher asks for all its partitions of one source in one request and names only those whose
-position is new to the session (KIP-227). Answers are handled where they arrive: decided by
-`replication.follower`, appended straight from the receive buffer, and the next fetch leaves before
-anything else happens, because an acks=all produce waits for it. What must wait (a backoff, an
-append that a disk is slow with, a truncation) waits for its partition alone, which leaves the
-session meanwhile. When there is something new to tell while the leader holds our fetch, a second
-one follows it, which ends the first. Partitions are told apart by topic id (V23).
+A fetcher asks for all its partitions of one source in one request. It names only partitions whose
+position is new to the session (KIP-227). Responses are handled where they arrive:
+`replication.follower` decides, and records are appended straight from the receive buffer. The next
+fetch leaves before anything else happens, because an acks=all produce waits for it. A backoff, a
+slow append or a truncation delays its partition alone, which leaves the session meanwhile. The
+leader may hold a fetch while the fetcher has something new to report. A second fetch then follows
+the held one and ends it. The topic id identifies each partition (V23).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _FULL_EPOCH = 0
 _MAX_EPOCH = 0x7FFFFFFF
 #: Fetches in flight: one that the leader holds, and one that ends it.
 _MAX_IN_FLIGHT = 2
-#: How long the next fetch waits for appends of the last answer before it goes without them.
+#: How long the next fetch waits for appends of the last response before it goes without them.
 _BUSY_WAIT_MS = 20
-#: How long a fetcher is kept that has nothing to fetch.
+#: How long a fetcher without any partition is kept.
 _EMPTY_MS = 1_000
 _FIRST_RETRY_MS = 20
 _MAX_RETRY_MS = 250
@@ -60,7 +60,7 @@ class Fetchers:
         self._assigned: dict[TopicPartition, Fetcher] = {}
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Fetch for followers from now on; those without a leader wait for a command."""
+        """Fetch for followers from now on; a follower without a leader waits for a command."""
         touched: dict[Fetcher, None] = {}
         for partition in partitions:
             followership = partition.followership
@@ -74,13 +74,13 @@ class Fetchers:
             fetcher.pump()
 
     def remove(self, partition: Partition) -> None:
-        """Fetch no longer for a partition; an answer under way is dropped."""
+        """Stop fetching for a partition; a response under way is dropped."""
         fetcher = self._assigned.pop(partition.topic_partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_empty:
-                # Not at once: a new leader epoch takes all partitions out and puts some back, and
-                # the fetch that the leader holds would delay a new fetcher's on this connection.
+                # Not at once: a new leader epoch takes all partitions out and puts some back. The
+                # fetch that the leader holds would delay a new fetcher's on this connection.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def _close_empty(self, fetcher: Fetcher) -> None:
@@ -89,7 +89,7 @@ class Fetchers:
             fetcher.close()
 
     def close(self) -> None:
-        """Fetch nothing any more."""
+        """Stop all fetching."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
@@ -107,7 +107,7 @@ class Fetchers:
 
 
 class Fetcher:
-    """Everything that is fetched from one source over one connection."""
+    """The fetches from one source over one connection."""
 
     def __init__(self, services: Services, leader: int, index: int) -> None:
         self._services = services
@@ -115,9 +115,9 @@ class Fetcher:
         self._leader = leader
         self._purpose = f"fetcher-{index}"
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: Whose position the session does not know, or that are not in it.
+        #: Partitions that are not in the session, or whose position the session does not know.
         self._changed: dict[FollowedPartition, None] = {}
-        #: In the session, and to leave it with the next fetch.
+        #: Partitions of the session that leave it with the next fetch.
         self._forgotten: dict[_Key, None] = {}
         self._session_id = 0
         self._session_epoch = _FULL_EPOCH
@@ -125,12 +125,13 @@ class Fetcher:
         self._in_session = 0
         #: The leader gives no session: every fetch names everything.
         self._is_sessionless = False
-        #: Appends of the last answers that are not done.
+        #: Partitions with unfinished appends of the last responses.
         self._appending: dict[FollowedPartition, None] = {}
         self._in_flight = 0
-        #: Number of the last request; what is in the session was last named by one of these.
+        #: Number of the last request; each partition in the session has the number that named it
+        #: last.
         self._sequence = 0
-        #: Rises with each new connection: answers of earlier ones are not ours any more.
+        #: Rises with each new connection: responses on earlier connections are ignored.
         self._connection_number = 0
         self._failures = 0
         self._wait: Timeout | None = None
@@ -162,7 +163,7 @@ class Fetcher:
             self._drop_from_session(followed)
 
     def close(self) -> None:
-        """End; what is in flight is dropped."""
+        """Close the fetcher; requests in flight are dropped."""
         self._closed = True
         self._connection_number += 1
         for followed in self._followed.values():
@@ -173,23 +174,23 @@ class Fetcher:
         if self._wait is not None:
             self._wait.cancel()
 
-    # told by the followed partitions
+    # calls of the followed partitions
 
     def ready(self, followed: FollowedPartition) -> None:
-        """It can be fetched, from a position that the session does not know."""
+        """Fetch a partition from now on, from a position that the session does not know."""
         self._changed[followed] = None
 
     def not_ready(self, followed: FollowedPartition) -> None:
-        """It must not be fetched for now."""
+        """Leave a partition out of the fetches for now."""
         self._changed.pop(followed, None)
         self._drop_from_session(followed)
 
     def append_begun(self, followed: FollowedPartition) -> None:
-        """Its disk takes its time with what was just answered."""
+        """Note that the disk is slow with the append of the last response."""
         self._appending[followed] = None
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """An append that took its time is done; the partition has said whether it is ready."""
+        """Note the end of a slow append; the partition has said whether it is ready."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()
@@ -206,7 +207,7 @@ class Fetcher:
     # sending
 
     def pump(self) -> None:
-        """Send what is due: something new, or, when no fetch is held, the next fetch."""
+        """Send the due fetch: one with news, or, when no fetch is held, the next one."""
         if self._closed or self._is_pausing or not self._followed:
             return
         has_news = bool(self._changed or self._forgotten)
@@ -268,7 +269,7 @@ class Fetcher:
             )
         request = FetchRequest(
             replica_state=ReplicaState(self._services.broker_id, self._services.broker_epoch),
-            # The first fetch only makes the session: held, it would hold back what comes next.
+            # The first fetch only makes the session: held, it would hold back the next ones.
             max_wait_ms=0
             if is_full and not self._is_sessionless
             else config.replica_fetch_wait_max_ms,
@@ -293,7 +294,7 @@ class Fetcher:
             )
         return request
 
-    # answers
+    # responses
 
     def _answered(
         self,
@@ -332,7 +333,7 @@ class Fetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
-                # Named again in a later request: this answer is of an earlier position.
+                # Named again in a later request: this response is of an earlier position.
                 if followed is not None and 0 < followed.sent_in <= sequence:
                     keep = followed.answered(data) or keep
                 else:
@@ -362,14 +363,14 @@ class Fetcher:
     # session and connection
 
     def _session_made(self, session_id: int) -> None:
-        """The answer to a full fetch; without a session (id 0) every fetch is a full one."""
+        """Take over the session in a full fetch's response; without it every fetch is full."""
         self._session_id = session_id
         self._is_sessionless = not session_id
         if session_id:
             self._session_epoch = 1
 
     def _session_refused(self, error_code: int) -> None:
-        """The leader's session is not ours (any more): begin a new one (KIP-227)."""
+        """Begin a new session: the leader does not (or no longer) have this one (KIP-227)."""
         self._services.tracer.mark("fetch_session_lost")
         self._services.tracer.event("fetch_session_refused", leader=self._leader, error=error_code)
         self._failed(f"error {error_code} for the fetch session", is_session=True)
@@ -384,7 +385,7 @@ class Fetcher:
         self._forgotten.clear()
 
     def _failed(self, why: str, is_session: bool = False) -> None:
-        """Begin anew, after a pause that grows; nothing is known of what was in flight."""
+        """Start over after a growing pause; the fate of requests in flight is unknown."""
         services = self._services
         self._connection_number += 1
         self._in_flight = 0

@@ -1,8 +1,9 @@
-"""One partition of a fetcher: what an answer means for its log, and when it may be fetched again.
+"""One partition of a fetcher: the effect of a response on its log, and when it is fetched again.
 
-Runs the effects of `replication.follower` on the log, and keeps the partition out of the fetches
-while it must wait: a truncation, a question to the leader, a backoff that grows with each failure
-(V66). Ends with its role: whatever is still under way then changes the log, but no role (V33).
+Runs the effects of `replication.follower` on the log. Keeps the partition out of the fetches while
+it must wait (V66). It waits for a truncation, a question to the leader, or a backoff that grows
+with each failure. Ends with its role. Operations still under way then change the log, but no role
+(V33).
 """
 
 from __future__ import annotations
@@ -47,24 +48,24 @@ _LIST_OFFSETS_VERSION = 9
 _EARLIEST_TIMESTAMP = -2
 _OFFSETS_PURPOSE = "fetcher-offsets"
 #: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
-#: leader may hear of its leadership a moment after its followers.
+#: leader may learn of its leadership a moment after its followers.
 _FIRST_BACKOFF_MS = 10
 
 
 class FetchOrder(Protocol):
-    """The fetcher of a followed partition: decides what is asked for next."""
+    """The fetcher of a followed partition, which decides what to ask for next."""
 
     def ready(self, followed: FollowedPartition) -> None:
-        """The partition may be fetched."""
+        """Fetch the partition from now on."""
 
     def not_ready(self, followed: FollowedPartition) -> None:
-        """The partition is not fetched until it is ready again."""
+        """Leave the partition out of the fetches until it is ready again."""
 
     def append_begun(self, followed: FollowedPartition) -> None:
-        """Fetched records are on their way to the log."""
+        """Note that fetched records are on their way to the log."""
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """Fetched records are in the log, or could not be written."""
+        """Note that fetched records are in the log, or could not be written."""
 
     def pump(self) -> None:
         """Send the next fetch, where there is something to ask for."""
@@ -101,7 +102,7 @@ class FollowedPartition:
         self.key = key
         self.partition = partition
         self.role = role
-        #: The position that the session knows, and the request that told it; 0: not in the session.
+        #: The position that the session knows, and the request that sent it; 0: not in the session.
         self.sent_position = role.position
         self.sent_in = 0
         self.sent_log_start = -1
@@ -120,14 +121,14 @@ class FollowedPartition:
             self._ready()
 
     def end(self) -> None:
-        """The role is over."""
+        """Stop fetching; the role is over."""
         self._ended = True
         self.is_ready = False
         if self._backoff is not None:
             self._backoff.cancel()
 
     def answered(self, data: PartitionData) -> bool:
-        """An answer to `sent_position`; True when its bytes must be kept for a while."""
+        """Handle a response to `sent_position`; return True when its bytes must be kept."""
         diverging = data.diverging_epoch
         high_watermark = self.role.high_watermark
         if not data.error_code:
@@ -194,7 +195,7 @@ class FollowedPartition:
             self._fetcher.append_done(self)
 
     def _append_failed(self, error: BaseException) -> None:
-        """Bad records, or a full disk: what the answer held is asked for again, later."""
+        """Back off after bad records or a full disk; the fetcher asks for them again later."""
         if isinstance(error, KafkaError):
             code = error.code
         elif isinstance(error, StorageError):
@@ -226,7 +227,7 @@ class FollowedPartition:
             elif isinstance(effect, AdvanceLogStart):
                 self.partition.log.advance_log_start(effect.offset)
                 if self.is_ready:
-                    # The leader hears of it with the next fetch (V67).
+                    # The leader learns of it from the next fetch (V67).
                     self._fetcher.ready(self)
             else:
                 raise InvariantError(f"{effect} is not an effect of a follower")
@@ -265,7 +266,7 @@ class FollowedPartition:
 
     def _cut(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()
-        # The histories can part at the log end itself; then nothing is removed.
+        # The histories can diverge at the log end itself; then nothing is removed.
         if not is_empty:
             self._report_cut(offset)
         if completion.done:

@@ -1,23 +1,22 @@
 """Appends that cannot be planned at once, because a batch must first be checked on a thread.
 
 A compressed batch may have so much inside that its check would hold the loop for a quarter of a
-second. It is checked on its directory's thread, and whatever is appended to the same partition
-behind it waits: appends of a partition are planned in the order in which they came, or a producer's
-sequence numbers would be out of order. Where the leadership ends first, all are refused (V38).
+second. Its directory's thread checks it, and later appends to the same partition wait behind it.
+Appends of a partition are planned in the order of their arrival. Otherwise a producer's sequence
+numbers would be out of order. Where the leadership ends first, all are refused (V38).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
 from tidelog.core.ports import Buffer
 from tidelog.log.append_validation import Checked, CostlyBatch
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.leader_role import LeaderRole
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
 
 
@@ -30,15 +29,27 @@ class Late(NamedTuple):
     completion: Completion[AppendInfo]
 
 
+class PlanningRole(Protocol):
+    """The leader's role that plans appends."""
+
+    def plan(
+        self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
+    ) -> Completion[AppendInfo]:
+        """Plan an append; raises CostlyBatch where the batch must be checked first."""
+
+    def refused(self, records: Buffer, error: KafkaError | StorageError) -> None:
+        """Note a refusal: no batch behind a refused one may come first (V38)."""
+
+
 class LateAppends:
     """The late appends of one leader; the first one is being checked.
 
-    A leader that leads on under a new leader epoch hands them to its next role.
+    A leader that stays leader under a new leader epoch passes them to its next role.
     """
 
     __slots__ = ("_partition", "role", "waiting")
 
-    def __init__(self, partition: Partition, role: LeaderRole) -> None:
+    def __init__(self, partition: HostedReplica, role: PlanningRole) -> None:
         self._partition = partition
         #: The role that plans them.
         self.role = role
@@ -53,7 +64,7 @@ class LateAppends:
         return late.completion
 
     def refuse(self) -> None:
-        """Refuse all that waits, as the leadership is over."""
+        """Refuse all waiting appends, as the leadership is over."""
         waiting, self.waiting = self.waiting, []
         for late in waiting:
             error = KafkaError(
@@ -87,7 +98,7 @@ class LateAppends:
         self._partition.flush_appends()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:
-        """Plan it; raises CostlyBatch where it is to be checked first."""
+        """Plan an append; raises CostlyBatch where its batch must be checked first."""
         try:
             planned = self.role.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:

@@ -1,7 +1,7 @@
-"""Runs what a leader's decisions ask for: answers to waiting requests, ISR changes to send.
+"""The effects of a leader's decisions: responses to waiting requests, ISR changes to send.
 
 Effects run in the order in which the decision gives them, on the watchers and the AlterPartition
-manager of one partition. Decides nothing itself.
+manager of one partition. This module decides nothing itself.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tidelog.replication.effects import (
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.core.ports import Tracer
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
 
 
 def run(
-    context: PartitionContext, partition: Partition, core: LeaderReplica, effects: Effects
+    context: PartitionContext, partition: HostedReplica, core: LeaderReplica, effects: Effects
 ) -> None:
     """Run the effects of one decision of `core`; raises InvariantError for a follower's effect."""
     watchers, tracer = partition.watchers, context.services.tracer
@@ -55,7 +55,7 @@ def run(
             raise InvariantError(f"{effect} is not an effect of a leader")
 
 
-def _isr_committed(tracer: Tracer, partition: Partition, core: LeaderReplica) -> None:
+def _isr_committed(tracer: Tracer, partition: HostedReplica, core: LeaderReplica) -> None:
     tracer.event(
         "isr_committed",
         partition=str(partition.topic_partition),
@@ -65,7 +65,7 @@ def _isr_committed(tracer: Tracer, partition: Partition, core: LeaderReplica) ->
     partition.watchers.isr_or_log_start_changed(partition)
 
 
-def below_minimum(partition: Partition, core: LeaderReplica) -> str:
+def below_minimum(partition: HostedReplica, core: LeaderReplica) -> str:
     """Return the message for a client that asks for acks=all of an ISR that is too small (V64)."""
     isr = core.isr.committed
     return (
@@ -74,7 +74,9 @@ def below_minimum(partition: Partition, core: LeaderReplica) -> str:
     )
 
 
-def mark_refusal(tracer: Tracer, partition: Partition, change: IsrChange, error: ErrorCode) -> None:
+def mark_refusal(
+    tracer: Tracer, partition: HostedReplica, change: IsrChange, error: ErrorCode
+) -> None:
     """Trace an ISR change that the controller refused."""
     tracer.event(
         "isr_change_refused",

@@ -1,9 +1,9 @@
-"""A leader: its appends, what its followers have, its ISR changes.
+"""The role of a leader: its appends, the progress of its followers, its ISR changes.
 
-One object is one leadership, that is one leader epoch. It asks `replication.leader` what to do and
-has the effects run (`leader_effects`); it answers everything that waits when the leadership ends
-(V38). Holds the leader's side of V60, V64, V71 and of KIP-107. When a leadership begins and ends is
-the `Partition`'s business; what waits is in `purgatory`.
+One object is one leadership, that is one leader epoch. `replication.leader` decides, and
+`leader_effects` runs the effects. The role responds to all waiting requests when the leadership
+ends (V38). It holds the leader's side of V60, V64, V71 and of KIP-107. `Partition` decides when a
+leadership begins and ends; requests wait in `purgatory`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tidelog.replication.isr import IsrChange
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
     from tidelog.replication.leader import LeaderReplica
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
-#: What DeleteRecords calls the high watermark.
+#: The offset that means the high watermark in DeleteRecords.
 TO_HIGH_WATERMARK = -1
 
 
@@ -46,7 +46,7 @@ class LeaderRole:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: HostedReplica,
         context: PartitionContext,
         core: LeaderReplica,
         late: LateAppends | None,
@@ -85,7 +85,7 @@ class LeaderRole:
         self._watchers.log_end_moved(partition)
 
     def end(self) -> None:
-        """Answer everything that waits, as the leadership is over (V38)."""
+        """Respond to all waiting requests, as the leadership is over (V38)."""
         context, partition = self._context, self._partition
         context.takeovers.ended(partition)
         partition.told_high_watermark = self.core.high_watermark
@@ -117,7 +117,7 @@ class LeaderRole:
     ) -> Completion[AppendInfo]:
         """Plan an append; raises KafkaError, StorageError, CostlyBatch.
 
-        A batch that is refused for the moment is awaited again (V38).
+        After a retriable refusal the log expects the batch again (V38).
         """
         core, partition = self.core, self._partition
         try:
@@ -154,10 +154,10 @@ class LeaderRole:
     # followers
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
-        """Return why a follower is given nothing (V63), NONE where it is served.
+        """Return why a follower may not fetch (V63), NONE where it may.
 
-        A follower that names no leader epoch may be the one that is behind, so it does not hear
-        that this leader is (as Kafka's Partition.followerReplicaOrThrow).
+        A follower that sends no leader epoch may itself be behind, so its error does not say that
+        this leader is (as in Kafka's Partition.followerReplicaOrThrow).
         """
         try:
             self.core.follower(replica_id, broker_epoch)
@@ -179,7 +179,7 @@ class LeaderRole:
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
-            # Written, and read by the follower, before the append is answered (flush.messages).
+            # The follower read the written batch before its produce was answered (flush.messages).
             self.log_grew()
         try:
             effects = core.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
@@ -237,7 +237,7 @@ class LeaderRole:
         return self.core.low_watermark(self._log.log_start_offset)
 
     def log_start_moved(self) -> None:
-        """Change nothing: followers hear of the log start by their fetches (V67)."""
+        """Change nothing: followers learn the log start from their fetches (V67)."""
 
     def _low_watermark_may_move(self) -> None:
         if self._watchers.deletions_wait:
@@ -265,7 +265,7 @@ class LeaderRole:
         self._low_watermark_may_move()
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Take over `min.insync.replicas` as it is now (V60, V64)."""
+        """Take over the present `min.insync.replicas` (V60, V64)."""
         if self.core.min_insync_replicas != min_insync_replicas:
             now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
@@ -284,7 +284,7 @@ class LeaderRole:
     def change_accepted(
         self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
     ) -> None:
-        """Take over the state with which the controller answered a change."""
+        """Take over the state in the controller's response to a change."""
         now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
 
@@ -294,6 +294,6 @@ class LeaderRole:
         self.run(self.core.change_refused(change, error, self._services.clock.monotonic_ms()))
 
     def run(self, effects: Effects) -> None:
-        """Do what a decision asks for, in order."""
+        """Run the effects of a decision, in order."""
         if effects:
             leader_effects.run(self._context, self._partition, self.core, effects)

@@ -1,7 +1,8 @@
-"""How many bytes a log has on one side of an offset, without a read of any file.
+"""The bytes of a log on one side of an offset, without a read of any file.
 
 Counts whole segments and, where the index is in memory, to within an index interval. The leader
-asks how far a follower lags in bytes (V62); a waiting consumer fetch asks what it could have had.
+measures how far a follower lags in bytes (V62). A waiting consumer fetch measures the bytes that it
+could have had.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def bytes_from(log: PartitionLog, offset: int) -> int:
-    """Bytes of the log from `offset` on, to within an index interval, 0 for an unknown offset.
+    """Return the bytes from `offset` on, to within an index interval; 0 for an unknown offset.
 
-    Of an older segment whose index is not in memory nothing is counted: what is known is enough
-    to call a follower slow, and never too much.
+    An older segment whose index is not in memory does not count. The result is large enough to call
+    a follower slow, and never too large.
     """
     if offset < 0 or offset >= log.log_end_offset:
         return 0
@@ -32,7 +33,7 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
 
 
 def bytes_below(log: PartitionLog, offset: int) -> int:
-    """Bytes of the log below `offset`, to within an index interval and never too many."""
+    """Return the bytes below `offset`, to within an index interval and never too many."""
     total = log.size_bytes
     if offset >= log.log_end_offset:
         return total

@@ -1,10 +1,10 @@
-"""One hosted replica: its log, its role, and who waits on it.
+"""One hosted replica: its log, its role, and the requests that wait on it.
 
-Joins the pure decisions of `tidelog.replication` to the log and to the purgatory. Callers ask the
-partition, or its role (`role`), and never which role it is. Roles change only while nothing is
-under way on the log (`quiet`), so a role's log end offset is always that of its log. Holds the
-replica's side of V31, V33, V36 to V38 and V61; which commands are obeyed is decided in `commands`,
-what a follower does with a response in `followed_partition`.
+A partition joins the pure decisions of `tidelog.replication` to the log and to the purgatory.
+Callers ask the partition, or its role (`role`), and never which role it is. Roles change only while
+the log is quiet (`quiet`), so a role's log end offset is always that of its log. This module holds
+the replica's side of V31, V33, V36 to V38 and V61. `commands` decides which commands are obeyed;
+`followed_partition` applies responses to a follower.
 """
 
 from __future__ import annotations
@@ -63,19 +63,20 @@ class Partition:
         self.log = log
         self.topic_partition = log.topic_partition
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
-        #: What it does now; another object with each role that begins or ends.
+        #: The present role; another object with each role that begins or ends.
         self.role: Role = NoRole(context.services, log, NO_EPOCH, known)
         #: The leader epoch of the last command obeyed; kept when the role ends (V30).
         self.leader_epoch = NO_EPOCH
-        #: It is about to be removed: no more records are taken (V71).
+        #: The partition is about to be removed: the leader takes no more records (V71).
         self.is_closing = False
-        #: The high watermark that a leader told last, in this life of the broker; -1: none did.
+        #: The high watermark that a leader reported last since this broker started, this replica as
+        #: leader included; -1 for none.
         self.told_high_watermark = -1
         self.watchers = PartitionWatchers()
         #: Operations on the log that are not done.
         self._pending: list[Completion[Any]] = []
 
-    # what it is
+    # state
 
     @property
     def topic_id(self) -> TopicId:
@@ -126,37 +127,36 @@ class Partition:
         return self.role.is_assigned and self.leader_epoch == leader_epoch
 
     def check_leader_epoch(self, asked_epoch: int) -> ErrorCode:
-        """Return why this replica does not answer a request that names `asked_epoch` (V37)."""
+        """Return why to refuse a request that names `asked_epoch` (V37), NONE to serve it."""
         own_epoch = self.leader_epoch
         if asked_epoch != own_epoch and (error := epoch_error(own_epoch, asked_epoch)):
             return error
         return ErrorCode.NONE if self.role.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Where a follower's log parts from ours (V32); KafkaError OFFSET_OUT_OF_RANGE."""
+        """Return where a follower's log diverges (V32); raises KafkaError OFFSET_OUT_OF_RANGE."""
         log = self.log
         return truncation.diverging_epoch(
             log.epochs, log.log_end_offset, last_fetched_epoch, fetch_offset
         )
 
-    # what changes its log
+    # changes of the log
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Plan an append as leader; it is submitted when the read event ends (`PlannedAppends`).
-        `now_ms` is wall time.
+        """Plan an append as leader; `PlannedAppends` submits it when the read event ends.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for acks=-1 (V64), or what
-        the log refuses. Where a batch is large inside, it and those behind it are planned later:
-        then such an error is the completion's.
+        `now_ms` is wall time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS for
+        acks=-1 (V64), or a refusal of the log. A batch that is large inside is planned later, and
+        so are the batches behind it: then the completion carries such an error.
         """
         return self.role.append(records, acks, now_ms)
 
     def flush_appends(self) -> bool:
-        """Submit what is planned here; True when all that was appended is written already."""
+        """Submit the planned appends; return True when every append here is written already."""
         return self.submit(self._context.appends.take(self))
 
     def submit(self, planned: Sequence[Completion[AppendInfo]]) -> bool:
-        """Submit these planned appends; True when all that was appended is written already.
+        """Submit these planned appends; return True when every append here is written already.
 
         The planned batches become readable together, and the high watermark is looked at once.
         """
@@ -166,7 +166,8 @@ class Partition:
         is_all_written = late is None or not late.waiting
         for completion in planned:
             if not completion.done:
-                # Not the last one alone: a repeated batch is done with its original.
+                # Every completion counts, not the last alone: a repeated batch is done with its
+                # original.
                 completion.then(self._log_grew)
                 self.track(completion)
                 is_all_written = False
@@ -178,32 +179,37 @@ class Partition:
         self.role.log_grew()
 
     def delete_records_before(self, offset: int) -> int:
-        """Let the log start at `offset`, -1 for the high watermark; returns that offset.
+        """Let the log start at `offset`, -1 for the high watermark; return that offset.
 
-        Other replicas follow by their fetches (V67): `low_watermark` tells how far they are, and
-        `watchers.wait_for_low_watermark` when all are there. Raises KafkaError, with nothing
-        changed: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for a topic whose records are not to be
-        deleted, OFFSET_OUT_OF_RANGE above the high watermark. Source: KIP-107.
+        Other replicas follow by their fetches (V67): `low_watermark` says how far they are, and
+        `watchers.wait_for_low_watermark` reports when all are there. Raises KafkaError, with
+        nothing changed:
+
+        - NOT_LEADER_OR_FOLLOWER;
+        - POLICY_VIOLATION for a topic whose records must not be deleted;
+        - OFFSET_OUT_OF_RANGE above the high watermark.
+
+        Source: KIP-107.
         """
         return self.role.delete_records_before(offset)
 
     def log_start_moved(self) -> None:
-        """Retention or a client has removed records."""
+        """Note that retention or a client has removed records."""
         self.role.log_start_moved()
         self.watchers.isr_or_log_start_changed(self)
 
     def configured(self, config: LogConfig, min_insync_replicas: int) -> None:
-        """The topic's configuration may have changed (V60, V64)."""
+        """Apply the topic's configuration, which may have changed (V60, V64)."""
         self.log.configured(config)
         self.role.minimum_changed(min_insync_replicas)
 
     def is_quiet(self) -> bool:
-        """Whether nothing is under way on the log, planned appends written."""
+        """Whether the log is quiet: planned appends are written, and no operation is under way."""
         self.flush_appends()
         return all(completion.done for completion in self._pending)
 
     async def quiet(self) -> None:
-        """Return when nothing is under way on the log."""
+        """Return when no operation is under way on the log."""
         while self._pending:
             completion = self._pending.pop()
             if not completion.done:
@@ -213,7 +219,7 @@ class Partition:
                 await waiter
 
     def track(self, completion: Completion[Any]) -> None:
-        """An operation on the log is under way: no role may be taken before it is done."""
+        """Track an operation on the log: the replica may take no role before it is done."""
         if not completion.done:
             if len(self._pending) > 8:
                 self._pending = [pending for pending in self._pending if not pending.done]
@@ -222,7 +228,7 @@ class Partition:
     # changing roles
 
     def rest(self) -> None:
-        """End the role: serve nothing, follow no leader; answer everything that waits (V38)."""
+        """End the role: serve nothing, follow no leader; respond to all waiting requests (V38)."""
         ended = self.role
         if ended.is_assigned:
             known = ended.core.high_watermark
@@ -279,7 +285,7 @@ class Partition:
         self._take_role(FollowerRole(self, self._services, core), core, state, "became_follower")
 
     def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """A command of the leader epoch that the role is of; a repeated one resets nothing."""
+        """Obey a command of the role's leader epoch; a repeated command resets nothing."""
         self.is_closing = state.is_closing
         self.role.commanded(state)
 

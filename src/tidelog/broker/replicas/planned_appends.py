@@ -1,9 +1,9 @@
-"""Appends of one broker between their plan and the end of the read event that brought them.
+"""The appends of one broker between their plan and the end of the read event that brought them.
 
-A leader plans an append at once: offsets are assigned, and a refusal is known. The write follows
-when the read event ends, so that requests of one event share a write for each log. This is the only
-place that knows what is planned and not yet submitted; the log holds the plans themselves. What
-cannot be planned yet, because its batch is checked on a thread first, waits in `late_appends`.
+A leader plans an append at once: it assigns offsets and knows a refusal. The write follows when the
+read event ends, so that requests of one event share a write for each log. Only this module knows
+which appends are planned and not yet submitted; the log holds the plans themselves. An append whose
+batch must first be checked on a thread waits in `late_appends`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.core.completion import Completion
     from tidelog.log.partition_log import AppendInfo
 
@@ -22,9 +22,9 @@ class PlannedAppends:
     __slots__ = ("_planned",)
 
     def __init__(self) -> None:
-        self._planned: dict[Partition, list[Completion[AppendInfo]]] = {}
+        self._planned: dict[HostedReplica, list[Completion[AppendInfo]]] = {}
 
-    def add(self, partition: Partition, completion: Completion[AppendInfo]) -> None:
+    def add(self, partition: HostedReplica, completion: Completion[AppendInfo]) -> None:
         """Note an append that was planned."""
         planned = self._planned.get(partition)
         if planned is None:
@@ -32,12 +32,12 @@ class PlannedAppends:
         else:
             planned.append(completion)
 
-    def add_late(self, partition: Partition) -> None:
+    def add_late(self, partition: HostedReplica) -> None:
         """Note that a partition has an append that waits for a check: its bytes are in use."""
         self._planned.setdefault(partition, [])
 
-    def take(self, partition: Partition) -> list[Completion[AppendInfo]]:
-        """Return what is planned for one partition; the caller submits it."""
+    def take(self, partition: HostedReplica) -> list[Completion[AppendInfo]]:
+        """Return the planned appends of one partition; the caller submits them."""
         return self._planned.pop(partition, [])
 
     def submit(self) -> bool:

@@ -1,68 +1,80 @@
-"""Who waits for what on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
+"""Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
-Waiting costs what changes, never what is watched: produces wait in a deque per partition ordered
-by offset, so that a move of the high watermark touches only those it releases; a fetch session is
-told by the partitions that change. V38: losing leadership answers everything waiting with
-NOT_LEADER_OR_FOLLOWER; V64: an ISR confirmed below the minimum answers it with
-NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+A wait costs work for each change, never for each watched partition. Produces wait in a deque per
+partition ordered by offset, so that a move of the high watermark touches only the released ones.
+Partitions that change report to their fetch sessions. A lost leadership ends every wait with
+NOT_LEADER_OR_FOLLOWER (V38). An ISR confirmed below the minimum ends waits for acks with
+NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 
-if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+
+class WatchedReplica(Protocol):
+    """The replica that is watched."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset after the last record known as committed."""
 
 
 class FetchWatcher(Protocol):
     """One partition of one fetch session."""
 
     def changed(self) -> None:
-        """There may be something to send: look at the next fetch."""
+        """Mark the partition for the next fetch: there may be something to send."""
 
     def readable(self) -> None:
-        """There may be something to send: look now if a fetch waits."""
+        """Look at the partition now if a fetch waits: there may be something to send."""
 
 
 class AcksWait(Protocol):
-    """One partition of a produce request that waits for the ISR, or of a DeleteRecords request
-    that waits for all live replicas."""
+    """One partition of a produce request that waits for the ISR.
+
+    It may also be one partition of a DeleteRecords request that waits for all live replicas.
+    """
 
     def acknowledged(self) -> None:
-        """The high watermark has passed the batch; the low watermark has reached the offset."""
+        """Complete the wait: the high or the low watermark has reached its offset."""
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """It will not be known whether the batch is committed, or the records are gone."""
+        """Fail: it stays unknown whether the batch is committed, or the records are gone."""
 
 
-#: Of all replicas for whose acks nobody has waited so far: an empty deque takes 760 bytes.
+#: Shared by all replicas on which no produce has waited so far: an empty deque takes 760 bytes.
 _NOBODY: deque[tuple[int, AcksWait]] = deque(maxlen=0)
 
 
 class PartitionWatchers:
-    """Everything that waits on one hosted replica."""
+    """All waits on one hosted replica."""
 
     __slots__ = ("_acks", "_consumers", "_deletions", "_followers")
 
     def __init__(self) -> None:
-        #: (first offset the high watermark must reach, who waits), rising in offset.
+        #: (first offset the high watermark must reach, the waiting produce), rising in offset.
         self._acks = _NOBODY
-        #: (offset that the low watermark must reach, who waits); few, in no order.
+        #: (offset that the low watermark must reach, the waiting deletion); few, in no order.
         self._deletions: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
 
     @property
     def acks_waiting(self) -> int:
-        """Produces that wait for the high watermark."""
+        """How many produces wait for the high watermark."""
         return len(self._acks)
 
     def wait_for_acks(self, offset: int, wait: AcksWait) -> None:
-        """Tell `wait` when the high watermark reaches `offset`."""
+        """Acknowledge `wait` when the high watermark reaches `offset`."""
         waiting = self._acks
         if waiting is _NOBODY:
             self._acks = waiting = deque()
@@ -75,31 +87,33 @@ class PartitionWatchers:
 
     @property
     def deletions_wait(self) -> bool:
-        """Whether a move of the low watermark would be news to anyone."""
+        """Whether any deletion waits for a move of the low watermark."""
         return bool(self._deletions)
 
     def wait_for_low_watermark(self, offset: int, wait: AcksWait) -> None:
-        """Tell `wait` when the low watermark reaches `offset`."""
+        """Acknowledge `wait` when the low watermark reaches `offset`."""
         self._deletions.append((offset, wait))
 
     def give_up_deletion(self, wait: AcksWait) -> None:
-        """Its time is over: tell it nothing any more."""
+        """Drop a wait for the low watermark; its time is over."""
         self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
-        """Tell a fetch session's partition of changes until `unwatch`."""
+        """Report changes to a fetch session's partition until `unwatch`."""
         (self._followers if follower else self._consumers)[watcher] = None
 
     def unwatch(self, watcher: FetchWatcher) -> None:
-        """Stop telling it; harmless when it was not watching."""
+        """Stop reporting to a fetch session's partition; harmless when it was not watching."""
         self._followers.pop(watcher, None)
         self._consumers.pop(watcher, None)
 
     # called by the partition
 
-    def high_watermark_moved(self, partition: Partition) -> None:
-        """Acknowledge what is committed now; consumers may read further (V61: for a follower the
-        high watermark alone does not end a waiting fetch)."""
+    def high_watermark_moved(self, partition: WatchedReplica) -> None:
+        """Acknowledge the committed batches; consumers may read further.
+
+        For a follower the high watermark alone does not end a waiting fetch (V61).
+        """
         high_watermark = partition.high_watermark
         waiting = self._acks
         while waiting and waiting[0][0] <= high_watermark:
@@ -110,27 +124,27 @@ class PartitionWatchers:
             watcher.changed()
 
     def low_watermark_is(self, low_watermark: int) -> None:
-        """Tell those whose records no live replica has any more."""
+        """Acknowledge the deletions whose records no live replica has any more."""
         done = [wait for offset, wait in self._deletions if offset <= low_watermark]
         if done:
             self._deletions = [one for one in self._deletions if one[0] > low_watermark]
             for wait in done:
                 wait.acknowledged()
 
-    def log_end_moved(self, partition: Partition) -> None:
-        """Followers may read further."""
+    def log_end_moved(self, partition: WatchedReplica) -> None:
+        """Wake waiting followers, which may read further."""
         for watcher in list(self._followers):
             watcher.readable()
 
-    def isr_or_log_start_changed(self, partition: Partition) -> None:
-        """The next answers carry the new log start offset."""
+    def isr_or_log_start_changed(self, partition: WatchedReplica) -> None:
+        """Mark the partition for all readers: the next responses carry the new log start offset."""
         for watcher in self._followers:
             watcher.changed()
         for watcher in self._consumers:
             watcher.changed()
 
-    def leadership_lost(self, partition: Partition, error: ErrorCode) -> None:
-        """Answer everything that waits (V38)."""
+    def leadership_lost(self, partition: WatchedReplica, error: ErrorCode) -> None:
+        """Respond to all waiting requests (V38)."""
         gone = f"{partition.topic_partition} is not led by this broker any more"
         self._refuse_all(error, gone)
         deletions, self._deletions = self._deletions, []
@@ -139,8 +153,8 @@ class PartitionWatchers:
         for watcher in [*self._followers, *self._consumers]:
             watcher.readable()
 
-    def isr_below_minimum(self, partition: Partition, message: str) -> None:
-        """The confirmed ISR shrank below the effective minimum (V64)."""
+    def isr_below_minimum(self, partition: WatchedReplica, message: str) -> None:
+        """Refuse the waiting produces: the confirmed ISR is below the effective minimum (V64)."""
         self._refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, message)
 
     def _refuse_all(self, error: ErrorCode, message: str) -> None:

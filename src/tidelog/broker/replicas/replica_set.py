@@ -1,9 +1,9 @@
 """All replicas that this broker hosts: found at start, commanded by the controller.
 
-Knows which partition is where and how its topic is configured, fences controllers (V30), and runs
-commands one after another (V31 to V35, V45; what they mean is in `replica_commands`, what is done
-from time to time in `replica_upkeep`). At start every log found is a replica without a role: what
-it is comes from the controller (V44).
+The set knows the place of each partition and the configuration of its topic. It fences controllers
+(V30) and runs commands one after another (V31 to V35, V45). `commands` carries commands out;
+`upkeep` does the periodic work. At start every log found is a replica without a role: roles come
+from the controller (V44).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidelog.wire.messages.stop_replica import StopReplicaRequest
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-#: What a controller commands.
+#: A command of a controller.
 Command = TypeVar("Command", "LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest")
 _STORE_RETRY_MS = 50
 
@@ -82,7 +82,7 @@ class ReplicaSet:
         self._partitions: dict[TopicPartition, Partition] = {}
         #: topic id -> (topic, how many of its partitions are here).
         self._topics: dict[TopicId, tuple[str, int]] = {}
-        #: What topics say themselves, as stored; only those that say something.
+        #: The topics' own settings, as stored; only for topics that have any.
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})
@@ -95,49 +95,49 @@ class ReplicaSet:
         self._latest_correlation_id = 0
         #: Broker epoch of the latest registration, also when it has ended.
         self._latest_broker_epoch = NO_BROKER_EPOCH
-        #: Rises when leadership ends for a reason of ours: a command under way stops there.
+        #: Rises when this broker itself ends its leaderships: a command under way stops there.
         self.generation = 0
-        #: One command is run at a time, in the order in which they came.
+        #: One command is run at a time, in the order of arrival.
         self.command_order = asyncio.Lock()
         self.upkeep = ReplicaUpkeep(services, self, takeovers)
-        #: Live brokers when the partitions were last told.
+        #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
 
-    # what is here
+    # hosted replicas
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
-        """The replica of a partition, None when there is none."""
+        """Return the replica of a partition, None when there is none."""
         return self._partitions.get(topic_partition)
 
     def all(self) -> list[Partition]:
-        """Every replica, in the order in which they came."""
+        """Return every replica, in the order in which they came."""
         return list(self._partitions.values())
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def topics(self) -> dict[str, None]:
-        """The topics that have a replica here."""
+        """Return the topics that have a replica here."""
         return {name: None for name, _ in self._topics.values()}
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name of a topic that has a replica here."""
+        """Return the name of a topic that has a replica here."""
         entry = None if topic_id == ZERO_TOPIC_ID else self._topics.get(topic_id)
         return None if entry is None else entry[0]
 
     def published_topic_name(self, topic_id: TopicId) -> str | None:
-        """The name behind a topic id, by published state or by a replica that is here already."""
+        """Return the name of a topic id, by published state or by a replica that is here."""
         return self._services.view.topic_name(topic_id) or self.topic_name(topic_id)
 
     def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Why a partition is not led here: it is elsewhere, or there is none."""
+        """Return the error for a partition without a replica here: it is elsewhere, or unknown."""
         view = self._services.view
         if not view.is_known or view.partition(topic_partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
-        """The replica of a partition, named by topic id."""
+        """Return the replica of a partition, named by topic id."""
         entry = self._topics.get(topic_id)
         if entry is None:
             return None
@@ -145,7 +145,7 @@ class ReplicaSet:
         return found if found is not None and found.topic_id == topic_id else None
 
     def add(self, directory: LogDirectory, log: PartitionLog, high_watermark: int) -> Partition:
-        """Host a log that is there."""
+        """Host an existing log."""
         # The topic's configuration may have changed while the log was made.
         log.config = self.log_config(log.topic_partition.topic)
         log.producers.refused = self.early_batches.taken(log.topic_partition)
@@ -155,7 +155,7 @@ class ReplicaSet:
         return partition
 
     def forget(self, partition: Partition) -> None:
-        """Host it no longer; the log is the caller's business."""
+        """Host a replica no longer; its log is the caller's business."""
         if self._partitions.get(partition.topic_partition) is not partition:
             return
         del self._partitions[partition.topic_partition]
@@ -164,8 +164,10 @@ class ReplicaSet:
             self._coordinators.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
-        """Give a replica whose topic id was lost the one that it is commanded under; the log
-        writes it down with a flush that begins now."""
+        """Give a replica that lost its topic id the id of its command.
+
+        The log writes the id down with a flush that begins now.
+        """
         if partition.topic_id == ZERO_TOPIC_ID != topic_id:
             self._count_topic(partition, -1)
             partition.log.topic_id = topic_id
@@ -177,7 +179,7 @@ class ReplicaSet:
                 partition=str(partition.topic_partition),
                 topic_id=topic_id_to_text(topic_id),
             )
-            # Where it fails, the directory has, or the next flush does it.
+            # Where the flush fails, the directory has failed, or the next flush repeats it.
             partition.log.flush()
 
     def _count_topic(self, partition: Partition, change: int) -> None:
@@ -189,25 +191,25 @@ class ReplicaSet:
     # configuration of topics
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """What holds for a topic, as last read from the store."""
+        """Return the configuration of a topic, as last read from the store."""
         return self._configs.get(topic, self._default_config)
 
     def default_log_config(self) -> LogConfig:
-        """What holds for the log of a topic without a configuration of its own."""
+        """Return the log configuration of a topic without settings of its own."""
         return _log_config(self._services.config, self._default_config)
 
     def log_config(self, topic: str) -> LogConfig:
-        """What holds for the logs of a topic."""
+        """Return the configuration of a topic's logs."""
         return _log_config(self._services.config, self.topic_config(topic))
 
     def least_flush_ms(self) -> int:
-        """The smallest flush.ms of any topic known here."""
+        """Return the smallest flush.ms of any topic known here."""
         return min(
             [self._default_config.flush_ms, *(one.flush_ms for one in self._configs.values())]
         )
 
     async def load_configs(self, topics: Iterable[str]) -> None:
-        """Read the configuration of topics from the store; waits until it can be read (S3)."""
+        """Read the configuration of topics from the store; wait until it can be read (S3)."""
         wanted = list(dict.fromkeys(topics))
         paths = [layout.config_path("topics", topic) for topic in wanted]
         while True:
@@ -237,7 +239,7 @@ class ReplicaSet:
                 self._services.tracer.log("server", logging.WARNING, f"topic {topic}: {note}")
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """Give replicas of these topics what was loaded for them (V60)."""
+        """Give replicas of these topics their loaded configuration (V60)."""
         changed = dict.fromkeys(topics)
         for partition in self.all():
             topic = partition.topic_partition.topic
@@ -246,7 +248,7 @@ class ReplicaSet:
                 partition.configured(self.log_config(topic), minimum)
 
     def defaults_changed(self) -> None:
-        """The broker's own configuration has changed: it shows through in every topic."""
+        """Apply the broker's changed configuration: it holds where a topic sets nothing."""
         config = self._services.config
         self._default_config = TopicConfig.of(config, {})
         self._configs = {
@@ -261,7 +263,7 @@ class ReplicaSet:
     # start and end
 
     async def open(self, directories: list[LogDirectory]) -> None:
-        """Host what the directories hold, and look after it from now on."""
+        """Host the logs in these directories, and look after them from now on."""
         self.directories = directories
         for directory in directories:
             for topic_partition, log in directory.logs.items():
@@ -274,7 +276,7 @@ class ReplicaSet:
         self.upkeep.start()
 
     def stop_leading(self, reason: str) -> None:
-        """Lead nothing any more; everything that waits gets NOT_LEADER_OR_FOLLOWER (V38, V65)."""
+        """End every leadership; all waiting requests get NOT_LEADER_OR_FOLLOWER (V38, V65)."""
         self.generation += 1
         self._services.tracer.event("stopped_leading", reason=reason)
         for partition in self.all():
@@ -292,7 +294,7 @@ class ReplicaSet:
         try:
             await self.upkeep.write_high_watermarks()
         except StorageError as error:
-            # The directory knows: it will not be marked as closed cleanly.
+            # The directory knows of the error: it will not be marked as closed cleanly.
             self._services.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands
@@ -300,7 +302,7 @@ class ReplicaSet:
     def check_controller(
         self, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> ErrorCode:
-        """Whether a command is refused whole (V30); one that is not sets the controller epoch."""
+        """Return the error that refuses a whole command (V30); else set the controller epoch."""
         services = self._services
         self._latest_broker_epoch = max(self._latest_broker_epoch, services.broker_epoch)
         error = commands.request_error(
@@ -327,7 +329,7 @@ class ReplicaSet:
         return error
 
     def is_overtaken(self, request: Request[Command]) -> bool:
-        """Whether a command has come behind a later one and is not to be carried out (V30).
+        """Whether a command came behind a later one and must not be carried out (V30).
 
         To be asked once for each command, as it arrives.
         """
@@ -347,7 +349,7 @@ class ReplicaSet:
         return False
 
     def view_changed(self) -> None:
-        """The controller published the cluster's state: other brokers may be alive now."""
+        """Report changes of the published live brokers to all partitions."""
         view = self._services.view
         alive = sorted(view.brokers)
         if alive != self._alive:

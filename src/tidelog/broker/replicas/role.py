@@ -1,10 +1,10 @@
 """The roles of a hosted replica: none, follower, leader, behind one interface.
 
-A `Partition` holds exactly one role object and replaces it when the role changes, so the identity
-of the object names the term: the time under one leader epoch. Callers ask the role and never which
-one it is. A role that does not lead refuses what only a leader may do (V37) and ignores what
-concerns leaders only. The decisions themselves are pure (`tidelog.replication`); the leader's side
-that runs them is in `leader_role`, the follower's in `followed_partition`.
+A `Partition` holds exactly one role object and replaces it when the role changes. The identity of
+the object thus names the term: the time under one leader epoch. Callers ask the role and never
+which one it is. A role that does not lead refuses operations of a leader (V37) and ignores news for
+leaders. The decisions themselves are pure (`tidelog.replication`); `leader_role` runs the leader's,
+`followed_partition` the follower's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.late_appends import LateAppends
-    from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.follower import FollowerReplica
@@ -45,7 +45,7 @@ class Core(Protocol):
 
 
 class Role(Protocol):
-    """What a replica does under its present role; `Partition` alone makes and ends roles."""
+    """The behaviour of a replica under its present role; `Partition` alone makes and ends roles."""
 
     #: Whether the controller gave this role.
     is_assigned: ClassVar[bool]
@@ -82,7 +82,7 @@ class Role(Protocol):
         """Take over the end of the log, after appends were written."""
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
-        """Return why a follower is given nothing (V63), NONE where it is served."""
+        """Return why a follower may not fetch (V63), NONE where it may."""
 
     def follower_fetched(
         self,
@@ -104,7 +104,7 @@ class Role(Protocol):
         """Note that retention or a client has removed records."""
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Take over `min.insync.replicas` as it is now (V60, V64)."""
+        """Take over the present `min.insync.replicas` (V60, V64)."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Note that other brokers came or went."""
@@ -121,17 +121,17 @@ class Role(Protocol):
     def change_accepted(
         self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
     ) -> None:
-        """Take over the state with which the controller answered a change."""
+        """Take over the state in the controller's response to a change."""
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused a change."""
 
     def end(self) -> None:
-        """Release what waits on this role; the partition has left it already."""
+        """Release all waits on this role; the partition has left it already."""
 
 
 class _NotLeading:
-    """What every replica does that does not lead."""
+    """The behaviour of every replica that does not lead."""
 
     __slots__ = ("_log", "_services", "partition_epoch")
 
@@ -146,13 +146,13 @@ class _NotLeading:
         self.partition_epoch = partition_epoch
 
     def append(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Refuse; an idempotent producer sends the batch again, so it is awaited (V38)."""
+        """Refuse, and expect the batch again: an idempotent producer sends it again (V38)."""
         error = self._not_leader()
         note_refusal(self._services, self._log, records, error)
         raise error
 
     def log_grew(self) -> None:
-        """Leave it to the follower's decisions."""
+        """Do nothing: the follower's own decisions take account of it."""
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Refuse every follower."""
@@ -204,7 +204,7 @@ class _NotLeading:
         """Change nothing."""
 
     def end(self) -> None:
-        """Release nothing: nobody waits on a replica that does not lead."""
+        """Release nothing: no request waits on a replica that does not lead."""
 
     def _not_leader(self) -> KafkaError:
         return KafkaError(
@@ -214,7 +214,7 @@ class _NotLeading:
 
 
 class NoRole(_NotLeading):
-    """A replica that serves nothing and follows no leader, until a command says more (V44)."""
+    """The role of a replica that serves nothing and follows no leader until a command (V44)."""
 
     __slots__ = ("high_watermark",)
 
@@ -240,7 +240,7 @@ class FollowerRole(_NotLeading):
 
     is_assigned: ClassVar[bool] = True
 
-    def __init__(self, partition: Partition, services: Services, core: FollowerReplica) -> None:
+    def __init__(self, partition: HostedReplica, services: Services, core: FollowerReplica) -> None:
         super().__init__(services, partition.log, core.partition_epoch)
         self.core = core
 
@@ -257,7 +257,7 @@ class FollowerRole(_NotLeading):
 def note_refusal(
     services: Services, log: PartitionLog, records: Buffer, error: KafkaError | StorageError
 ) -> None:
-    """Await a batch again that was refused for the moment: none behind it may come first (V38)."""
+    """Expect a batch again after a retriable refusal: none behind it may come first (V38)."""
     code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
     if isinstance(error, EarlierBatchRefusedError):
         services.tracer.mark("produce_refused_behind_refused")

@@ -1,6 +1,6 @@
-"""What traces and the state change log say when a replica takes a role.
+"""The entries in traces and the state change log when a replica takes a role.
 
-Marks name the rare states of an election, so that a search of the simulator can aim at them; the
+Marks name the rare states of an election, so that a search of the simulator can aim at them. The
 event and the log line give the role with its epochs and offsets. Changes nothing.
 """
 
@@ -10,15 +10,17 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.core.ports import Tracer
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.leader import LeaderReplica
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
-def mark_election(tracer: Tracer, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-    """Mark what is rare in an election; the replica is about to lead and has its old role."""
+def mark_election(
+    tracer: Tracer, partition: HostedReplica, state: LeaderAndIsrPartitionState
+) -> None:
+    """Mark the rare states of an election; the replica is about to lead and has its old role."""
     log_end_offset, before = partition.log.log_end_offset, partition.leadership
     if partition.high_watermark < log_end_offset:
         tracer.mark("high_watermark_stale_at_election")
@@ -34,7 +36,7 @@ def mark_election(tracer: Tracer, partition: Partition, state: LeaderAndIsrParti
 
 def role_taken(
     tracer: Tracer,
-    partition: Partition,
+    partition: HostedReplica,
     core: LeaderReplica | FollowerReplica,
     state: LeaderAndIsrPartitionState,
     event: str,

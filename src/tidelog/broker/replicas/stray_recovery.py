@@ -1,10 +1,10 @@
-"""The replicas that this broker has set aside: listed, deleted, restored (V35).
+"""The strays of this broker: replicas that it has set aside, to be listed, deleted, restored (V35).
 
-A stray is restored between two commands of the controller, so that none of them meets half of it:
-its log is recovered where it lies, whether it may return is decided (`replication/strays`), an
-empty replica in its place goes, one rename makes it the replica of its partition. Its role comes
-from the controller alone: it is asked for everything, until it has heard. If this broker ends
-before, the next start asks for the same by registering.
+A stray is restored between two commands of the controller, so that no command meets half of it. Its
+log is recovered where it lies. `replication/strays` decides whether it may return. An empty replica
+in its place is deleted, and one rename makes the stray the replica of its partition. Its role comes
+from the controller alone: this broker asks for all commands until the controller has heard. If this
+broker stops before, its registration at the next start asks for the same.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class StrayRecovery:
         self._commands = commands
         self._asking = self._wanted = False
 
-    # what there is
+    # listing
 
     async def list(self) -> ListStraysResponse:
-        """All strays, by log directory."""
+        """Return all strays, by log directory."""
         response = ListStraysResponse()
         await self._replicas.upkeep.hold_strays()
         for directory in self._replicas.directories:
@@ -88,15 +88,15 @@ class StrayRecovery:
             is_restorable=found.state is not None,
         )
 
-    # what becomes of them
+    # deleting and restoring
 
     async def alter(self, request: AlterStraysRequest) -> AlterStraysResponse:
-        """Delete or restore some; each has its own outcome."""
+        """Delete or restore strays; each has its own outcome."""
         response = AlterStraysResponse()
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # What is left of those that went together waits on, however few they are then.
+        # Hold the strays of one event first: the remaining ones wait on, however few they are then.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
@@ -156,15 +156,18 @@ class StrayRecovery:
             leader_epoch = await self._make_room(recovered)
             log = await directory.stray_replicas.put_back(recovered, config)
             partition = self._replicas.add(directory, log, recovered.state.high_watermark)
-            # Commands older than the state that it was judged by are not for it (V30).
+            # Commands older than the state behind this decision are not for the replica (V30).
             partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
             self._tell(partition, name)
 
     async def _check_latest(self, found: StrayFound) -> None:
-        """Raise KafkaError where a later stray of the same partition has records: the earlier one
-        lacks what was acknowledged in between, and the later one could not return any more."""
+        """Raise KafkaError where a later stray of the same partition has records.
+
+        The earlier one lacks the records acknowledged in between, and the later one could not
+        return any more.
+        """
         for directory in self._replicas.directories:
             for other in await directory.stray_replicas.look():
                 if (
@@ -197,9 +200,11 @@ class StrayRecovery:
         )
 
     async def _make_room(self, recovered: Recovered) -> int:
-        """Decide whether a stray may return; an empty replica in its place goes. Returns the leader
-        epoch that it returns to. Raises KafkaError with everything as it was, but that the role has
-        to be told anew."""
+        """Decide whether a stray may return; delete an empty replica in its place.
+
+        Returns the leader epoch that the stray returns to. Raises KafkaError with everything as
+        before, except that the replica's role must be commanded again.
+        """
         state, loaded = recovered.state, recovered.loaded
         stray = strays.Returning(
             state.topic_partition,
@@ -223,7 +228,7 @@ class StrayRecovery:
             raise
         await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
-        # Commands come before the metadata that tells of them.
+        # Commands come before the metadata that publishes them.
         return max(leader_epoch, partition.leader_epoch)
 
     def _check(
@@ -259,14 +264,14 @@ class StrayRecovery:
     # roles
 
     def ask_for_commands(self) -> None:
-        """Have the controller tell this broker everything; asked until it has heard."""
+        """Ask the controller for all commands of this broker, until it has heard."""
         self._wanted = True
         if not self._asking:
             self._asking = True
             self._services.tasks.spawn("ask for commands", self._ask())
 
     async def _ask(self) -> None:
-        """A new registration is told everything anyway."""
+        """Ask until the controller has heard; a new registration gets all commands anyway."""
         epoch = self._services.broker_epoch
         try:
             while self._wanted and self._services.broker_epoch == epoch != NO_BROKER_EPOCH:

@@ -1,10 +1,10 @@
 """New leaderships of this broker, watched until their failover is over for clients, too (V80).
 
-From where the controller's account of a failover ends (the leader has its role): followers connect,
-truncate, fetch, and the first record is acknowledged. `replication.takeover` keeps the times; here
-it is decided which leaderships are watched (an even sample where there are many), for how long, and
-who hears of it: metrics always, the topic `__cluster_events` where events are told. While nothing
-is watched, a fetch costs one look at an empty dict more.
+The controller's account of a failover ends when the leader has its role. From there followers
+connect, truncate and fetch, and the first record is acknowledged. `replication.takeover` keeps the
+times. This module decides which leaderships are watched (an even sample where there are many), and
+for how long. It always reports to metrics, and to the topic `__cluster_events` where events are on.
+While nothing is watched, a fetch costs one look at an empty dict more.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from tidelog.replication.takeover import NEVER, Takeover
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
-#: What comes later says nothing of a failover: as long as clients wait for an answer by default.
+#: Later times say nothing of a failover: clients wait this long for a response by default.
 WATCHED_MS: Final = 30_000
 
-# How it ended that a leadership was watched.
+# Reasons why the watch of a leadership ended.
 ALL_SEEN: Final = "all_seen"
 TIME_OVER: Final = "time_over"
 LEADERSHIP_OVER: Final = "leadership_over"
 
 
 class Takeovers:
-    """Those of one broker."""
+    """The watched leaderships of one broker."""
 
     def __init__(self, services: Services, events: ClusterEvents) -> None:
         self._services = services
         self._events = events
         #: In the order in which they began.
-        self.watched: dict[Partition, Takeover] = {}
-        #: Leaderships since nothing was watched, and which of them are: each so-and-so-manieth.
+        self.watched: dict[HostedReplica, Takeover] = {}
+        #: Leaderships begun since nothing was watched; one of every `_stride` of them is watched.
         self._begun = 0
         self._stride = 1
 
-    def begun(self, partition: Partition) -> None:
-        """A replica leads from now on."""
+    def begun(self, partition: HostedReplica) -> None:
+        """Watch a replica that leads from now on, if the sample takes it."""
         leadership = partition.leadership
         assert leadership is not None, "a takeover begins with a leadership"
         self.ended(partition)
@@ -54,7 +54,7 @@ class Takeovers:
         if (self._begun - 1) % self._stride:
             return
         if len(watched) >= MAX_TAKEOVERS_WATCHED:
-            # Of more than there is room for, each second one goes: the sample stays an even one.
+            # Where there are more than fit, every second one goes: the sample stays an even one.
             for one in list(watched)[1::2]:
                 del watched[one]
             self._stride *= 2
@@ -65,20 +65,20 @@ class Takeovers:
             leadership.leader_epoch, leadership.epoch_start_offset, now_ms
         )
 
-    def connected(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower has asked something under the present leader epoch."""
+    def connected(self, partition: HostedReplica, replica_id: int, now_ms: int) -> None:
+        """Note that a follower sent a request under the present leader epoch."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             takeover.connected(replica_id, now_ms)
 
-    def diverged(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower is told where its log parts from ours."""
+    def diverged(self, partition: HostedReplica, replica_id: int, now_ms: int) -> None:
+        """Note that a follower learned where its log diverges from the leader's."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             takeover.diverged(replica_id, now_ms)
 
-    def fetched(self, partition: Partition, replica_id: int, now_ms: int) -> None:
-        """A follower fetches, with a log that is ours so far."""
+    def fetched(self, partition: HostedReplica, replica_id: int, now_ms: int) -> None:
+        """Note that a follower fetches, with a log that agrees with the leader's so far."""
         takeover = self.watched.get(partition)
         if takeover is None:
             return
@@ -86,20 +86,20 @@ class Takeovers:
             self._tell_first_fetch(partition, takeover, replica_id)
         self._look(partition, takeover, now_ms)
 
-    def committed(self, partition: Partition) -> None:
-        """The high watermark has moved."""
+    def committed(self, partition: HostedReplica) -> None:
+        """Note that the high watermark has moved."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             self._look(partition, takeover, self._services.clock.monotonic_ms())
 
-    def ended(self, partition: Partition) -> None:
-        """The leadership, if there was one, is over."""
+    def ended(self, partition: HostedReplica) -> None:
+        """End the watch of a leadership, if there was one."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             self._end(partition, takeover, LEADERSHIP_OVER)
 
     def expire(self) -> None:
-        """Watch no longer what has been watched for long enough."""
+        """End every watch that has lasted long enough."""
         now_ms = self._services.clock.monotonic_ms()
         while self.watched:
             partition, takeover = next(iter(self.watched.items()))
@@ -107,7 +107,7 @@ class Takeovers:
                 return
             self._end(partition, takeover, TIME_OVER)
 
-    def _look(self, partition: Partition, takeover: Takeover, now_ms: int) -> None:
+    def _look(self, partition: HostedReplica, takeover: Takeover, now_ms: int) -> None:
         leadership = partition.leadership
         if leadership is None:
             return
@@ -116,7 +116,7 @@ class Takeovers:
         if takeover.is_over(awaited):
             self._end(partition, takeover, ALL_SEEN)
 
-    def _end(self, partition: Partition, takeover: Takeover, ended_by: str) -> None:
+    def _end(self, partition: HostedReplica, takeover: Takeover, ended_by: str) -> None:
         del self.watched[partition]
         services = self._services
         phases_ms = takeover.phases_ms()
@@ -146,7 +146,9 @@ class Takeovers:
         )
         self._events.record([event])
 
-    def _tell_first_fetch(self, partition: Partition, takeover: Takeover, replica_id: int) -> None:
+    def _tell_first_fetch(
+        self, partition: HostedReplica, takeover: Takeover, replica_id: int
+    ) -> None:
         if not self._events.is_on:
             return
         fields = {

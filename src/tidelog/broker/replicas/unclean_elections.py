@@ -1,10 +1,10 @@
-"""What an unclean election puts at risk, as far as the replica that was elected can know (V13).
+"""The data at risk from an unclean election, as far as the elected replica can know (V13).
 
-Told once the replica leads, to the log, to traces and to those who read of events. Three ranges of
-offsets matter: what was committed beyond the end of its log is lost here, and the last leader may
-have told how far that went; what else there was beyond the end is lost, too, and nobody knows of
-it; what is below the end and above its own high watermark stays, and may never have been committed.
-Which brokers have what is lost is in the event of the leader change: the members of the ISR before.
+Reported once the replica leads: to the log, to traces, and as a cluster event. Three ranges of
+offsets matter. Records committed beyond the end of its log are lost here; the last leader may have
+reported how far they went. Other records beyond the end are lost, too, and the replica cannot know
+of them. Records between its high watermark and its log end stay, and may never have been committed.
+The event of the leader change names the members of the ISR before: they have the lost records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.controller import cluster_events
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import PartitionLog
     from tidelog.replication.leader import LeaderReplica
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 def tell(
     services: Services,
     events: ClusterEvents,
-    partition: Partition,
+    partition: HostedReplica,
     role: LeaderReplica,
     latest_epoch: int,
 ) -> None:
-    """Tell of a leadership that began uncleanly; `latest_epoch` is that of the log's last records,
-    -1 for an empty log."""
+    """Report a leadership that began uncleanly.
+
+    `latest_epoch` is that of the log's last records, -1 for an empty log.
+    """
     log = partition.log
     fields = {
         "leader": services.broker_id,
@@ -65,7 +67,7 @@ def tell(
     )
 
 
-def _lost(partition: Partition, role: LeaderReplica) -> str:
+def _lost(partition: HostedReplica, role: LeaderReplica) -> str:
     end, told = role.log_end_offset, partition.told_high_watermark
     if told > end:
         return (
@@ -76,5 +78,5 @@ def _lost(partition: Partition, role: LeaderReplica) -> str:
 
 
 def _latest_timestamp_ms(log: PartitionLog) -> int:
-    """The greatest timestamp of any record, -1 where there is none."""
+    """Return the greatest timestamp of any record, -1 where there is none."""
     return max((segment.max_timestamp_ms for segment in log.segments), default=-1)

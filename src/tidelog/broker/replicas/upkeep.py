@@ -1,9 +1,9 @@
-"""Looking after the hosted replicas, from time to time and at the end.
+"""The upkeep of the hosted replicas, from time to time and at the end.
 
-High watermark checkpoints (V34), recovery points, followers that fall behind (V62: every half of
-`replica.lag.time.max.ms`, also when nobody fetches), retention, compaction, flushes that a topic
-asks for by age, strays that are to go (V35). Each is an own loop, so that a slow disk delays its
-own kind only.
+Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, flushes that
+a topic asks for by age, and old strays (V35). It also looks for followers that fall behind: every
+half of `replica.lag.time.max.ms`, even when no follower fetches (V62). Each kind has its own loop,
+so that a slow disk delays its own kind only.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
 _STRAY_CHECK_MS = 60_000
-#: Strays that follow each other closer than this went in one event.
+#: Strays closer together in time than this belong to one event.
 _ONE_EVENT_MS = 60_000
 
 
 class HostedReplicas(Protocol):
-    """The replicas that are looked after."""
+    """The replicas that need upkeep."""
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
         """The log directories of this broker."""
 
     def all(self) -> Sequence[Partition]:
-        """Every replica, in the order in which they came."""
+        """Return every replica, in the order in which they came."""
 
     def __len__(self) -> int: ...
 
     def least_flush_ms(self) -> int:
-        """The least `flush.ms` of all topics here."""
+        """Return the least `flush.ms` of all topics here."""
 
 
 class ReplicaUpkeep:
@@ -91,11 +91,11 @@ class ReplicaUpkeep:
             self._services.tasks.spawn(f"replicas: {name}", self._repeat(name, interval_ms, work))
 
     def configured(self) -> None:
-        """The broker's configuration has changed (`log.cleaner.*`, KIP-226)."""
+        """Apply the broker's changed configuration (`log.cleaner.*`, KIP-226)."""
         self._cleaner.settings = _cleaner_settings(self._services.config)
 
     def close(self) -> None:
-        """Begin nothing any more."""
+        """Begin nothing more."""
         self._closing = True
 
     async def _repeat(
@@ -111,7 +111,8 @@ class ReplicaUpkeep:
             try:
                 await work()
             except StorageError as error:
-                # The directory has judged it: a device error ends the broker, a full disk passes.
+                # The directory has judged the error: a device error ends the broker, a full disk
+                # passes.
                 self._services.tracer.event("storage_error", what=name, error=str(error))
                 self._services.tracer.log("server", logging.ERROR, f"{name}: {error}")
 
@@ -171,7 +172,7 @@ class ReplicaUpkeep:
             await directory.flush_due(self._services.clock.wall_ms())
 
     async def hold_strays(self) -> None:
-        """Have the strays that went with too many others wait for an operator's word (V35)."""
+        """Have the strays of an event that took too many replicas wait for an operator (V35)."""
         replicas = self._hosted
         strays = sorted(
             (
@@ -200,7 +201,7 @@ class ReplicaUpkeep:
                 try:
                     await directory.hold_strays(names)
                 except StorageError as error:
-                    # They are kept as long as this process lives, and looked at anew by the next.
+                    # This process keeps them as long as it runs; the next one judges them again.
                     self._services.tracer.log("server", logging.ERROR, f"held strays: {error}")
 
     async def _purge_strays(self) -> None:
@@ -222,7 +223,7 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
-    """Strays that rise in time, in groups of those that followed each other closely."""
+    """Return strays that rise in time, in groups of strays close together."""
     groups: list[list[T]] = []
     for one in strays:
         if groups and since_ms(one) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:

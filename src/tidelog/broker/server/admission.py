@@ -1,12 +1,12 @@
-"""Which requests wait before they are begun, and for how long at most.
+"""The admission of requests: which ones wait before they begin, and for how long at most.
 
 All of them wait while this broker is fenced (V47). Requests of clients also wait until the
-controller has sent the first whole view of the cluster: a broker that knows no broker yet would
-answer Metadata with an empty cluster, and librdkafka then drops every broker that it knows and
-never recovers. Two kinds of requests pass: those between brokers, because the view comes by one of
-them, and those that a broker answers by the partitions that it leads. Requests stay
-in the order of their connection, and what waits is bounded: a connection stops reading behind its
-first waiting request, and is closed when that has waited for `MAX_REQUEST_HOLD_MS`.
+controller has sent the first whole view of the cluster. A broker without a view would answer
+Metadata with an empty cluster; librdkafka then drops every broker that it knows and never recovers.
+Two kinds of requests pass. Requests between brokers pass, because one of them brings the view. So
+do requests that a broker answers by the partitions that it leads. Requests stay in the order of
+their connection, and waiting ones are bounded. A connection stops reading behind its first waiting
+request, and closes after `MAX_REQUEST_HOLD_MS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.wire.registry import (
     PRODUCE,
 )
 
-#: Requests that a broker answers by what it leads, without a view of the cluster.
+#: Requests that a broker answers by the partitions that it leads, without a view of the cluster.
 _BY_ROLE = (API_VERSIONS, PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 _KEY_BYTES = 2
 
@@ -35,14 +35,14 @@ class WaitingConnection(Protocol):
     """A connection whose first request may wait."""
 
     def begin(self) -> None:
-        """Send and begin what has waited."""
+        """Send the waiting responses and begin the waiting requests."""
 
     def close(self, reason: str) -> None:
-        """Close the connection from our side."""
+        """Close the connection from this broker's side."""
 
 
 class Admission:
-    """Decides for each request whether it is begun now."""
+    """The decision for each request whether it begins now."""
 
     def __init__(
         self,
@@ -52,18 +52,20 @@ class Admission:
         has_view: Callable[[], bool],
         is_inter_broker: Callable[[int], bool],
     ) -> None:
-        """`has_view`: whether the controller has sent a whole view of the cluster;
-        `is_inter_broker`: whether an API key is one between brokers."""
+        """`has_view`: whether the controller has sent a whole view of the cluster.
+
+        `is_inter_broker`: whether an API key is used between brokers.
+        """
         self._fence = fence
         self._timers = timers
         self._has_view = has_view
         self._is_inter_broker = is_inter_broker
-        #: Requests are read only once this broker is registered: a command that is meant for an
-        #: earlier process under its id must find nobody who obeys it (V30).
+        #: Requests are read only once this broker is registered. A command for an earlier process
+        #: under its id must find no broker that obeys it (V30).
         self.is_serving = False
         #: The accepted connections that are open, in their order.
         self.connections: dict[WaitingConnection, None] = {}
-        #: Whether no request has to wait: what connections look at first.
+        #: Whether no request has to wait: connections check this first.
         self.is_open = False
         #: Connections whose first request waits, with the timeout that closes each.
         self._waiting: dict[WaitingConnection, Timeout] = {}
@@ -79,24 +81,24 @@ class Admission:
 
     @property
     def sends_answers(self) -> bool:
-        """Whether answers may leave."""
+        """Whether responses may leave."""
         return self.is_open or not self._fence.is_fenced
 
     def waits(self, connection: WaitingConnection) -> None:
-        """The first request of a connection waits."""
+        """Note that the first request of a connection waits."""
         if connection not in self._waiting:
             self._waiting[connection] = self._timers.after(
                 MAX_REQUEST_HOLD_MS, lambda: self._too_long(connection)
             )
 
     def gone(self, connection: WaitingConnection) -> None:
-        """A connection is closed."""
+        """Note that a connection is closed."""
         timeout = self._waiting.pop(connection, None)
         if timeout is not None:
             timeout.cancel()
 
     def changed(self) -> None:
-        """The fence or the view has changed: begin what no longer waits."""
+        """Begin requests that no longer wait; the fence or the view has changed."""
         is_fenced = self._fence.is_fenced
         self.is_open = self._has_view() and not is_fenced
         if self.is_serving and not is_fenced:

@@ -1,12 +1,12 @@
-"""One client connection: frames in, answers out, in order.
+"""One client connection: frames in, responses out, in order.
 
-Decodes requests, hands them to their API, and keeps a queue of answers so that they leave in the
-order of the requests. Requests of one connection are begun in order and may wait together; their
-appends are submitted once per read event, so that many small requests cost one write
-(docs/adr/0054). Answers are made no faster than the peer takes them: one packet can
-hold thousands of requests, each of which asks for megabytes; those above the limits are begun when
-answers have left. Bad bytes close the connection, never the broker.
-Knows nothing of sockets: see `Transport` in `core.ports`.
+A connection decodes requests and passes them to their API. It keeps a queue of responses so that
+they leave in the order of the requests. Requests of one connection begin in order and may wait
+together. Their appends are submitted once per read event, so that many small requests cost one
+write (docs/adr/0054). Responses are made no faster than the peer takes them: one packet can hold
+thousands of requests, each of which asks for megabytes. Requests above the limits begin when
+responses have left. Bad bytes close the connection, never the broker. A connection knows nothing of
+sockets: see `Transport` in `core.ports`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tidelog.wire.registry import (
     UPDATE_METADATA,
 )
 
-#: A request that gets no answer (Produce with acks=0).
+#: A request that gets no response (Produce with acks=0).
 _NO_ANSWER: list[Buffer] = []
 
 
@@ -56,23 +56,23 @@ _BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALT
 
 
 class _Slot:
-    """The place of one answer in its connection's order."""
+    """The place of one response in its connection's order."""
 
     __slots__ = ("frame_bytes", "header", "parts", "pending", "size_bytes")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
-        #: The answer's frame; None while it is being worked on.
+        #: The response's frame; None while it is being worked on.
         self.parts: list[Buffer] | None = None
         self.size_bytes = 0
-        #: Bytes of the request that are held until it is answered, where they count.
+        #: Bytes of the request that are held until its response, where they count.
         self.frame_bytes = 0
         self.pending: Pending | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionParts:
-    """What all connections of one broker share."""
+    """The parts that all connections of one broker share."""
 
     dispatcher: Dispatcher
     admission: Admission
@@ -88,7 +88,7 @@ class ConnectionParts:
 
 
 class Connection:
-    """FrameHandler of one accepted connection."""
+    """The FrameHandler of one accepted connection."""
 
     def __init__(
         self,
@@ -103,17 +103,17 @@ class Connection:
         self._fence = parts.fence
         self._clock = parts.clock
         self._idle = parts.idle
-        #: When something last went over it (`idle_connections`).
+        #: The tick of its last request or response (`idle_connections`).
         self.active_tick = parts.idle.tick
         #: Name of the listener that accepted this connection.
         self.listener = listener
-        #: Whether APIs of ours are served here (G5).
+        #: Whether this connection serves tidelog's own APIs (G5).
         self.serves_own = serves_own
         self._transport = transport
         self._slots: deque[_Slot] = deque()
-        #: Answers in the slots, which wait for others before them.
+        #: Bytes of responses in the slots, which wait for earlier responses.
         self._held_bytes = 0
-        #: Requests that have come and are not begun.
+        #: Requests that have come and have not begun.
         self._frames: deque[memoryview] = deque()
         #: Requests begun in this read event whose bytes count against the receive budget.
         self._large: list[tuple[_Slot, int]] = []
@@ -121,7 +121,7 @@ class Connection:
         self._kept = False
         self._closed = False
         self._paused = False
-        #: Whether an answer was made while this broker could not know that it still leads (V47).
+        #: Whether a response was made while this broker could not know that it still leads (V47).
         self._is_doubtful = False
         self._advancing = False
         self.peer = transport.peer
@@ -140,7 +140,7 @@ class Connection:
         self._advance()
 
     def connection_lost(self, reason: str) -> None:
-        """Drop what waits; nobody will read the answers."""
+        """Drop all waiting requests: no client will read the responses."""
         self._closed = True
         self._frames.clear()
         slots, self._slots = self._slots, deque()
@@ -150,39 +150,39 @@ class Connection:
         self._parts.on_closed(self)
 
     def send_queue_drained(self) -> None:
-        """The peer reads again: so do we."""
+        """Go on: the peer reads again."""
         self.active_tick = self._idle.tick
         self._advance()
 
     def begin(self) -> None:
-        """The broker admits requests from now on: send and begin what has waited."""
+        """Send waiting responses and begin waiting requests: the broker admits them from now on."""
         self._is_doubtful = False
         if not self._closed:
             self._flush()
             self._advance()
 
     def session_over(self) -> None:
-        """The broker's session has ended: no client gets the answers that were made in doubt."""
+        """Close a connection with responses made in doubt: the broker's session has ended."""
         if self._is_doubtful:
             self.close("the broker lost its session while it was stopped")
 
-    # what handlers may do
+    # methods for handlers
 
     def close(self, reason: str) -> None:
-        """Close the connection from our side."""
+        """Close the connection from this broker's side."""
         if not self._closed:
             self._closed = True
             self._transport.close(reason)
 
     def keep_frames(self) -> None:
-        """What was begun in this read event is handled after it."""
+        """Keep the frames of this read event: some request of it is handled later."""
         self._kept = True
         self._transport.keep_frames()
 
     # requests
 
     def _is_full(self) -> bool:
-        """Whether so much waits for this peer that nothing more is to be begun."""
+        """Whether so much waits for this peer that no further request may begin."""
         return (
             len(self._slots) >= limits.MAX_IN_FLIGHT_PER_CONNECTION
             or self._held_bytes + self._transport.queued_bytes > limits.MAX_SEND_QUEUE_BYTES
@@ -194,7 +194,7 @@ class Connection:
         )
 
     def _is_held(self) -> bool:
-        """Whether the first request waits for what its broker does not know yet."""
+        """Whether admission makes the first request wait."""
         admission = self._admission
         if admission.is_open or not self._frames or not admission.holds(self._frames[0]):
             return False
@@ -203,7 +203,7 @@ class Connection:
         return True
 
     def _advance(self) -> None:
-        """Begin what has come, as far as the limits allow; read on only when all of it is begun."""
+        """Begin requests as far as the limits allow; read on only when all of them have begun."""
         if self._advancing:
             return
         self._advancing = True
@@ -235,8 +235,11 @@ class Connection:
             self._release_large()
 
     def _release_large(self) -> None:
-        """Give room back for requests whose bytes have no holder; for others after the response.
-        A write that waits for replicas holds none: its records are in the log."""
+        """Give room back for large requests whose bytes no part of the broker holds.
+
+        Other requests give it back after the response. A write that waits for replicas holds no
+        bytes: its records are in the log.
+        """
         large, self._large = self._large, []
         for slot, size_bytes in large:
             if self._kept and slot.parts is None:
@@ -285,8 +288,11 @@ class Connection:
             self._fill(slot, answer)
 
     def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int) -> None:
-        """A version we do not serve: ApiVersions gets its documented answer, others are closed
-        (KIP-511), as a client that has read our ranges would not send them."""
+        """Refuse a version that this broker does not serve.
+
+        ApiVersions gets its documented response, others are closed (KIP-511): a client that has
+        read the served ranges would not send them.
+        """
         header = error.header
         if header.api_key != API_VERSIONS:
             self._parts.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
@@ -303,7 +309,7 @@ class Connection:
         )
         self._fill(slot, answer)
 
-    # answers
+    # responses
 
     def _answered(self, slot: _Slot, message: Any) -> None:
         slot.pending = None
@@ -317,7 +323,7 @@ class Connection:
                 self._advance()
 
     def _fill(self, slot: _Slot, message: Any) -> None:
-        """Make the frame of an answer."""
+        """Make the frame of a response."""
         if slot.frame_bytes:
             self._transport.handled(slot.frame_bytes, slot.header.api_key)
             slot.frame_bytes = 0
@@ -339,7 +345,7 @@ class Connection:
         self._held_bytes += slot.size_bytes
 
     def _flush(self) -> None:
-        """Send the answers that no other one has to wait for."""
+        """Send the responses that need not wait for an earlier one."""
         if not self._admission.sends_answers:
             return
         slots = self._slots

@@ -26,12 +26,12 @@ class Dispatcher:
         error_response: ErrorResponse,
         unexpected: Callable[[str, BaseException], None],
     ) -> None:
-        """`unexpected` logs a defect of ours, with the place where it showed."""
+        """`unexpected` logs a defect of tidelog, with the place where it showed."""
         self._tasks = tasks
         self.error_response = error_response
         self.unexpected = unexpected
         self._served: dict[int, Served] = {}
-        #: Whether the broker takes from its handlers what they stand on.
+        #: Whether the broker is taking away the parts that its handlers use.
         self.is_stopping = False
 
     def serve(self, served: dict[int, Served]) -> None:
@@ -55,8 +55,10 @@ class Dispatcher:
         return entry is not None and entry.card.inter_broker
 
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
-        """Return the ranges that ApiVersions answers, derived from the cards. Our own APIs are
-        among them for those clients alone that know their keys (G5)."""
+        """Return the ranges of the ApiVersions response, derived from the cards.
+
+        tidelog's own APIs are included only for clients that know their keys (G5).
+        """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
             for key, entry in self._served.items()
@@ -64,8 +66,11 @@ class Dispatcher:
         ]
 
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
-        """Run an async handler; what it returns is the response. Its errors are those of any
-        handler (`request_failed`); a broken invariant ends the broker."""
+        """Run an async handler, whose return value is the response.
+
+        Its errors are treated as in any other handler (`request_failed`); a broken invariant ends
+        the broker.
+        """
         pending = Pending()
 
         async def run() -> None:
@@ -82,7 +87,9 @@ class Dispatcher:
 
     def request_failed(self, request: Request[Any], error: Exception) -> Any:
         """Return UNKNOWN_SERVER_ERROR for a request whose handler raised an unforeseen error.
-        Other requests go on (DESIGN.md, rule 9)."""
+
+        Other requests go on (DESIGN.md, rule 9).
+        """
         header = request.header
         if not (self.is_stopping and isinstance(error, TidelogError)):
             self.unexpected(

@@ -1,6 +1,6 @@
-"""Whether this broker may serve, as connections and timeouts see it (V47).
+"""The fence of this broker: whether it may serve, as connections and timeouts see it (V47).
 
-`membership.self_fencing` decides; this is the state that it leaves for all who must ask.
+`membership.self_fencing` decides; this module holds the state for all parts that must ask.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ class Fence:
         self._on_turn = on_turn
 
     def turned(self) -> None:
-        """A turn of the loop, or a read event in it, begins too late."""
+        """Report a turn of the loop, or a read event in it, that begins too late."""
         if self._on_turn is not None:
             self._on_turn()

@@ -1,10 +1,11 @@
-"""Closes connections that nobody uses (`connections.max.idle.ms`), whoever made them.
+"""The closing of idle connections (`connections.max.idle.ms`), from clients and brokers alike.
 
-One timer for all: it makes a tick sixteen times in that while, a connection notes the tick of its
-last request or answer, and every tick closes those whose own is too old. So a connection costs its
-traffic two loads and a store, it is closed at most a sixteenth late, and time in which this broker
-did not run itself does not count. As in Kafka, a connection with a request that waits is closed
-too: only bytes show that the other side is still there. Source: Selector.IdleExpiryManager.
+One timer serves all connections and ticks sixteen times in that period. A connection notes the tick
+of its last request or response, and every tick closes the connections whose own is too old. So a
+connection costs its traffic two loads and a store, and closes at most a sixteenth late. Time in
+which this broker itself did not run does not count. As in Kafka, a connection with a waiting
+request is closed too: only bytes show that the other side is still there. Source:
+Selector.IdleExpiryManager.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ TICKS = 16
 
 
 class ActiveConnection(Protocol):
-    """A connection that notes when something last went over it."""
+    """A connection that notes the tick of its last traffic."""
 
     @property
     def active_tick(self) -> int:
-        """`IdleConnections.tick` of that moment."""
+        """`IdleConnections.tick` at its last traffic."""
 
     def close(self, reason: str) -> None:
-        """Close the connection from our side."""
+        """Close the connection from this broker's side."""
 
 
 class IdleConnections:
-    """Watches the accepted connections of one broker."""
+    """The watch over the accepted connections of one broker."""
 
     def __init__(
         self, timers: TimerWheel, max_idle_ms: int, connections: Iterable[ActiveConnection]
     ) -> None:
-        """`connections` is looked at anew with every tick; `max_idle_ms` below 0: never close."""
+        """`connections` is read again with every tick; `max_idle_ms` below 0: never close."""
         self._timers = timers
         self._max_idle_ms = max_idle_ms
         self._connections = connections
-        #: What a connection notes when something goes over it.
+        #: The present tick, which a connection notes with its traffic.
         self.tick = 0
 
     def start(self) -> None:

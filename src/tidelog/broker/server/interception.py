@@ -1,12 +1,12 @@
-"""Requests that a test wants treated otherwise: lost, cut off, held, refused.
+"""The interception of requests for tests: lost, cut off, held, refused.
 
-A broker whose `tidelog.test.interception.directory` is set puts an `Interceptor` before its
-handlers when it starts; in any other nothing of this is in the way of a request. Rules come from
-and matches are counted in an `Interceptions` (files in `runtime.interception`), which all brokers
-of a cluster share, so that the third request is the third of the cluster.
-What a network does is kept: where a request is lost, so is everything behind it on its connection;
-where one is held, those behind it wait, as at a broker that answers them one after the other.
-Requests of other brokers are left alone unless a rule asks for them, those of the test kit always.
+A broker with `tidelog.test.interception.directory` puts an `Interceptor` before its handlers when
+it starts. In any other broker no part of this is in the way of a request. An `Interceptions` (files
+in `runtime.interception`) supplies the rules and counts the matches. All brokers of a cluster share
+it, so that the third request is the third of the cluster. The order of a network is kept. Where a
+request is lost, so is everything behind it on its connection. Where a request is held, later ones
+wait, as at a broker that answers one after the other. Requests of other brokers pass unless a rule
+asks for them; requests of the test kit always pass.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.ports import Clock
 from tidelog.wire.registry import API, FETCH
 
-#: What the test kit asks on its own behalf.
+#: The client id of the test kit's own requests.
 KIT_CLIENT_ID = "tidelog-testing"
-#: How brokers name themselves (`broker.peers`).
+#: The client ids of brokers (`broker.peers`).
 _BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
 
 
 class Action(StrEnum):
-    """What happens to a request."""
+    """The treatment of a request."""
 
-    #: It is lost, and what follows on its connection, which stays open.
+    #: The request is lost, and so are later ones on its connection, which stays open.
     DROP = "drop"
     #: Its connection is closed.
     DISCONNECT = "disconnect"
-    #: It is held for `delay_ms`.
+    #: The request is held for `delay_ms`.
     DELAY = "delay"
-    #: It is answered with `error`.
+    #: The response is `error`.
     ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Which requests, which of those, and what happens to them.
+    """The requests that a rule strikes, and their treatment.
 
-    Of the requests that fit, the one numbered `first` is struck and every `step`-th from there on,
-    `times` of them, or without end where that is None.
+    Of the requests that fit, the rule strikes the one numbered `first` and every `step`-th after
+    it. It strikes `times` of them, or without end where that is None.
     """
 
     number: int
@@ -65,25 +65,25 @@ class Rule:
     first: int = 1
     step: int = 1
     times: int | None = None
-    #: It takes effect first, and what happens happens to its answer.
+    #: The request takes effect first, and the treatment applies to its response.
     after: bool = False
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
 
     def strikes(self, ordinal: int) -> bool:
-        """Whether the request that fits as the `ordinal`-th, from 1 on, is struck."""
+        """Whether the rule strikes the request that fits as the `ordinal`-th, from 1 on."""
         beyond = ordinal - self.first
         if beyond < 0 or beyond % self.step:
             return False
         return self.times is None or beyond // self.step < self.times
 
     def to_json(self) -> str:
-        """One line of text."""
+        """Return the rule as one line of text."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Rule:
-        """What `to_json` made; raises KeyError, TypeError or ValueError for anything else."""
+        """Return the rule in a `to_json` text; raises KeyError, TypeError or ValueError."""
         values = json.loads(text)
         for name in ("api_keys", "brokers"):
             values[name] = tuple(values[name])
@@ -93,16 +93,16 @@ class Rule:
 
 
 class Interceptions(Protocol):
-    """Where rules come from, and where it is told what they met."""
+    """The source of rules, and the record of the requests that they met."""
 
     def rules(self) -> Sequence[Rule]:
-        """Those in force at this moment."""
+        """Return the rules in force at this moment."""
 
     def matched(self, rule: Rule) -> int:
-        """A request fits: its number among all that fitted at any broker, from 1 on."""
+        """Count a request that fits; return its number at all brokers together, from 1 on."""
 
     def struck(self, rule: Rule, told: str) -> None:
-        """It has happened to a request, told in one line."""
+        """Note that a rule struck a request, described in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +121,16 @@ class Intercepted:
 
 
 class Interceptor:
-    """Stands before the handlers of one broker."""
+    """The interceptor before the handlers of one broker."""
 
     def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
         self._intercepted = intercepted
         self._interceptions = interceptions
-        #: Requests behind a held one, by connection; None where all that comes is lost.
+        #: Requests behind a held one, by connection; None where all later ones are lost.
         self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
 
     def before(self, served: Served) -> Served:
-        """The same API with this before its handler."""
+        """Return the same API with this interceptor before its handler."""
         handle = served.handle
         return Served(served.card, partial(self._begin, handle))
 
@@ -149,7 +149,7 @@ class Interceptor:
         return self._after(rule, handle, request) if rule.after else self._at(rule, handle, request)
 
     def _strikes(self, request: Request[Any]) -> Rule | None:
-        """The oldest rule that strikes; all that fit count the request."""
+        """Return the oldest rule that strikes; all that fit count the request."""
         found = None
         for rule in self._interceptions.rules():
             if self._fits(rule, request):
@@ -198,7 +198,7 @@ class Interceptor:
         self._lines.pop(connection, None)
 
     def _go_on(self, held: _Waiting) -> None:
-        """A held request is handled, then those behind it, until one of them is held in turn."""
+        """Handle a held request, then the requests behind it, until one of them is held in turn."""
         connection = held.request.connection
         line = self._lines.pop(connection, None) or deque()
         self._run(held.handle, held)
@@ -228,10 +228,10 @@ class Interceptor:
         else:
             pending.complete(answer)
 
-    # the answer
+    # the response
 
     def _after(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
-        """Let the request take effect; then its answer is lost, held, cut off or another."""
+        """Let the request take effect; then lose, hold, cut off or replace its response."""
         answer = handle(request)
         outer = Pending()
 
@@ -269,7 +269,7 @@ class Interceptor:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request that is handled later, and where its answer goes."""
+    """A request that is handled later, and the place of its response."""
 
     handle: Handler
     request: Request[Any]
@@ -277,14 +277,14 @@ class _Waiting:
 
 
 def _groups_of(message: Any) -> list[str]:
-    """The consumer groups that a request is about."""
+    """Return the consumer groups that a request is about."""
     listed = (*getattr(message, "groups", ()), *getattr(message, "groups_names", ()))
     named = [getattr(each, "group_id", each) for each in listed]
     return [*named, getattr(message, "group_id", "")]
 
 
 def topics_of(intercepted: Intercepted, request: Request[Any]) -> Iterator[str]:
-    """The topics that a request is about, as far as it names any, or its fetch session does."""
+    """Yield the topics that a request is about, as far as it or its fetch session names any."""
     message = request.message
     for name in getattr(message, "topic_names", None) or ():
         yield name
@@ -300,7 +300,7 @@ def topics_of(intercepted: Intercepted, request: Request[Any]) -> Iterator[str]:
 
 
 def _topic_of(topic_name: Callable[[bytes], str | None], entry: Any) -> str | None:
-    """The topic of an entry, which tells its name in one of several ways, or its id."""
+    """Return the topic of an entry, which has its name in one of several fields, or its id."""
     if isinstance(entry, str):
         return entry
     name = getattr(entry, "name", None) or getattr(entry, "topic", None)

@@ -1,8 +1,8 @@
-"""Requests and their answers, between connections and the API handlers.
+"""Requests and their responses, between connections and the API handlers.
 
-A handler is no coroutine: it returns the answer, a `Pending` that is completed later, or None for
-no answer at all (DESIGN.md, rule 5). Answers of one connection leave in the order of its requests,
-whatever the order in which they are completed; that order is the connection's business.
+A handler is no coroutine: it returns the response, a `Pending` that is completed later, or None for
+no response at all (DESIGN.md, rule 5). The connection sends responses in the order of its requests,
+whatever the order in which they are completed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What one API file serves; ApiVersions is derived from the cards."""
+    """The versions that one API file serves; ApiVersions is derived from the cards."""
 
     api_key: int
     min_version: int
@@ -27,21 +27,21 @@ class Card:
     #: Accepted from other brokers only, and not advertised to clients' feature checks.
     inter_broker: bool = False
     note: str = ""
-    #: Why every request is rejected, where brokers have nothing behind the API
+    #: Why every request is rejected, where brokers do not implement the API
     #: (`broker.apis.support.unserved`).
     refused: str = ""
-    #: Told to clients instead of `min_version`, where some of them ask for a version that is gone.
+    #: Advertised to clients in place of `min_version`, where some ask for a removed version.
     advertised_min_version: int | None = None
 
     @property
     def first_advertised_version(self) -> int:
-        """Where the range that ApiVersions answers begins."""
+        """The first version of the range that ApiVersions advertises."""
         advertised = self.advertised_min_version
         return self.min_version if advertised is None else advertised
 
 
 class RequestConnection(Protocol):
-    """What a handler may know of the connection that a request came by."""
+    """The connection of a request, as far as a handler may know it."""
 
     @property
     def peer(self) -> str:
@@ -49,17 +49,17 @@ class RequestConnection(Protocol):
 
     @property
     def listener(self) -> str:
-        """Name of the listener that accepted it; answers name the brokers' endpoints there."""
+        """Name of the listener that accepted it; responses name the brokers' endpoints there."""
 
     @property
     def serves_own(self) -> bool:
-        """Whether APIs of ours are served on its listener."""
+        """Whether its listener serves tidelog's own APIs."""
 
     def close(self, reason: str) -> None:
-        """Close it; requests still waiting are cancelled."""
+        """Close the connection; requests still waiting are cancelled."""
 
     def keep_frames(self) -> None:
-        """The bytes of the request that is begun now stay valid as long as it is held."""
+        """Keep the bytes of the request that begins now valid as long as they are held."""
 
 
 class Request(Generic[M]):
@@ -82,7 +82,7 @@ class Request(Generic[M]):
 
 
 class Pending:
-    """An answer that comes later; completed at most once."""
+    """A response that comes later; completed at most once."""
 
     __slots__ = ("_cancel", "_deliver", "_done", "_early")
 
@@ -94,12 +94,14 @@ class Pending:
 
     @property
     def done(self) -> bool:
-        """Completed or cancelled."""
+        """Whether the response is completed or cancelled."""
         return self._done
 
     def complete(self, message: Any) -> None:
-        """Give the answer (None: no answer is sent). Later calls do nothing: a timeout and a
-        result may race."""
+        """Give the response (None: send none).
+
+        Later calls do nothing: a timeout and a result may race.
+        """
         if self._done:
             return
         self._done = True
@@ -115,7 +117,7 @@ class Pending:
             self._cancel.append(callback)
 
     def cancel(self) -> None:
-        """The connection is gone: nobody waits for the answer."""
+        """Cancel the wait: the connection is gone, and no client waits for the response."""
         if self._done:
             return
         self._done = True
@@ -124,7 +126,7 @@ class Pending:
             callback()
 
     def deliver_to(self, deliver: Callable[[Any], None]) -> None:
-        """Where the answer goes; at once when it is there already."""
+        """Set the receiver of the response, which gets it at once when it is there already."""
         if self._done:
             deliver(self._early)
         else:

@@ -1,4 +1,4 @@
-"""What a connection knows of an API: its card, and a handler of its requests.
+"""An API as a connection sees it: its card, and a handler of its requests.
 
 Handlers are bound to the rooms that they work with (`apis.support.context`) before they come here.
 """
@@ -16,10 +16,10 @@ Handler = Callable[[Request[Any]], Any]
 
 
 class ErrorResponse(Protocol):
-    """Makes the response to a request that failed as a whole."""
+    """The maker of the response to a request that failed as a whole."""
 
     def __call__(self, request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
-        """Return it; None for a request that wants no response."""
+        """Return the response; None for a request that wants no response."""
 
 
 class Served(NamedTuple):

@@ -24,7 +24,7 @@ from tidelog.core.types import Endpoint
 
 
 class Server:
-    """Accepts connections and begins their requests once the broker is registered (V30)."""
+    """The listeners of a broker; requests begin once the broker is registered (V30)."""
 
     def __init__(
         self,

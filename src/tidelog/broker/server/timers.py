@@ -1,7 +1,7 @@
 """Timeouts of waiting requests: 10 ms buckets on one timer of the loop (DESIGN.md, rule 7).
 
-Most requests are answered long before they time out, so a timeout must cost little to set and
-nothing to drop: cancelling only empties the entry, its bucket throws it away later.
+Most responses come long before the timeout of their request. A timeout must therefore cost little
+to set and nothing to drop: cancelling only empties the entry, and its bucket throws it away later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BUCKET_MS = 10
 
 
 class Timeout:
-    """A timeout that was set; cancel it when what it guards is done."""
+    """A timeout that was set; its owner cancels it when the guarded operation is done."""
 
     __slots__ = ("callback",)
 
@@ -61,7 +61,7 @@ class TimerWheel:
         self._is_held = True
 
     def release(self) -> None:
-        """Call back again; what came due meanwhile does so with the next bucket."""
+        """Make calls again; overdue ones come with the next bucket."""
         self._is_held = False
         if self._order and self._timer is None:
             self._arm()

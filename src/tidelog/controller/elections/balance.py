@@ -1,14 +1,13 @@
-"""Which partitions their preferred replicas should lead again by themselves, and when (V46).
+"""Automatic election of preferred replicas: which partitions get them as leaders, and when (V46).
 
 A broker is out of balance when others lead more than a given share of the partitions that prefer
-it: all of those are to go back then. They do so in steps, a bounded number each, so that clients do
-not all ask for their leaders anew at once; and to a broker that has come back only once it has
-caught up: while it is outside the ISR of a partition that somebody leads, it has enough to fetch
-and gets nothing to serve. Partitions that are being moved, removed or deleted do not count for
-that. Nor does one that never comes in sync, for ever: what joined nothing between two looks is not
-waited for any longer. Who asks for an election (V8) is held to the ISR alone, not to any of this.
-
-Reads the image only; looks and steps come from outside, so time is not known here.
+it. All of those partitions are then due. They go back in steps of bounded size, so that clients do
+not all refresh their metadata at once. A broker that has returned gets them only once it has caught
+up. Before that, it is outside the ISR of a partition with a live leader, and is busy fetching.
+Partitions that are being reassigned, removed or deleted do not count there. The wait has an end: a
+broker that joined no further ISR between two looks is not waited for any longer. A client that asks
+for an election (V8) depends on the ISR alone. Reads the image only; looks and steps come from
+outside, so time is not known here.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(slots=True)
 class _Registration:
-    """What was found of a broker that is to get leaderships back, in its present life."""
+    """Findings about a broker that is to get leaderships back, in its present incarnation."""
 
     broker_epoch: int
-    #: Partitions that it had to catch up on at the last look.
+    #: Number of partitions on which it had to catch up at the last look.
     behind: int
-    #: It has caught up, or is not waited for.
+    #: It has caught up, or the controller does not wait for it.
     may_lead: bool
-    #: One of the partitions that it is waited for.
+    #: A partition on which it still has to catch up.
     witness: TopicPartition | None = None
 
 
 class Balance:
-    """What is to go back, in the order of the preferred replicas."""
+    """Partitions that are to return to their preferred leaders, in the order of those replicas."""
 
     __slots__ = ("_brokers", "_waiting")
 
@@ -45,13 +44,14 @@ class Balance:
         self._brokers: dict[int, _Registration] = {}
 
     def __bool__(self) -> bool:
-        """Whether another step may find something to do."""
+        """Return whether another step may find partitions to return."""
         return bool(self._waiting)
 
     def look(self, image: Image, percentage: int) -> None:
-        """Find out who is out of balance; `percentage` is leader.imbalance.per.broker.percentage.
+        """Find brokers that are out of balance.
 
-        What waited since the last look waits on only where it is still found.
+        `percentage` is leader.imbalance.per.broker.percentage. A partition that waited since the
+        last look stays only where it is found again.
         """
         self._waiting = dict.fromkeys(out_of_balance(image, percentage))
         known, self._brokers = self._brokers, {}
@@ -65,7 +65,7 @@ class Balance:
             )
 
     def step(self, image: Image) -> list[TopicPartition]:
-        """The next partitions to give back, taken out of what waits."""
+        """Take out and return the next partitions to give back."""
         due: list[TopicPartition] = []
         held: dict[int, bool] = {}
         for topic_partition in list(self._waiting):
@@ -85,7 +85,7 @@ class Balance:
         return due
 
     def held_back(self) -> tuple[int, ...]:
-        """Brokers that were found to catch up first, at the last step."""
+        """Return the brokers that had to catch up first, at the last step."""
         return tuple(sorted(one for one, seen in self._brokers.items() if not seen.may_lead))
 
     def _may_lead(self, image: Image, broker_id: int) -> bool:
@@ -100,14 +100,14 @@ class Balance:
         return seen.may_lead
 
     def copy(self) -> Balance:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Balance()
         other._waiting = dict(self._waiting)
         other._brokers = {key: replace(one) for key, one in self._brokers.items()}
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Equal for those that go on alike."""
+        """Return a value that is equal for balances with the same future."""
         return (
             tuple(self._waiting),
             tuple(
@@ -118,8 +118,11 @@ class Balance:
 
 
 def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
-    """Partitions that others lead than their preferred replicas, of brokers that are alive, do not
-    leave, and of whose partitions others lead more than the percentage."""
+    """Return partitions to give back to their preferred replicas.
+
+    Such a partition is led by another replica. Its preferred broker is alive, is not leaving, and
+    lacks the leadership of more than the percentage of the partitions that prefer it.
+    """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
     for topic_partition in image.partitions():
@@ -140,8 +143,11 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
 
 
 def behind(image: Image, broker_id: int) -> Iterator[TopicPartition]:
-    """Partitions that a broker has to catch up on: assigned to it, led by another live one, and in
-    their ISR it is not."""
+    """Yield the partitions on which a broker has to catch up.
+
+    Such a partition is assigned to the broker, has another live leader, and its ISR lacks the
+    broker.
+    """
     return (one for one in image.hosted_by(broker_id) if _is_behind(image, broker_id, one))
 
 
@@ -159,13 +165,13 @@ def _is_behind(image: Image, broker_id: int, topic_partition: TopicPartition) ->
 
 
 def _is_settled(image: Image, topic_partition: TopicPartition) -> bool:
-    """Whether nobody is about to move a partition's replicas, or to delete them."""
+    """Return whether no reassignment or deletion of the partition's topic is under way."""
     topic = image.topics.get(topic_partition.topic)
     return topic is not None and not topic.is_reassigning and not image.is_deleting(topic.name)
 
 
 def _elsewhere(image: Image, topic_partition: TopicPartition) -> int | None:
-    """The preferred replica of a partition that another one leads, None where it is no more so."""
+    """Return the preferred replica of a partition that another replica leads, else None."""
     state = image.states.get(topic_partition)
     if state is None or not _is_settled(image, topic_partition):
         return None

@@ -1,15 +1,13 @@
-"""The next published state of one partition: who leads, who is in the ISR (V11-V14, V20, V46, D3).
+"""The next published state of one partition: its leader and its ISR (V11-V14, V20, V46, D3).
 
-Level-triggered: what to do follows from published state and the live brokers alone, so that every
-controller decides the same and deciding twice changes nothing. `None` means that nothing is due.
-
-Members that bounced leave the ISR before any election, as long as one that has not remains, alive
-or not (V10); members whose broker has no such replica leave it likewise (D3). When all of them
-bounced, one is elected, and from then on it is the member that has not: the others leave and catch
-up from it. A leader that restarted gets a new leader epoch, also after a clean shutdown.
-
-A broker that is leaving is no candidate, and leaves every ISR in which somebody alive stays; where
-nobody does, a leader leads until it goes (V43).
+Level-triggered: the decision follows from published state and the live brokers alone. Every
+controller therefore decides the same, and deciding twice changes nothing. `None` means that no
+change is due. Members that bounced leave the ISR before any election, as long as another member
+remains, alive or not (V10). Members whose broker has no such replica leave it likewise (D3). When
+all members bounced, one of them is elected and alone stays in the ISR: the others catch up from it.
+A leader that restarted gets a new leader epoch, also after a clean shutdown. A broker that is
+leaving is no candidate, and leaves every ISR in which a live broker stays. Where none stays, a
+leader leads until it goes (V43).
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """A state to publish."""
+    """A partition state to publish."""
 
     state: PartitionState
-    #: The leader has no replica and must make an empty one: an unclean election with nothing left.
+    #: The leader has no replica and must create an empty one: an unclean election with no log left.
     creates_leader: bool = False
 
 
@@ -39,9 +37,9 @@ def elect(
     unclean: bool,
     controller_epoch: int,
 ) -> Election | None:
-    """What to publish now, None when the state can stay.
+    """Return the state to publish now, None when the state can stay.
 
-    `absent`: live brokers that said that they have no such replica (D3). `unclean`: the effective
+    `absent`: live brokers that reported the replica missing (D3). `unclean`: the effective
     unclean.leader.election.enable.
     """
     if not absent and _is_untouched(state, brokers):
@@ -57,7 +55,7 @@ def elect(
         survivors = [m for m in state.isr if m not in absent]
     candidates = [m for m in survivors if m in brokers and not brokers[m].is_leaving]
     if not candidates and leads_here and state.leader in survivors:
-        # Nobody to hand over to.
+        # No other replica can take over the leadership.
         candidates = [state.leader]
         if state.isr == (state.leader,):
             return None
@@ -75,7 +73,7 @@ def elect(
 
 
 def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
-    """Whether somebody else leads than the preferred replica, the first of the assignment."""
+    """Return whether another replica leads than the preferred one, the first of the assignment."""
     return state.leader != replicas[0]
 
 
@@ -86,9 +84,9 @@ def elect_preferred(
     absent: Container[int],
     controller_epoch: int,
 ) -> Election | None:
-    """Give leadership to the preferred replica (V46); None where it is not alive and in sync.
+    """Elect the preferred replica as leader (V46); None where it is not alive and in sync.
 
-    Nothing else may be due: see `elect` first.
+    No other change may be due: call `elect` first.
     """
     preferred = replicas[0]
     live = [member for member in state.isr if _can_lead(member, brokers, absent)]
@@ -100,8 +98,10 @@ def elect_preferred(
 
 
 def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
-    """Whether the leader and all of the ISR live as they did when they joined, and none leaves: in
-    one look what nearly all partitions are that a new controller reads."""
+    """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
+
+    This holds of nearly all partitions that a new controller reads; one look at each is enough.
+    """
     recorded = state.isr_epochs
     if recorded is None or len(recorded) != len(state.isr):
         return False
@@ -113,7 +113,7 @@ def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
 
 
 def _is_here(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
-    """Whether a replica is there and its broker is alive, be it leaving or not."""
+    """Return whether a replica exists and its broker is alive, leaving or not."""
     return broker_id in brokers and broker_id not in absent
 
 
@@ -122,7 +122,7 @@ def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
 
 
 def _leader(current: int, replicas: Sequence[int], candidates: Sequence[int]) -> int:
-    """The current leader where it can stay, else the first candidate in assignment order (V12)."""
+    """Return the current leader if it can stay, else the first candidate as assigned (V12)."""
     if current in candidates:
         return current
     return next((replica for replica in replicas if replica in candidates), NO_LEADER)
@@ -135,7 +135,10 @@ def _elect_uncleanly(
     absent: Container[int],
     controller_epoch: int,
 ) -> Election | None:
-    """A live assigned replica with ISR = itself, RECOVERING (V13); one with a log goes first."""
+    """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
+
+    A replica with a log goes first.
+    """
     live = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
     if not live:
         return None
@@ -155,7 +158,7 @@ def _published(
     controller_epoch: int,
     recovery_state: int,
 ) -> PartitionState:
-    """The next state with a leader; every member of the ISR is alive."""
+    """Return the next state with a leader; every member of the ISR is alive."""
     assert leader in isr, f"leader {leader} is not in the ISR {isr}"
     return PartitionState(
         leader=leader,
@@ -164,7 +167,8 @@ def _published(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=recovery_state,
-        # A member that stayed, or that is the truth from here on, counts in its present life.
+        # A member that stayed, or that others follow from now on, counts in its present
+        # incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in isr),
         elr=state.elr,
         last_leader=state.last_leader,
@@ -176,7 +180,7 @@ def _published(
 def _leaderless(
     state: PartitionState, survivors: Sequence[int], controller_epoch: int
 ) -> Election | None:
-    """No leader; the last ISR is kept, so that exactly those may lead later (V13)."""
+    """Return the state without a leader; its ISR keeps the members that may lead later (V13)."""
     if state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
     recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
@@ -198,8 +202,11 @@ def _leaderless(
 
 
 def cut_short(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> bool:
-    """Whether the partition may never have been created anywhere (D3): its state was not written
-    since the first time, every assigned replica is alive, and no member has bounced."""
+    """Return whether the partition may never have been created on any broker (D3).
+
+    Its state was not written since the first time, every assigned replica is alive, and no member
+    has bounced.
+    """
     return (
         state.partition_epoch == state.first_epochs[1]
         and all(replica in brokers for replica in replicas)

@@ -1,7 +1,7 @@
-"""Partitions whose circumstances changed get the leader and the ISR that are due (V11, V13, D3).
+"""Leader and ISR of partitions whose circumstances changed (V11, V13, D3).
 
-Level-triggered: the image alone says what is due, so a conflict in the store, a new controller and
-a repeated event all take the same way (V15, V41). ElectLeaders asks for the same on request.
+Level-triggered: the decision follows from the image alone. So a conflict in the store, a new
+controller and a repeated event all take the same way (V15, V41). ElectLeaders requests the same.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class UncleanRead(Event):
-    """unclean.leader.election.enable as it is now: of topics, None where they say nothing, and of
-    the cluster, None where it was not looked at."""
+    """New values of unclean.leader.election.enable.
+
+    `topics` has the value of each topic, None where it has none of its own. `cluster` is None where
+    it was not read.
+    """
 
     topics: Mapping[str, bool | None]
     cluster: bool | None = None
@@ -50,7 +53,7 @@ class UncleanRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersAsked(Event):
-    """A client asks for preferred or for unclean leaders."""
+    """A client's request for preferred or for unclean leaders."""
 
     ticket: int
     request: ElectLeadersRequest
@@ -58,13 +61,13 @@ class ElectLeadersAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class UncleanChanged(Change):
-    """A topic's own unclean.leader.election.enable is this now, None for none."""
+    """A topic's own unclean.leader.election.enable has changed; None where it has none."""
 
     name: str
     unclean: bool | None
 
     def apply(self, image: Image) -> None:
-        """Know it; nothing where the topic is gone."""
+        """Take over the value; nothing where the topic is gone."""
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, unclean=self.unclean)
@@ -72,8 +75,10 @@ class UncleanChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class RecreateReplicas(Order):
-    """Let brokers create the replicas of a partition that exists nowhere: its creation was cut
-    short (D3)."""
+    """Command brokers to create the replicas of a partition whose creation was cut short (D3).
+
+    No broker has a replica of it.
+    """
 
     topic_partition: TopicPartition
 
@@ -120,7 +125,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
         return
     move = image.move(topic_partition)
     if move is not None and state.mzxid < move.since_zxid:
-        # The replicas may not know yet that the assignment is another one.
+        # The replicas may not have been sent the changed assignment yet.
         told = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             told = replace(told, reassigned_to=state.reassigned_to)
@@ -143,7 +148,7 @@ def _begin(
     tombstone: PartitionState | None,
     draft: Draft,
 ) -> None:
-    """A partition that has no state, or that of a former life, gets its first (V20, V71)."""
+    """Write the first state of a partition without a state, or with a tombstone (V20, V71)."""
     image = draft.image
     removal = image.removals.get(topic_partition.topic)
     if removal is not None and topic_partition.partition in removal.requested:
@@ -158,8 +163,10 @@ def _begin(
 def _ask_for_replicas(
     topic_partition: TopicPartition, replicas: Iterable[int], draft: Draft
 ) -> bool:
-    """Find out whether a fresh partition exists anywhere (D3); False when it does somewhere, so
-    that brokers that lack it can leave the ISR."""
+    """Find out whether a fresh partition exists on any broker (D3).
+
+    Returns False when it does, so that brokers that lack it can leave the ISR.
+    """
     presence = draft.image.presence(topic_partition)
     if any(presence.values()):
         return False
@@ -172,7 +179,7 @@ def _ask_for_replicas(
 
 
 def settle(settlement: Settlement) -> None:
-    """Forget what brokers reported of replicas that they are sent to create."""
+    """Drop the reports of replicas that brokers are commanded to create."""
     for order in settlement.orders:
         if isinstance(order, RecreateReplicas):
             settlement.apply(ReplicasRemade(order.topic_partition))
@@ -203,8 +210,10 @@ def _look_at_leaderless(name: str, image: Image, agenda: Agenda) -> None:
 
 
 def elect_leaders(asked: ElectLeadersAsked, draft: Draft) -> None:
-    """Elect preferred or unclean leaders (V8, V13, V46); an answer for all partitions leaves out
-    those that needed nothing."""
+    """Elect preferred or unclean leaders (V8, V13, V46).
+
+    An answer for all partitions omits the partitions that needed no election.
+    """
     request = asked.request
     answer = Answer[TopicPartition](asked.ticket, Precedence.ELECT_LEADERS, _response, _on_conflict)
     draft.answer(answer)
@@ -246,7 +255,7 @@ def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Dr
     index = draft.written(topic_partition)
     if index is None:
         return _write(topic_partition, state, elected, draft)
-    # One change of leadership, and one write of the node: epochs rise once.
+    # The decision changes the leadership once and writes the node once, so epochs rise once.
     merged = replace(
         elected.state, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
     )

@@ -1,7 +1,7 @@
-"""Leaderships go back to preferred replicas: asked for by a node, or by themselves (V8, V46).
+"""Election of preferred replicas: requested by a node, or automatic (V8, V46).
 
-Each decision gives a bounded number back. `/admin/preferred_replica_election` goes when nothing of
-it is left. `balance` says what goes back without being asked for.
+Each decision returns a bounded number of leaderships. `/admin/preferred_replica_election` is
+removed when all its entries are decided. `balance` finds the automatic elections.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PreferredElectionRead(Event):
-    """`/admin/preferred_replica_election` exists and names these (V8)."""
+    """`/admin/preferred_replica_election` exists and names these partitions (V8)."""
 
     topic_partitions: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue(Event):
-    """It is time to look whether preferred replicas lead (V46)."""
+    """The periodic look for brokers whose preferred leaderships are elsewhere is due (V46)."""
 
     #: leader.imbalance.per.broker.percentage
     percentage: int
@@ -38,28 +38,28 @@ class RebalanceDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStepDue(Event):
-    """It is time to give the next leaderships back that were found due (V46)."""
+    """The next step of the leaderships that were found due is due (V46)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPreferredElection(Write):
-    """Remove `/admin/preferred_replica_election`: what it asked for is decided."""
+    """Remove `/admin/preferred_replica_election`, whose entries are decided."""
 
 
 class PreferredElections:
-    """Leaderships that are to go back, a few at a time."""
+    """Leaderships that are to return to preferred replicas, a few at a time."""
 
     __slots__ = ("_is_requested", "_waiting", "balance")
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, None] = {}
-        #: What is to go back without being asked for, step by step.
+        #: Leaderships that are to return automatically, step by step.
         self.balance = Balance()
-        #: `/admin/preferred_replica_election` exists.
+        #: Whether `/admin/preferred_replica_election` exists.
         self._is_requested = False
 
     def __bool__(self) -> bool:
-        """Whether a decision would find anything here."""
+        """Return whether a decision would find a leadership to return, or a request to remove."""
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:
@@ -68,12 +68,12 @@ class PreferredElections:
         self._is_requested = True
 
     def rebalance(self, event: RebalanceDue, image: Image) -> None:
-        """Look for brokers that are out of balance, and begin."""
+        """Look for brokers that are out of balance, and take the first step."""
         self.balance.look(image, event.percentage)
         self.step(image)
 
     def step(self, image: Image) -> None:
-        """Give the next leaderships back."""
+        """Queue the leaderships of the next step."""
         self._waiting.update(dict.fromkeys(self.balance.step(image)))
 
     def write(self, draft: Draft) -> None:
@@ -83,13 +83,13 @@ class PreferredElections:
             _give_back(topic_partition, draft)
 
     def write_end(self, draft: Draft) -> None:
-        """Remove the request once nothing of it is left."""
+        """Remove the request once all its entries are decided."""
         if self._is_requested and not self._waiting:
             self._is_requested = False
             draft.add(ForgetPreferredElection())
 
     def copy(self) -> PreferredElections:
-        """An independent copy."""
+        """Return an independent copy."""
         other = PreferredElections()
         other._waiting = dict(self._waiting)
         other.balance = self.balance.copy()
@@ -97,7 +97,7 @@ class PreferredElections:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Equal for those that go on alike."""
+        """Return a value that is equal for preferred elections with the same future."""
         return (tuple(self._waiting), self.balance.key(), self._is_requested)
 
 

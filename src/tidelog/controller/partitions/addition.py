@@ -1,9 +1,10 @@
-"""More partitions for a topic that exists: what is refused and why, what comes of it (V7, V70).
+"""Addition of partitions to topics: which requests are rejected, what is written (V7, V70).
 
-`plan` turns one topic of a CreatePartitions request (KIP-195), or of the requests below
-`/admin/partitions_add`, into its new node and the first states of the partitions that it adds;
-those that exist stay as they are. A number that was removed before begins above the epochs of its
-former life (V71). Refusals are KafkaErrors whose message says what would be right.
+`plan` takes one topic of a CreatePartitions request (KIP-195), or of the requests below
+`/admin/partitions_add`. It returns the topic's new node and the first states of the added
+partitions. Existing partitions stay as they are. A number that was removed before begins above the
+epochs of its former incarnation (V71). Refusals are KafkaErrors whose message says what would be
+right.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from tidelog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-#: Partitions that a report names at most.
+#: Maximum number of partitions that a report names.
 _NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitionsAsked(Event):
-    """A client asks for more partitions; a seed for their placement comes along."""
+    """A client's request for more partitions, with a seed for their placement."""
 
     ticket: int
     request: CreatePartitionsRequest
@@ -50,8 +51,10 @@ class CreatePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class AdditionsRead(Event):
-    """What stands below `/admin/partitions_add`: by topic and number, the replicas, none for those
-    that the controller chooses (V7). A seed for their placement comes along."""
+    """Requests read from `/admin/partitions_add`: the replicas by topic and number (V7).
+
+    An empty list leaves the choice of replicas to the controller. The seed is for their placement.
+    """
 
     wanted: Mapping[str, Mapping[int, Sequence[int]]]
     seed: int
@@ -59,48 +62,48 @@ class AdditionsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class FormerRead(Event):
-    """State nodes of partitions that their topics do not have, None where there is none (V71)."""
+    """State nodes of partitions that their topics do not have; None where none exists (V71)."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded(Change):
-    """A topic that is known has more partitions; `states` are theirs (V70)."""
+    """A known topic has more partitions; `states` are the states of the added partitions (V70)."""
 
     topic: Topic
     states: Mapping[int, PartitionState]
 
     def apply(self, image: Image) -> None:
-        """Know them; the others stay."""
+        """Add the partitions; the others stay."""
         image.place(self.topic, self.states)
 
 
 @dataclass(frozen=True, slots=True)
 class FormerFound(Change):
-    """State nodes of partitions that a topic does not have (any more); None where there is none."""
+    """State nodes of partitions that a topic does not have (any more); None where none exists."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
     def apply(self, image: Image) -> None:
-        """Know the former lives."""
+        """Note the former incarnations."""
         image.former.update(self.states)
 
 
 @dataclass(frozen=True, slots=True)
 class FormerForgotten(Change):
-    """Nothing is known any more of partitions that a topic does not have."""
+    """The former incarnations of a topic's missing partitions are no longer known."""
 
     name: str
 
     def apply(self, image: Image) -> None:
-        """Forget the former lives."""
+        """Drop the former incarnations."""
         image.forget_former(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A topic with more partitions, to be written over the version before; states of the new."""
+    """A topic with added partitions, to be written over its former version, and their states."""
 
     topic: Topic
     states: Mapping[int, PartitionState]
@@ -108,12 +111,12 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Write):
-    """Give a topic's node more partitions, and make their first states."""
+    """Add partitions to a topic's node, and create their first states."""
 
     growth: Growth
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Know the new partitions."""
+        """Add the new partitions to the image."""
         topic = self.growth.topic
         if isinstance(outcome, Conflict):
             number_unknown(topic.name, settlement)
@@ -124,14 +127,17 @@ class AddPartitions(Write):
 
 
 def number_unknown(name: str, settlement: Settlement) -> None:
-    """Somebody else has changed the partitions of a topic: nothing is known of them."""
+    """Note that another writer has changed a topic's partitions: their number is unknown."""
     settlement.notices.add(TopicOutdated(name))
     settlement.apply(FormerForgotten(name))
 
 
 def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
-    """Plan more partitions for each topic asked for (V70). False where another request of this
-    decision changes their number for one of them: decide later."""
+    """Plan more partitions for each topic in a client's request (V70).
+
+    Returns False where another request of this decision changes the number of a topic's partitions;
+    the request is then decided later.
+    """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)
     if draft.has_changed(counts):
@@ -174,23 +180,25 @@ def _response(results: Sequence[Result[str]]) -> CreatePartitionsResponse:
 
 
 class Additions:
-    """Requests to add partitions that stand in the store (V7): one waits until all lower numbers
-    are there or requested too."""
+    """Stored requests to add partitions (V7).
+
+    A request waits until all lower numbers exist or are requested too.
+    """
 
     __slots__ = ("_reported", "_seed", "_wanted")
 
     def __init__(self) -> None:
         self._wanted: Mapping[str, Mapping[int, Sequence[int]]] = {}
         self._seed = 0
-        #: Requests that wait for lower numbers, by topic, as they were reported.
+        #: Reports about requests that wait for lower numbers, by topic.
         self._reported: dict[str, str] = {}
 
     def read(self, event: AdditionsRead) -> None:
-        """Take over all requests that there are."""
+        """Take over the stored requests, which replace all earlier ones."""
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:
-        """Carry out what can be done now; report each state of a topic's requests once."""
+        """Carry out the requests that can be done now; report each state of the others once."""
         waiting: dict[str, str] = {}
         for name, wanted in self._wanted.items():
             gap = self._add(name, wanted, draft)
@@ -204,7 +212,7 @@ class Additions:
                 draft.report(gap)
 
     def _add(self, name: str, wanted: Mapping[int, Sequence[int]], draft: Draft) -> str:
-        """Carry out the requests for one topic; return what they wait for."""
+        """Carry out the requests for one topic; return the report of those that wait."""
         image = draft.image
         topic = image.topics.get(name)
         if draft.has_changed((name,)) or name in image.unreadable or image.closing(name):
@@ -239,8 +247,10 @@ class Additions:
         return ""
 
     def wanted_former(self, events: Iterable[Event], image: Image) -> list[TopicPartition]:
-        """Partitions that are about to be added, and of which it is not known whether there were
-        some of their number before: `FormerRead` must tell before they can be decided (V71)."""
+        """Return partitions that are about to be added and whose former incarnations are unknown.
+
+        The controller needs a `FormerRead` of them before it can decide (V71).
+        """
         asked: dict[str, int] = {}
         known: dict[TopicPartition, PartitionState | None] = {}
         additions = [self._wanted]
@@ -258,7 +268,7 @@ class Additions:
         return [one for one in unknown_numbers(asked, image) if one not in known]
 
     def copy(self) -> Additions:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Additions()
         other._wanted, other._seed = self._wanted, self._seed
         other._reported = dict(self._reported)
@@ -266,7 +276,7 @@ class Additions:
 
 
 def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
-    """Which requests wait for a lower number, and what would be right; empty where none does."""
+    """Return a report of the requests that wait for a lower number; empty where none does."""
     above = sorted(number for number in wanted if number > count)
     if not above:
         return ""
@@ -279,8 +289,10 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Partitions up to these numbers that the topics do not have, as far as one request may make
-    them, and of which it is not known whether there were some before."""
+    """Return partitions below these counts that the topics lack and whose past is unknown.
+
+    The list ends where one request may not add more.
+    """
     found = []
     for name, count in counts.items():
         topic = image.topics.get(name)
@@ -296,9 +308,9 @@ def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartit
 def plan(
     wanted: CreatePartitionsTopic, image: Image, seed: int, controller_epoch: int, room: int
 ) -> Growth:
-    """The topic as it will be; raises KafkaError with the reason.
+    """Return the topic as it will be; raises KafkaError with the reason.
 
-    `room`: partitions that this request may still make.
+    `room`: number of partitions that this request may still create.
     """
     topic = changeable(wanted.name, image)
     existing = topic.assignments
@@ -323,7 +335,7 @@ def plan(
 
 
 def changeable(name: str, image: Image) -> Topic:
-    """The topic, if its number of partitions can be changed now; raises KafkaError."""
+    """Return the topic, if its number of partitions can be changed now; raises KafkaError."""
     if is_internal_topic(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -358,7 +370,7 @@ def changeable(name: str, image: Image) -> Topic:
 
 
 def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
-    """How many are to be added."""
+    """Return how many partitions to add."""
     now = len(topic.assignments)
     if wanted.count == now:
         raise KafkaError(

@@ -1,7 +1,7 @@
-"""AlterPartition: a leader proposes an ISR, and hears what holds when that is durable (A1-A4).
+"""AlterPartition: a leader proposes an ISR, and receives the state once that is durable (A1-A4).
 
-The sender is checked here, each partition is judged by `isr`. A conflict in the store is the
-leader's INVALID_UPDATE_VERSION (A3).
+This module checks the sender; `isr` judges each partition. A conflict in the store is the leader's
+INVALID_UPDATE_VERSION (A3).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.wire.messages.alter_partition import (
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAsked(Event):
-    """A leader asks for new ISRs (A1)."""
+    """A leader's request for new ISRs (A1)."""
 
     ticket: int
     version: int
@@ -38,7 +38,7 @@ class AlterPartitionAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A partition of a request, and the state that holds unless it is refused."""
+    """A partition of a request, and the state that holds unless the proposal is rejected."""
 
     topic_id: TopicId
     partition: int
@@ -86,8 +86,8 @@ def _alter(
     if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
         is_refused and verdict.is_new and not to_all
     ):
-        # A lost answer must not leave the leader waiting (A3), nor a partition epoch that has
-        # passed without it.
+        # Neither a lost answer nor a partition epoch that has passed without the leader may leave
+        # it waiting (A3).
         draft.order(SendRoleAgain(sender, topic_partition))
     if verdict.is_new and verdict.state is not None:
         draft.write_state(

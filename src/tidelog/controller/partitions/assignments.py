@@ -1,4 +1,4 @@
-"""Which replicas a request may assign, and how many (V5, V21).
+"""Limits of requested assignments: which replicas, and how many (V5, V21).
 
 Refusals are KafkaErrors whose message says what would be right.
 """
@@ -11,12 +11,12 @@ from tidelog.controller.incarnations import Brokers
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_NODE_BYTES, MAX_PARTITIONS_PER_REQUEST
 
-#: One node of the store, less what a topic node holds besides.
+#: Size of one node of the store, less the other content of a topic node.
 _MAX_ASSIGNMENT_BYTES = MAX_NODE_BYTES - 1_000
 
 
 def check_size(partitions: int, replicas: int, widest_id: int) -> None:
-    """A topic is one node of the store: what does not fit is refused before it is worked out."""
+    """Raise KafkaError where a topic does not fit one node of the store, before it is planned."""
     size_bytes = partitions * (len(str(partitions)) + 8) + replicas * (len(str(widest_id)) + 2)
     if size_bytes > _MAX_ASSIGNMENT_BYTES:
         raise KafkaError(
@@ -27,7 +27,10 @@ def check_size(partitions: int, replicas: int, widest_id: int) -> None:
 
 
 def check_partition_count(partitions: int, room: int) -> None:
-    """Raise KafkaError unless a request may make so many; `room`: what it may still make."""
+    """Raise KafkaError unless a request may create so many partitions.
+
+    `room`: number of partitions that it may still create.
+    """
     if partitions > room:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
@@ -37,7 +40,7 @@ def check_partition_count(partitions: int, room: int) -> None:
 
 
 def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> None:
-    """Raise KafkaError unless these can be the replicas of a partition with `expected` many."""
+    """Raise KafkaError unless these can be a partition's replicas, `expected` in number."""
     fault = None
     if not replicas:
         fault = "has no replicas"
@@ -54,7 +57,10 @@ def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> No
 def explicit(
     chosen: Sequence[tuple[int, ...]], added: int, first: int, factor: int, brokers: Brokers
 ) -> dict[int, tuple[int, ...]]:
-    """What the caller chose for the new partitions, if it can be (V5)."""
+    """Return the replicas that a request chose for new partitions (V5).
+
+    Raises KafkaError if they cannot be.
+    """
     if len(chosen) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

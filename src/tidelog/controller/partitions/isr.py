@@ -1,11 +1,12 @@
-"""AlterPartition: may this ISR become published state (A1-A4, V63)?
+"""AlterPartition: whether a requested ISR may become published state (A1-A4, V63).
 
-Judges one partition of a request at a time against published state and the live brokers; the
-caller has checked the sender (A2). Order of the checks is Kafka's KRaft controller's, with the
-broker epochs of *all* members compared (V63): a member that is not in its present life has not
-caught up in it. A leader that tells no epochs (Kafka's in ZooKeeper mode) gets another leader epoch
-where somebody joins who may have come back since: what it counts then was fetched in this life. A
-refusal that the leader takes for final is made so (A8).
+Judges one partition of a request at a time against published state and the live brokers; the caller
+has checked the sender (A2). The order of the checks is that of Kafka's KRaft controller. The broker
+epochs of *all* members are compared (V63): a member of an earlier incarnation has not caught up in
+the present one. A leader of Kafka's ZooKeeper mode sends no broker epochs. Where a replica joins
+that may have restarted since, that leader gets another leader epoch. Fetches that it counts under
+this epoch are of the present incarnation. A refusal that the leader takes for final is made final
+(A8).
 """
 
 from __future__ import annotations
@@ -27,21 +28,24 @@ FIRST_VERSION_WITH_INELIGIBLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a leader asks for."""
+    """The ISR that a leader asks for."""
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    #: Broker epoch that each member fetched under, parallel to `isr`; -1 where not known.
+    #: Broker epoch under which each member fetched, parallel to `isr`; -1 where unknown.
     isr_epochs: tuple[int, ...]
     leader_recovery_state: int
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`state` is what holds: published already, or to be published first (`is_new`). With an error,
-    it is what must be published before the leader may hear of the refusal."""
+    """The controller's judgement of a proposal.
+
+    `state` is the state that holds: published already, or to be published first (`is_new`). With an
+    error, `state` must be published before the leader may receive the refusal.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     state: PartitionState | None = None
@@ -49,7 +53,7 @@ class Verdict:
 
 
 def proposal(sender: int, data: RequestPartitionData, version: int) -> Proposal:
-    """Read one partition of a request of either form."""
+    """Return one partition of a request, of either form, as a proposal."""
     if version >= FIRST_VERSION_WITH_EPOCHS:
         members = [(one.broker_id, one.broker_epoch) for one in data.new_isr_with_epochs]
     else:
@@ -72,7 +76,7 @@ def judge(
     controller_epoch: int,
     version: int,
 ) -> Verdict:
-    """Accept, refuse, or find that the state holds already (A3, A4)."""
+    """Accept or reject a proposal, or find that published state is already the same (A3, A4)."""
     error = fencing_error(wanted, state)
     if error is not ErrorCode.NONE:
         return Verdict(error)
@@ -96,7 +100,7 @@ def judge(
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
-    """Whether the sender is the leader of this epoch, and this controller not behind it."""
+    """Return NONE where the sender leads in this epoch and this controller is not behind it."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
         # A negative version would mean "any" to the store (V6).
         return ErrorCode.INVALID_REQUEST
@@ -110,7 +114,7 @@ def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
 
 
 def holds_already(wanted: Proposal, state: PartitionState) -> bool:
-    """Whether published state is what is asked for, whatever its partition epoch (A4)."""
+    """Return whether published state is already as proposed, whatever its partition epoch (A4)."""
     return (
         sorted(wanted.isr) == sorted(state.isr)
         and wanted.leader_recovery_state == state.leader_recovery_state
@@ -118,7 +122,10 @@ def holds_already(wanted: Proposal, state: PartitionState) -> bool:
 
 
 def is_well_formed(wanted: Proposal, state: PartitionState, replicas: Sequence[int]) -> bool:
-    """ISR within the assignment, without duplicates, with the leader; recovery only forward."""
+    """Return whether the ISR is within the assignment, without duplicates, and includes the leader.
+
+    The leader recovery state may change only from recovering to recovered.
+    """
     isr = wanted.isr
     if wanted.leader not in isr or len(dict.fromkeys(isr)) != len(isr):
         return False
@@ -132,8 +139,12 @@ def is_well_formed(wanted: Proposal, state: PartitionState, replicas: Sequence[i
 def ineligible_members(
     wanted: Proposal, state: PartitionState, brokers: Brokers
 ) -> tuple[int, ...]:
-    """Members that are not alive in the life that the leader counted (V63), or are leaving (V43).
-    A leader that is leaving itself stays: it adds others so that it can hand over to them."""
+    """Return the proposed members that are not eligible.
+
+    They are not alive in the incarnation that the leader counted (V63), or are leaving (V43). A
+    leader that is itself leaving stays a member: it adds others so that leadership can transfer to
+    them.
+    """
     bounced = incarnations.bounced_members(state, brokers)
     return tuple(
         member
@@ -157,15 +168,15 @@ def _is_eligible(
         return epoch == broker.broker_epoch
     if member in state.isr:
         return member not in bounced
-    # Registered before the present state was written: it has fetched in no other life since.
+    # The broker registered before the present state was written: it has fetched in no other
+    # incarnation since.
     return broker.broker_epoch <= state.mzxid
 
 
 def _has_untold_life(
     member: int, wanted: Proposal, state: PartitionState, brokers: Brokers
 ) -> bool:
-    """Whether nothing speaks against a member that joins, but that its leader does not tell in
-    which life it was counted."""
+    """Return whether a joining member's only defect is that the leader sent no epoch for it."""
     epoch = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))[member]
     broker = brokers.get(member)
     return (
@@ -179,11 +190,12 @@ def _has_untold_life(
 def _counted_anew(
     state: PartitionState, brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """The same state under the next leader epoch, for a leader that tells no lives; it asks again.
+    """Return the same state under the next leader epoch, for a leader that sends no broker epochs.
 
-    Fetches of an earlier life of who joins carry an earlier leader epoch, which the leader refuses
-    (V37): what it counts under this one was fetched since. None while the node's last modification
-    is needed to tell whether a member has bounced (V10): an election is due, or soon will be.
+    The leader asks again under that epoch. Fetches of an earlier incarnation of the joining replica
+    carry an earlier leader epoch, and the leader rejects them (V37). Fetches that the leader counts
+    under this epoch were therefore made since. Returns None while the node's last modification is
+    needed to detect whether a member has bounced (V10): an election is due, or soon will be.
     """
     epochs = state.isr_epochs
     if epochs is None:
@@ -205,12 +217,13 @@ def _counted_anew(
 def _refused_for_good(
     error: ErrorCode, wanted: Proposal, state: PartitionState, controller_epoch: int
 ) -> Verdict:
-    """A refusal after which the leader does not count the change any more (A8).
+    """Return a refusal after which the leader no longer counts the change (A8).
 
-    Another copy of the request may be judged later, by this controller or by another, upon another
-    view of who is alive. So the partition epoch that it builds on passes first, by a write that a
-    deposed controller cannot make. Where no life is recorded (V10), or none is told of who joins
-    (V63), the node's last modification tells lives apart, and it is left alone.
+    Another copy of the request may be judged later, by this or another controller, on another view
+    of the live brokers. So the controller first advances the partition epoch on which the request
+    builds, by a write that a deposed controller cannot make. Where the state records no broker
+    epochs (V10), or the request has none for a joining member (V63), the node's last modification
+    separates incarnations. The node is then left alone.
     """
     told = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in told.items() if member not in state.isr]
@@ -232,7 +245,7 @@ def _accepted(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=wanted.leader_recovery_state,
-        # Every member was found to be in its present life.
+        # Every member was found to be in its present incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=state.elr,
         last_leader=state.last_leader,

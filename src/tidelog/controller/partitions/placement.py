@@ -1,10 +1,11 @@
-"""Where the replicas of new partitions go (V21): over racks first, then evenly, same for a seed.
+"""Placement of the replicas of new partitions: over racks first, then evenly (V21).
 
-Leaders go round the brokers. Each further replica goes to a broker whose rack has the fewest
-replicas of this partition so far, among those to the one with the fewest replicas of the topic; a
-tie goes round the ring from the leader, one place further each time the leaders have gone round,
-so that the same brokers do not always share partitions. A broker without a rack is its own rack.
-Partitions added to a topic go on where its last one left off, and count what is there (V70).
+The result is the same for the same seed. Leaders go round the brokers. Each further replica goes to
+a broker whose rack has the fewest replicas of this partition so far. Among those, the broker with
+the fewest replicas of the topic is chosen. A tie goes round the ring from the leader, one place
+further each time the leaders have gone round. So the same brokers do not always share partitions. A
+broker without a rack is its own rack. Partitions added to a topic continue after its last
+partition, and count existing replicas (V70).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ def place(
     seed: int,
     existing: Mapping[int, Sequence[int]] | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of the new partitions by number, preferred leader first.
+    """Return the replicas of the new partitions by number, preferred leader first.
 
-    `partitions` counts the new ones only; they are numbered after the `existing` ones.
-    Raises KafkaError: INVALID_PARTITIONS; INVALID_REPLICATION_FACTOR with both numbers.
+    `partitions` counts the new partitions only; their numbers follow the `existing` ones. Raises
+    KafkaError: INVALID_PARTITIONS; INVALID_REPLICATION_FACTOR with both numbers.
     """
     if partitions <= 0:
         raise KafkaError(
@@ -62,7 +63,7 @@ def place(
 
 
 def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]], seed: int) -> int:
-    """Where in the ring the next partition is led: after the leader of the last one."""
+    """Return the ring place of the next partition's leader: after the leader of the last one."""
     places = [broker.broker_id for broker in ring]
     if before and before[len(before) - 1][0] in places:
         return places.index(before[len(before) - 1][0]) + 1
@@ -72,7 +73,7 @@ def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]],
 def _replicas(
     leader: BrokerInfo, order: Sequence[BrokerInfo], replication_factor: int, load: dict[int, int]
 ) -> tuple[int, ...]:
-    """Choose the followers out of `order`, and count what every broker has."""
+    """Choose the followers out of `order`, and count the replicas of every broker."""
     chosen = [leader]
     in_rack = {_rack(leader): 1}
     free = sorted(order, key=lambda one: load[one.broker_id])
@@ -98,7 +99,7 @@ def _rack(broker: BrokerInfo) -> tuple[int, str]:
 
 
 def _alternate_racks(brokers: Sequence[BrokerInfo]) -> list[BrokerInfo]:
-    """Brokers in an order in which neighbours are in different racks as far as can be."""
+    """Return the brokers in an order that separates neighbours by rack as far as possible."""
     racks: dict[tuple[int, str], list[BrokerInfo]] = {}
     for broker in sorted(brokers, key=lambda one: (_rack(one), one.broker_id)):
         racks.setdefault(_rack(broker), []).append(broker)

@@ -1,7 +1,7 @@
-"""Requests to change the partitions of a topic: what is refused, whatever is asked for (V7).
+"""Refusals common to all requests that change the partitions of a topic (V7).
 
-A request that was left in the store and cannot be done is reported and removed. A request of a
-client is answered with the reason.
+A request that was left in the store and cannot be carried out is reported and removed. A client's
+request is answered with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class RequestsUnreadable(Event):
-    """Requests to add or to remove partitions that say nothing that can be done."""
+    """Stored requests to add or to remove partitions whose nodes cannot be understood."""
 
     topic_partitions: Sequence[TopicPartition]
     is_removal: bool
@@ -27,15 +27,15 @@ class RequestsUnreadable(Event):
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest(Write):
-    """Remove the request to add or to remove a partition: it is done, or cannot be."""
+    """Remove a stored request to add or to remove a partition: it is done, or cannot be."""
 
     topic_partition: TopicPartition
-    #: `/admin/partitions_remove`, else `/admin/partitions_add`.
+    #: Whether the request is in `/admin/partitions_remove`, else in `/admin/partitions_add`.
     is_removal: bool
 
 
 class RefusedRequests:
-    """Requests that readings found and that the decision which is made refuses."""
+    """Stored requests that the decision under construction rejects."""
 
     __slots__ = ("_reasons",)
 
@@ -43,25 +43,25 @@ class RefusedRequests:
         self._reasons: dict[tuple[TopicPartition, bool], str] = {}
 
     def unreadable(self, event: RequestsUnreadable) -> None:
-        """Take over requests that say nothing that can be done."""
+        """Take over requests whose nodes cannot be understood."""
         for topic_partition in event.topic_partitions:
             reason = "its node says nothing that can be done"
             self._reasons[topic_partition, event.is_removal] = reason
 
     def removals(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Take over requests to remove partitions that cannot be done, and why."""
+        """Take over requests to remove partitions that cannot be carried out, with the reasons."""
         for topic_partition, reason in reasons.items():
             self._reasons[topic_partition, True] = reason
 
     def write(self, draft: Draft) -> None:
-        """Refuse them."""
+        """Reject the requests."""
         reasons, self._reasons = self._reasons, {}
         for (topic_partition, is_removal), reason in reasons.items():
             refuse(topic_partition, reason, draft, is_removal=is_removal)
 
 
 def refuse(topic_partition: TopicPartition, reason: str, draft: Draft, *, is_removal: bool) -> None:
-    """Report a request that cannot be done, and remove it."""
+    """Report a stored request that cannot be carried out, and remove it."""
     verb = "remove" if is_removal else "add"
     draft.report(f"the request to {verb} partition {topic_partition} is dropped: {reason}")
     draft.add(ForgetRequest(topic_partition, is_removal))
@@ -76,7 +76,7 @@ def check_resizable(name: str, times: int, draft: Draft) -> None:
 
 
 def check_readable(topic_partition: TopicPartition, image: Image) -> None:
-    """Raise KafkaError for a partition that is left alone as its state node cannot be read."""
+    """Raise KafkaError for a partition that is left alone because its state node cannot be read."""
     reason = image.unreadable_states.get(topic_partition)
     if reason is not None:
         raise KafkaError(

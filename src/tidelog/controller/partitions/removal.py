@@ -1,10 +1,10 @@
-"""Partitions taken from topics: what is refused and why, what is due when (V7, V71).
+"""Removal of partitions from topics: which requests are rejected, which steps are due (V7, V71).
 
-Only the highest partitions go, so that numbers stay 0 to n-1: a request waits until all higher ones
-are requested too. From then on the partition takes no more records; one that is to be drained goes
-on being read until every group has come to its end. Then its state becomes a tombstone, which is
-durable before any broker is sent to delete, and when no live broker has a replica any more it
-leaves the topic's node, with the request.
+Only the highest partitions go, so that numbers stay 0 to n-1. A request waits until all higher
+partitions are requested too. From then on the partition accepts no more records. A partition that
+is to be drained stays readable until every consumer group has reached its end. Then its state
+becomes a tombstone, which is durable before any broker is sent to delete. When no live broker has a
+replica any more, the partition leaves the topic's node, and its request is removed with it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidelog.wire.messages.remove_partitions import (
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsAsked(Event):
-    """A client asks for the highest partitions of topics to be removed."""
+    """A client's request to remove the highest partitions of topics."""
 
     ticket: int
     request: RemovePartitionsRequest
@@ -47,7 +47,7 @@ class RemovePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRead(Event):
-    """What stands below `/admin/partitions_remove`: by topic and number, whether to drain (V7)."""
+    """Requests read from `/admin/partitions_remove`: by topic and number, whether to drain (V7)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 
@@ -61,13 +61,15 @@ class DrainRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRequested(Change):
-    """Partitions that somebody wants to be removed, all that there are: by topic and number,
-    whether they are to be drained first (V7, V71)."""
+    """All partitions requested for removal: by topic and number, whether to drain (V7, V71)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 
     def apply(self, image: Image) -> None:
-        """Know these; what is not requested any more and not commanded yet stays."""
+        """Take over these requests.
+
+        Requests that were withdrawn before their brokers were commanded are dropped.
+        """
         for name in list(image.removals):
             removal = image.removals[name]
             asked = self.wanted.get(name, {})
@@ -84,15 +86,14 @@ class RemovalsRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsAdded(Change):
-    """Requests to remove partitions of a topic, beside those that there are; `by_edit`: its node
-    does not have them any more."""
+    """More requests to remove partitions of a topic; `by_edit`: its node no longer has them."""
 
     name: str
     wanted: Mapping[int, bool]
     by_edit: bool = False
 
     def apply(self, image: Image) -> None:
-        """Know them too."""
+        """Add these requests to the known ones."""
         removal = image.removals.setdefault(self.name, Removal())
         removal.requested.update(self.wanted)
         if self.by_edit:
@@ -101,13 +102,13 @@ class RemovalsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDrained(Change):
-    """Every consumer group has read these partitions, which are about to be removed."""
+    """Every consumer group has read these partitions, whose removal is requested."""
 
     name: str
     partitions: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Wait for groups no longer."""
+        """Note that no consumer group has to read them any more."""
         removal = image.removals.get(self.name)
         if removal is not None:
             removal.drained.update(dict.fromkeys(self.partitions))
@@ -115,14 +116,14 @@ class PartitionsDrained(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalCommanded(Change):
-    """Brokers were sent to delete partitions of a topic; these replicas have not answered."""
+    """Brokers were commanded to delete partitions of a topic; these replicas are unacknowledged."""
 
     name: str
     partitions: Sequence[int]
     replicas: Mapping[int, Sequence[TopicPartition]]
 
     def apply(self, image: Image) -> None:
-        """Wait for them."""
+        """Wait for the acknowledgements."""
         removal = image.removals[self.name]
         assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
         assert all(one in removal.requested for one in self.partitions), f"not requested: {self}"
@@ -133,14 +134,16 @@ class RemovalCommanded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsClosed(Change):
-    """Leaders of these partitions, and of no others of the topic, were sent to take no more
-    records."""
+    """The closed partitions of a topic: their leaders were commanded to accept no more records.
+
+    The topic's other partitions are open.
+    """
 
     name: str
     partitions: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Know which are closed."""
+        """Note which partitions are closed."""
         removal = image.removals[self.name]
         removal.closed = dict.fromkeys(self.partitions)
         if not removal.requested and not removal.closed:
@@ -149,13 +152,16 @@ class PartitionsClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRemoved(Change):
-    """A topic has these partitions no more (V71); their states stay, as those of former lives."""
+    """A topic no longer has these partitions (V71).
+
+    Their states stay, as those of former incarnations.
+    """
 
     topic: Topic
     partitions: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Forget them, and the requests to remove them."""
+        """Drop the partitions, and the requests to remove them."""
         name, left = self.topic.name, len(self.topic.assignments)
         assert all(partition >= left for partition in self.partitions), f"not the highest: {self}"
         image.topics[name] = self.topic
@@ -169,8 +175,11 @@ class PartitionsRemoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class AdvanceRemoval(Order):
-    """Let leaders close or reopen partitions of a topic, and brokers delete the replicas of those
-    that ended, under the leader epoch that ended them: it spares replicas of a later life (V71)."""
+    """Command leaders to close or reopen partitions, and brokers to delete replicas.
+
+    The deletion carries the leader epoch that ended the partition, so it spares replicas of a later
+    incarnation (V71).
+    """
 
     redirected: Sequence[TopicPartition]
     ended: Sequence[TopicPartition]
@@ -181,7 +190,7 @@ class AdvanceRemoval(Order):
     rank: ClassVar[Rank] = Rank.PARTITION_REMOVAL
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add roles, the end of the partitions, and the stops."""
+        """Add the roles, the metadata of ended partitions, and the stops."""
         for topic_partition in self.redirected:
             builder.send_role(topic_partition, is_new=False)
         for topic_partition in self.ended:
@@ -194,28 +203,28 @@ class AdvanceRemoval(Order):
 
 @dataclass(frozen=True, slots=True)
 class QueueRemovals(Write):
-    """Make `/admin/partitions_remove/T/P` for partitions, or say anew whether to drain them."""
+    """Create `/admin/partitions_remove/T/P` for partitions, or change whether to drain them."""
 
     name: str
-    #: Number -> whether every group is to have read it first.
+    #: Partition number -> whether every consumer group must have read the partition first.
     wanted: Mapping[int, bool]
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """The partitions are on their way out."""
+        """Note that the partitions are to be removed."""
         if isinstance(outcome, Written):
             settlement.apply(RemovalsAdded(self.name, self.wanted))
 
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitions(Write):
-    """Take partitions from a topic's node, and the requests to do so with them (V71)."""
+    """Remove partitions from a topic's node, together with the requests for it (V71)."""
 
-    #: As it is to be.
+    #: The topic as it will be after the write.
     topic: Topic
     partitions: tuple[int, ...]
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Forget the partitions."""
+        """Drop the partitions."""
         if isinstance(outcome, Written):
             settlement.apply(PartitionsRemoved(self.topic, self.partitions))
         else:
@@ -230,14 +239,17 @@ def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str
 
 
 def drain_read(event: DrainRead, image: Image) -> None:
-    """Take over which partitions consumer groups have read."""
+    """Note the partitions that consumer groups have read."""
     for name, partition in event.topic_partitions:
         image.apply(PartitionsDrained(name, (partition,)))
 
 
 def write_due(draft: Draft) -> None:
-    """Write what is due for partitions on their way out: tombstones, and topics' nodes without
-    those of which no replica is left."""
+    """Write what is due for partitions under removal.
+
+    Tombstones end partitions. Topics' nodes are written without partitions of which no live broker
+    has a replica.
+    """
     image, controller_epoch = draft.image, draft.settings.controller_epoch
     for name in image.removals:
         write = last_write(name, image)
@@ -251,8 +263,11 @@ def write_due(draft: Draft) -> None:
 
 
 def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
-    """Request that the highest partitions of each topic asked for be removed. False where another
-    request of this decision changes the number of its partitions: decide later."""
+    """Request the removal of the highest partitions of each topic in a client's request.
+
+    Returns False where another request of this decision changes the number of a topic's partitions;
+    the request is then decided later.
+    """
     request = asked.request
     counts = Counter(wanted.name for wanted in request.topics)
     if draft.has_changed(counts):
@@ -283,7 +298,10 @@ def _response(results: Sequence[Result[str]]) -> RemovePartitionsResponse:
 
 
 def settle(settlement: Settlement) -> None:
-    """Send leaders to close partitions, and brokers to delete what a tombstone has ended."""
+    """Command leaders to close partitions, and brokers to delete replicas of ended ones.
+
+    A partition has ended when its tombstone is durable.
+    """
     image = settlement.image
     for name in list(image.removals):
         if name not in image.topics or image.is_deleting(name):
@@ -308,7 +326,7 @@ def settle(settlement: Settlement) -> None:
 def _live_replicas(
     topic_partitions: Sequence[TopicPartition], image: Image
 ) -> dict[int, list[TopicPartition]]:
-    """Replicas on live brokers of partitions that had a state."""
+    """Return the replicas on live brokers of partitions that have a state."""
     held: dict[int, list[TopicPartition]] = {}
     for topic_partition in topic_partitions:
         if topic_partition in image.states:
@@ -319,8 +337,11 @@ def _live_replicas(
 
 
 def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
-    """The partitions to remove, and whether each is to be drained; raises KafkaError with the
-    reason. Those that are being removed already may be asked for again."""
+    """Return the partitions to remove, and whether each is to be drained.
+
+    Raises KafkaError with the reason. Partitions that are already being removed may be requested
+    again.
+    """
     closing = image.closing(wanted.name)
     if closing:
         topic = image.topics[wanted.name]
@@ -346,8 +367,10 @@ def plan(wanted: RemovePartitionsTopic, image: Image) -> dict[int, bool]:
 
 
 def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
-    """Why a request that was left in the store for one partition can never be carried out; None
-    where it can, perhaps later."""
+    """Return why a stored request for one partition can never be carried out.
+
+    Returns None where it can, perhaps later.
+    """
     name, partition = topic_partition
     if is_internal_topic(name):
         return f"the partitions of internal topic {name!r} cannot be changed"
@@ -364,8 +387,10 @@ def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
 
 
 def ready(name: str, image: Image) -> Iterator[int]:
-    """The partitions that can go now, the highest first: nobody has to read them any more, and
-    their states are known."""
+    """Yield the partitions that can go now, the highest first.
+
+    Their states are readable, and no consumer group has to read them any more.
+    """
     removal = image.removals[name]
     for partition in reversed(image.closing(name)):
         if TopicPartition(name, partition) in image.unreadable_states:
@@ -376,7 +401,7 @@ def ready(name: str, image: Image) -> Iterator[int]:
 
 
 def to_bury(name: str, image: Image) -> list[TopicPartition]:
-    """Those that are ready and whose state is no tombstone yet."""
+    """Return ready partitions whose state is not a tombstone yet."""
     found = []
     for partition in ready(name, image):
         topic_partition = TopicPartition(name, partition)
@@ -387,7 +412,10 @@ def to_bury(name: str, image: Image) -> list[TopicPartition]:
 
 
 def to_command(name: str, image: Image) -> list[TopicPartition]:
-    """Those whose replicas are to be deleted now: the tombstone is durable, nobody was told."""
+    """Return partitions whose replicas are to be deleted now.
+
+    The tombstone is durable, and no broker was commanded yet.
+    """
     removal = image.removals[name]
     found = []
     for partition in ready(name, image):
@@ -400,13 +428,13 @@ def to_command(name: str, image: Image) -> list[TopicPartition]:
 
 
 def to_close(name: str, image: Image) -> tuple[int, ...]:
-    """Those that take no more records and are read on: what leaders are to know."""
+    """Return the partitions that are closed to producers and still read, for their leaders."""
     gone = dict.fromkeys(ready(name, image))
     return tuple(partition for partition in image.closing(name) if partition not in gone)
 
 
 def to_drain(image: Image) -> list[TopicPartition]:
-    """Those that wait for consumer groups."""
+    """Return the partitions that wait for consumer groups."""
     return [
         TopicPartition(name, partition)
         for name, removal in image.removals.items()
@@ -416,7 +444,10 @@ def to_drain(image: Image) -> list[TopicPartition]:
 
 
 def last_write(name: str, image: Image) -> RemovePartitions | None:
-    """What takes the partitions from the topic's node, once no replica of them is left."""
+    """Return the write that removes partitions from the topic's node.
+
+    Returns None while a live broker still has a replica of them.
+    """
     removal, topic = image.removals[name], image.topics.get(name)
     if topic is None or not removal.done or image.is_deleting(name):
         return None
@@ -431,7 +462,7 @@ def last_write(name: str, image: Image) -> RemovePartitions | None:
 
 
 def has_work(image: Image) -> bool:
-    """Whether anything of this is due without another event."""
+    """Return whether a step of a removal is due without another event."""
     return any(
         removal.done
         or to_bury(name, image)
@@ -445,7 +476,7 @@ def has_work(image: Image) -> bool:
 def accepted(
     wanted: Mapping[str, Mapping[int, bool]], image: Image
 ) -> tuple[dict[str, dict[int, bool]], dict[TopicPartition, str]]:
-    """Requests left in the store: those that count, and those that cannot be done, with reasons."""
+    """Return the stored requests that count, and those that cannot be done, with reasons."""
     good: dict[str, dict[int, bool]] = {}
     bad: dict[TopicPartition, str] = {}
     for name, partitions in wanted.items():

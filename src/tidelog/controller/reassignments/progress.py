@@ -1,10 +1,11 @@
-"""Reassignments in a decision: begun, brought forward, ended (V50, V52).
+"""Reassignments in a decision: begun, advanced, ended (V50, V52).
 
-A reassignment begins with the topic's node, which names all replicas from then on, and with the
-state under the next leader epoch, by which they hear of it. It ends with the state that has the
-target alone, the replicas that are to go stopped and deleted, and the node again, last. Each step
-follows from what is published, so that the next controller takes up where this one was lost. A
-decision has at most one write for a partition and one for a topic's node.
+A reassignment begins with two writes. The topic's node names all replicas from then on. The state
+is published under the next leader epoch, by which the replicas learn of it. A reassignment ends
+with the state that has the target alone. Then the replicas to remove are stopped and deleted, and
+the node is written again, last. Each step follows from published state, so the next controller
+continues where this one stopped. A decision writes each partition and each topic's node at most
+once.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SweepDue(Event):
-    """It is time to look at every reassignment again, whatever happened (V50)."""
+    """The periodic look at every reassignment is due, whatever happened (V50)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentEnded:
-    """A reassignment is over, and these replicas there are now."""
+    """A reassignment is over; `replicas` are the partition's replicas now."""
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
@@ -45,24 +46,24 @@ class ReassignmentEnded:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsWritten(Change):
-    """The node of a topic that is known has other replicas, or other reassignments."""
+    """The node of a known topic has other replicas, or other reassignments."""
 
     topic: Topic
 
     def apply(self, image: Image) -> None:
-        """Know them; states stay."""
+        """Take over the assignment; states stay."""
         image.assign(self.topic)
 
 
 @dataclass(frozen=True, slots=True)
 class LeavingCommanded(Change):
-    """Brokers were sent to delete what a reassignment takes away; these have not answered."""
+    """Brokers were commanded to delete what a reassignment removes; these have not yet done so."""
 
     topic_partition: TopicPartition
     brokers: Sequence[int]
 
     def apply(self, image: Image) -> None:
-        """Wait for them."""
+        """Wait for the acknowledgements."""
         assert image.is_completing(self.topic_partition), f"its target is not published: {self}"
         assert all(broker_id in image.brokers for broker_id in self.brokers), f"dead: {self}"
         image.leaving[self.topic_partition] = dict.fromkeys(self.brokers)
@@ -70,7 +71,7 @@ class LeavingCommanded(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeleteReassignedReplicas(Order):
-    """Let brokers stop and delete the replicas that a reassignment takes away (V52)."""
+    """Command brokers to stop and delete the replicas that a reassignment removes (V52)."""
 
     topic_partition: TopicPartition
     brokers: Sequence[int]
@@ -86,14 +87,14 @@ class DeleteReassignedReplicas(Order):
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignments(Write):
-    """Write the node of a topic whose partitions begin or end to be reassigned."""
+    """Write the node of a topic where reassignments begin or end."""
 
     topic: Topic
-    #: Partitions that have another target from here on.
+    #: Partitions that get another target by this write.
     begun: tuple[int, ...] = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Know the node; reassignments that it names no more are over."""
+        """Take over the node; reassignments that it no longer names are over."""
         topic, image, agenda = self.topic, settlement.image, settlement.agenda
         if isinstance(outcome, Conflict):
             settlement.notices.add(TopicOutdated(topic.name))
@@ -120,14 +121,14 @@ class WriteAssignments(Write):
 
 @dataclass(slots=True)
 class TopicNode:
-    """A topic's node as it will be."""
+    """A topic's node as this decision will write it."""
 
     topic: Topic
     write: int
     assignments: dict[int, tuple[int, ...]]
     moves: dict[int, Move]
     begun: dict[int, None]
-    #: Lists of replicas in it, and the ids in them.
+    #: Number of lists of replicas in the node, and of the ids in them.
     lists: int
     ids: int
 
@@ -141,7 +142,7 @@ class TopicNode:
 
 
 class ReassignmentsDraft:
-    """The part of a decision that is about reassignments."""
+    """The reassignments of one decision."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -149,25 +150,31 @@ class ReassignmentsDraft:
         self._nodes: dict[str, TopicNode] = {}
 
     def close(self) -> None:
-        """All is decided: fill in what the topics' nodes will hold."""
+        """Fill in the content of the topics' nodes, once all is decided."""
         writes = self.draft.decision.writes
         for node in self._nodes.values():
             writes[node.write] = WriteAssignments(node.topic_written(), tuple(node.begun))
 
     def is_free(self, topic_partition: TopicPartition) -> bool:
-        """Whether this decision changes neither the partition nor the number of its topic's."""
+        """Return whether a partition is free to be changed by a reassignment.
+
+        This decision then changes neither the partition nor the number of its topic's partitions.
+        """
         return (
             self.draft.written(topic_partition) is None
             and topic_partition.topic not in self.draft.resized
         )
 
     def begun(self, topic_partition: TopicPartition) -> Move | None:
-        """The reassignment of a partition as the topic's node will hold it."""
+        """Return the reassignment of a partition as the topic's node will hold it."""
         return self._nodes[topic_partition.topic].moves.get(topic_partition.partition)
 
     def begin(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> int | None:
-        """Lead a partition to `target`; the index of the write, None where it is there or on its
-        way already. Raises KafkaError where the topic's node has no room."""
+        """Begin to move a partition to `target`; return the index of the write.
+
+        Returns None where the partition is there or on its way already. Raises KafkaError where the
+        topic's node has no room.
+        """
         image = self._image
         move = image.move(topic_partition)
         assigned = image.assigned(topic_partition)
@@ -196,7 +203,7 @@ class ReassignmentsDraft:
         return node.write
 
     def advance(self, topic_partition: TopicPartition) -> None:
-        """Complete a reassignment, or end it, if its time has come."""
+        """Complete a reassignment, or end it, if that is due."""
         image = self._image
         move = image.move(topic_partition)
         state = image.states.get(topic_partition)
@@ -228,14 +235,14 @@ class ReassignmentsDraft:
             )
 
     def _end(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
-        """The node is written last: whoever was to go is gone (V52)."""
+        """End a reassignment by the last write of the node: the removed replicas are gone (V52)."""
         node = self._node(topic_partition.topic, None)
         node.assignments[topic_partition.partition] = target
         node.moves.pop(topic_partition.partition, None)
         self.draft.order(SendMetadata((topic_partition,)))
 
     def _node(self, name: str, begun: Move | None) -> TopicNode:
-        """The node to write; KafkaError where it has no room for another move."""
+        """Return the node to write; raises KafkaError where it has no room for another move."""
         node = self._nodes.get(name)
         if node is None:
             topic = self._image.topics[name]
@@ -246,7 +253,7 @@ class ReassignmentsDraft:
             node.ids += sum(len(m.adding) + len(m.removing) + len(m.original) for m in under_way)
         if begun is not None:
             lists = node.lists + 3
-            # Those that are added are among the replicas, too.
+            # Added replicas are named twice: they are among the assigned replicas, too.
             ids = node.ids + 2 * len(begun.adding) + len(begun.removing) + len(begun.original)
             assignments.check_size(lists, ids, max(self._image.brokers, default=0))
             node.lists, node.ids = lists, ids
@@ -258,8 +265,10 @@ class ReassignmentsDraft:
 
 
 def settle(settlement: Settlement) -> None:
-    """Send brokers to delete replicas that a reassignment takes away, once the target is all there
-    is; those on dead brokers are strays when they return (V52, V45)."""
+    """Command brokers to delete replicas that a reassignment removes, once the target is published.
+
+    Replicas on dead brokers are strays when those brokers return (V52, V45).
+    """
     image, agenda = settlement.image, settlement.agenda
     looked_at, agenda.departures = agenda.departures, {}
     for topic_partition in looked_at:
@@ -273,7 +282,7 @@ def settle(settlement: Settlement) -> None:
 
 
 def departing(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
-    """Live brokers whose replicas a reassignment has taken away."""
+    """Return the live brokers whose replicas a reassignment has removed."""
     stay = image.replicas(topic_partition)
     return tuple(
         replica

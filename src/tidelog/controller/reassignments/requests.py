@@ -1,7 +1,7 @@
 """Reassignments on request: of clients, and by `/admin/reassign_partitions` (R1, R10, KIP-455).
 
-A client's request overrules an entry of the node, which is taken out of it first: the next
-controller would turn back to it otherwise. An entry stays until its reassignment is done.
+A client's request overrides an entry of the node. The controller removes that entry first, because
+the next controller would otherwise return to it. An entry stays until its reassignment is done.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tidelog.wire.messages.list_partition_reassignments import (
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRead(Event):
-    """`/admin/reassign_partitions` as it is now, None where it is not there (R1)."""
+    """The content of `/admin/reassign_partitions`, None where the node does not exist (R1)."""
 
     found: RequestedReassignments | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsAsked(Event):
-    """A client asks for partitions to be moved, or to be left where they were (KIP-455)."""
+    """A client's request to reassign partitions, or to cancel their reassignments (KIP-455)."""
 
     ticket: int
     request: AlterPartitionReassignmentsRequest
@@ -55,7 +55,7 @@ class ReassignmentsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsListAsked(Event):
-    """A client asks which partitions are being moved (KIP-455)."""
+    """A client's request for the list of reassignments under way (KIP-455)."""
 
     ticket: int
     request: ListPartitionReassignmentsRequest
@@ -63,7 +63,7 @@ class ReassignmentsListAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRefused:
-    """An entry of `/admin/reassign_partitions` cannot be."""
+    """An entry of `/admin/reassign_partitions` that cannot be carried out."""
 
     topic_partition: TopicPartition
     reason: str
@@ -71,24 +71,30 @@ class ReassignmentRefused:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsFound(Change):
-    """`/admin/reassign_partitions` holds this, None where there is no such node."""
+    """New content of `/admin/reassign_partitions`, None where the node does not exist."""
 
     found: RequestedReassignments | None
 
     def apply(self, image: Image) -> None:
-        """Know it."""
+        """Take over the content."""
         image.reassignments = self.found
 
 
 @dataclass(frozen=True, slots=True)
 class KeepReassignments(Write):
-    """Leave these in `/admin/reassign_partitions`, and remove it when nothing is left (R1)."""
+    """Keep these entries in `/admin/reassign_partitions` (R1).
+
+    The node is removed when none is left.
+    """
 
     entries: Mapping[TopicPartition, ReassignmentEntry]
     expected_version: int
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Know what is left; a node that somebody has changed is read again, as a watch tells."""
+        """Take over the remaining entries.
+
+        A node that another writer has changed is read again when its watch fires.
+        """
         if isinstance(outcome, Conflict):
             return
         left = RequestedReassignments(self.expected_version + 1, self.entries)
@@ -96,13 +102,13 @@ class KeepReassignments(Write):
 
 
 def requests_read(event: ReassignmentsRead, image: Image, agenda: Agenda) -> None:
-    """Take over the administrator's node."""
+    """Take over the content of the administrator's node."""
     image.apply(ReassignmentsFound(event.found))
     agenda.look_at_requests(image)
 
 
 class ReassignmentRequests:
-    """The requests of one decision."""
+    """The reassignment requests of one decision."""
 
     def __init__(self, reassignments: ReassignmentsDraft) -> None:
         self._reassignments = reassignments
@@ -114,8 +120,11 @@ class ReassignmentRequests:
     # clients
 
     def reassign(self, asked: ReassignmentsAsked) -> bool:
-        """Begin what a client asks for, each partition by itself. False where this decision has
-        changed one of them, or the node of a topic, already: decide later."""
+        """Begin the reassignments of a client's request, each partition by itself.
+
+        Returns False where this decision has already changed one of the partitions, or a topic's
+        node; the request is then decided later.
+        """
         wanted = [
             (TopicPartition(topic.name, one.partition_index), one)
             for topic in asked.request.topics
@@ -168,8 +177,11 @@ class ReassignmentRequests:
     # the administrator's node
 
     def look_at_node(self) -> None:
-        """Begin what `/admin/reassign_partitions` asks for, take out of it what is done or cannot
-        be, and note in it which replicas there were (R1)."""
+        """Begin the reassignments of `/admin/reassign_partitions` (R1).
+
+        Entries that are done or cannot be carried out are removed. The others get their original
+        replicas noted.
+        """
         found = self._image.reassignments
         if found is None:
             return
@@ -186,7 +198,7 @@ class ReassignmentRequests:
             self._keep(kept)
 
     def _look_at(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
-        """What is left of an entry, None for one that is done. Raises KafkaError."""
+        """Return what is left of an entry, None for an entry that is done; raises KafkaError."""
         topic_partition, target, _ = entry
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
@@ -208,8 +220,11 @@ class ReassignmentRequests:
         return None if begun is None else entry._replace(original=begun.original)
 
     def _overrule(self, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Take entries out of the administrator's node that a newer request overrules, before that
-        is begun: the next controller would turn back to them otherwise."""
+        """Remove entries of the administrator's node that a newer request overrides.
+
+        They are removed before that request begins: the next controller would otherwise return to
+        them.
+        """
         found = self._image.reassignments
         if found is None:
             return
@@ -260,7 +275,7 @@ def _response(
 
 
 def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
-    """Answer which of the partitions asked for are being moved (KIP-455)."""
+    """Answer a request for the list of reassignments under way (KIP-455)."""
     image, named = draft.image, asked.request.topics
     if named is None:
         wanted: Iterable[TopicPartition] = sorted(image.moving)

@@ -1,8 +1,8 @@
-"""Where partitions may be moved on request: what is refused, and why (R1, R10, KIP-455).
+"""Validity of reassignment targets: which requests are rejected, and why (R1, R10, KIP-455).
 
 Judges one partition of AlterPartitionReassignments, or one entry of `/admin/reassign_partitions`,
 against published state and the live brokers. Refusals are KafkaErrors whose message says what would
-be right. Nothing is written here; what follows from a request that is accepted is in `progress`.
+be right. Nothing is written here; `progress` carries out accepted requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.core.types import TopicPartition
 
 
 def topic_of(topic_partition: TopicPartition, image: Image) -> Topic:
-    """The topic of a partition that may be reassigned; raises KafkaError."""
+    """Return the topic of a partition that may be reassigned; raises KafkaError."""
     topic = image.topics.get(topic_partition.topic)
     if topic is None and topic_partition.topic in image.unreadable:
         raise KafkaError(
@@ -47,7 +47,7 @@ def check_target(
     image: Image,
     may_change_factor: bool = True,
 ) -> None:
-    """Raise KafkaError unless the partition, which exists, can be moved there now."""
+    """Raise KafkaError unless an existing partition can be moved to the target now."""
     fault = None
     dead = [one for one in target if one not in image.brokers]
     if not target:
@@ -76,7 +76,7 @@ def check_target(
 
 
 def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
-    """Raise KafkaError where a reassignment is so far that it can only be finished."""
+    """Raise KafkaError where a reassignment has advanced so far that it can only be finished."""
     if image.is_completing(topic_partition):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -85,7 +85,7 @@ def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
 
 
 def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
-    """Where a cancel brings a partition back to; raises KafkaError."""
+    """Return the replicas to which a cancel returns a partition; raises KafkaError."""
     move = image.move(topic_partition)
     if move is None:
         raise KafkaError(

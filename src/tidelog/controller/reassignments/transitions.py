@@ -1,11 +1,11 @@
-"""One partition's reassignment: its replicas meanwhile, and when and how it ends (V50 to V52).
+"""Reassignment of one partition: its replicas meanwhile, and when and how it ends (V50 to V52).
 
-While replicas are being added the assignment names all of them: the target first, in its order,
-then those that are to go. The move is complete when every replica of the target is in the ISR
-(V51). Then the state node is published with the target as all there is, under the next leader
-epoch; from there on nobody who is to go can be in the ISR again, whoever is the controller, because
-the state says so (`reassigned_to`, V52). Everything follows from published state; knows nothing of
-other partitions, of requests or of commands.
+While replicas are being added, the assignment names all of them: the target first, in its order,
+then the replicas to remove. The move is complete when every replica of the target is in the ISR
+(V51). Then the controller publishes the state with the target alone, under the next leader epoch.
+From there on no replica that is to be removed can rejoin the ISR under any controller, because the
+state names the target (`reassigned_to`, V52). Everything follows from published state; knows
+nothing of other partitions, of requests or of commands.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tidelog.core.types import NO_LEADER, PartitionState
 
 
 def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Replicas, Move | None]:
-    """The assignment that leads to `target`, and the move; None where no replica comes or goes.
+    """Return the assignment that leads to `target`, and the move.
 
-    Replicas that an earlier target added, and that this one has no use for, go when it is reached:
-    until then they are as good as any other (R10).
+    The move is None where no replica comes or goes. Replicas that only an earlier target added are
+    removed when this target is reached. Until then they count like any other (R10).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
@@ -36,8 +36,10 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
-    """The same state under the next leader epoch, so that every replica takes note of another
-    assignment (V33)."""
+    """Return the same state under the next leader epoch.
+
+    By the new epoch every replica takes note of another assignment (V33).
+    """
     return replace(
         state,
         controller_epoch=controller_epoch,
@@ -54,8 +56,10 @@ def completed(
     absent: Container[int],
     controller_epoch: int,
 ) -> PartitionState | None:
-    """The state that ends the move: ISR and leader in the target (V52); None while a replica of
-    the target is out of sync (V51), or an election is due first."""
+    """Return the state that ends the move: ISR and leader in the target (V52).
+
+    Returns None while a replica of the target is out of sync (V51), or an election is due first.
+    """
     if state.leader == NO_LEADER or any(one not in state.isr for one in target):
         return None
     if any(one not in brokers or one in absent for one in target):
@@ -69,7 +73,8 @@ def completed(
         isr=tuple(member for member in state.isr if member in target),
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        # None of them has bounced: whoever restarted has all that it had, and counts as it is now.
+        # No member has bounced: a member that restarted kept its log, and counts in its present
+        # incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
         elr=tuple(one for one in state.elr if one in target),
         last_leader=state.last_leader if state.last_leader in target else NO_LEADER,

@@ -1,6 +1,6 @@
 """Facts about a whole topic: it was found, it cannot be read, it is gone.
 
-A topic whose node cannot be read is known by its name only. Its replicas and its metadata stay what
+A topic whose node cannot be read is known by its name only. Its replicas and its metadata stay as
 they are until the node is repaired (V35).
 """
 
@@ -20,11 +20,11 @@ class TopicFound(Change):
 
     topic: Topic
     states: Mapping[int, PartitionState]
-    #: Partitions whose state nodes are not what they should be, and why; they are left alone.
+    #: Partitions whose state nodes are malformed, with the reasons; they are left alone.
     unreadable: Mapping[int, str] = field(default_factory=dict)
 
     def apply(self, image: Image) -> None:
-        """Know the topic, in place of one of its name."""
+        """Add the topic, in place of any topic of its name."""
         image.add_topic(self.topic, self.states)
         for partition, reason in self.unreadable.items():
             image.unreadable_states[TopicPartition(self.topic.name, partition)] = reason
@@ -32,25 +32,25 @@ class TopicFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class TopicUnreadable(Change):
-    """A topic's node is not what it should be; it is left alone."""
+    """A topic's node is malformed; the topic is left alone."""
 
     name: str
     reason: str
 
     def apply(self, image: Image) -> None:
-        """Know nothing but the name."""
+        """Keep the name only."""
         image.remove_topic(self.name)
         image.unreadable[self.name] = self.reason
 
 
 @dataclass(frozen=True, slots=True)
 class TopicGone(Change):
-    """A topic is no more."""
+    """A topic no longer exists."""
 
     name: str
 
     def apply(self, image: Image) -> None:
-        """Forget all of it."""
+        """Drop everything about the topic."""
         image.remove_topic(self.name)
         image.deletions.pop(self.name, None)
         image.unreadable.pop(self.name, None)

@@ -1,4 +1,4 @@
-"""CreateTopics: what is refused and why, and what a new topic looks like.
+"""CreateTopics: which requests are rejected and why, and the content of a new topic.
 
 `plan` turns one topic of a request into its node, its configuration and the first states of its
 partitions (V20, V21, V23, V24). Refusals are KafkaErrors whose message says what would be right.
@@ -38,7 +38,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-#: "Take the cluster's default" in a request (KIP-464).
+#: Stands in a request for the cluster's default (KIP-464).
 DEFAULT_COUNT = -1
 #: `config_source` of a value set for the topic itself (Kafka's DYNAMIC_TOPIC_CONFIG).
 _TOPIC_CONFIG = 1
@@ -47,8 +47,7 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsAsked(Event):
-    """A client asks for topics; fresh topic ids, one for each, and a seed for their placement come
-    along."""
+    """A client's request for topics, with a fresh id for each and a seed for their placement."""
 
     ticket: int
     request: CreateTopicsRequest
@@ -58,7 +57,7 @@ class CreateTopicsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be written: node, configuration, first states by partition."""
+    """A topic to write: node, configuration, first states by partition."""
 
     topic: Topic
     configs: Mapping[str, str]
@@ -66,25 +65,25 @@ class NewTopic:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of each partition."""
+        """Number of replicas of each partition."""
         return len(next(iter(self.topic.assignments.values())))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """This controller made a topic: its node is to be watched."""
+    """This controller created a topic, whose node must be watched."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Write):
-    """Make the nodes of a topic, its configuration and its partitions' first states."""
+    """Create the nodes of a topic: its configuration and its partitions' first states."""
 
     made: NewTopic
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Know the topic, unless one of its name exists."""
+        """Take over the topic, unless a topic of its name exists."""
         if isinstance(outcome, Conflict):
             return
         topic = self.made.topic
@@ -95,7 +94,7 @@ class CreateTopic(Write):
 
 
 class TakenNames:
-    """The names of topics that exist or are being made, with those that would look like them."""
+    """Names of topics that exist or are being created, including names that collide in metrics."""
 
     def __init__(self, image: Image) -> None:
         self._deletions = image.deletions
@@ -105,12 +104,12 @@ class TakenNames:
             self.add(name)
 
     def add(self, name: str) -> None:
-        """This name is taken from now on."""
+        """Note that a name is taken."""
         self._names[name] = None
         self._unified[_unified(name)] = name
 
     def check(self, name: str) -> None:
-        """Raise KafkaError unless a topic may be called so."""
+        """Raise KafkaError unless a topic may have this name."""
         validate_topic_name(name)
         if name in self._deletions:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} is being deleted")
@@ -130,14 +129,14 @@ def _unified(name: str) -> str:
 
 @dataclass(slots=True)
 class Creation:
-    """One topic of a request; `made` unless it is refused."""
+    """One topic of a request; `made` is None where it is rejected."""
 
     name: str
     made: NewTopic | None = None
 
 
 def create_topics(asked: CreateTopicsAsked, draft: Draft, names: TakenNames) -> None:
-    """Plan every topic asked for; each is made or refused by itself."""
+    """Plan every topic of a client's request; each is created or rejected by itself."""
     request, settings = asked.request, draft.settings
     answer = Answer[Creation](asked.ticket, Precedence.CREATE_TOPICS, _response, _on_conflict)
     draft.answer(answer)
@@ -211,9 +210,9 @@ def plan(
     controller_epoch: int,
     room: int,
 ) -> NewTopic:
-    """The topic as it will be; raises KafkaError with the reason.
+    """Return the topic as it will be; raises KafkaError with the reason.
 
-    `room`: partitions that this request may still make.
+    `room`: number of partitions that this request may still create.
     """
     names.check(wanted.name)
     configs = _configs(wanted, defaults)
@@ -267,7 +266,10 @@ def _placed(
 
 
 def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[int, ...]]:
-    """What the caller chose (V21), if it can be (V5: a broker has at most one replica of each)."""
+    """Return the replicas that a request chose (V21); raises KafkaError if they cannot be.
+
+    A broker has at most one replica of each partition (V5).
+    """
     if wanted.num_partitions != DEFAULT_COUNT or wanted.replication_factor != DEFAULT_COUNT:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

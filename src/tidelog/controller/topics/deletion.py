@@ -1,8 +1,8 @@
-"""Deletion of topics: requests, commands to delete, and the end of the nodes (V8, V22).
+"""Deletion of topics: requests, commands to delete, and the removal of the nodes (V8, V22).
 
-A topic is queued below `/admin/delete_topics`. Every live broker that has replicas of it is sent to
-delete them. When all have answered, its nodes go, the request last. A client is answered then, or
-when its time is over.
+A topic is queued below `/admin/delete_topics`. Every live broker that has replicas of it is
+commanded to delete them. When all have acknowledged, its nodes are removed, the request last. A
+client is answered then, or when its timeout is over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DeletionsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsAsked(Event):
-    """A client asks for topics to be deleted."""
+    """A client's request to delete topics."""
 
     ticket: int
     request: DeleteTopicsRequest
@@ -70,19 +70,19 @@ class DeletionRequested(Change):
     name: str
 
     def apply(self, image: Image) -> None:
-        """The topic is on its way out from now on."""
+        """Mark the topic as being deleted."""
         image.deletions.setdefault(self.name, Deletion())
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionCommanded(Change):
-    """Brokers were sent to delete; these replicas have not answered."""
+    """Brokers were commanded to delete; these replicas are not acknowledged."""
 
     name: str
     replicas: Mapping[int, tuple[TopicPartition, ...]]
 
     def apply(self, image: Image) -> None:
-        """Wait for them."""
+        """Wait for the acknowledgements."""
         assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
         waiting = {broker_id: dict.fromkeys(held) for broker_id, held in self.replicas.items()}
         image.deletions[self.name] = Deletion(commanded=True, waiting=waiting)
@@ -90,10 +90,10 @@ class DeletionCommanded(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicReplicas(Order):
-    """Let brokers delete the replicas of a topic, and forget its partitions.
+    """Command brokers to delete the replicas of a topic, and to drop its partitions.
 
-    Nobody knows which brokers hold replicas of a topic whose node cannot be read: every broker is
-    sent everything, and sets them aside as strays (V35).
+    The replicas of a topic whose node cannot be read are unknown. Every broker is then sent
+    everything, and sets such replicas aside as strays (V35).
     """
 
     name: str
@@ -104,7 +104,7 @@ class DeleteTopicReplicas(Order):
     rank: ClassVar[Rank] = Rank.TOPIC_DELETION
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the end of the partitions, and the stops."""
+        """Add the metadata of ended partitions, and the stops."""
         for topic_partition in self.topic_partitions:
             builder.send_metadata(topic_partition)
         for broker_id, held in self.replicas.items():
@@ -116,33 +116,35 @@ class DeleteTopicReplicas(Order):
 
 @dataclass(frozen=True, slots=True)
 class QueueDeletion(Write):
-    """Make `/admin/delete_topics/T`."""
+    """Create `/admin/delete_topics/T`."""
 
     name: str
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """The topic is on its way out, whoever queued it."""
+        """Mark the topic as being deleted, also where another writer queued it."""
         settlement.apply(DeletionRequested(self.name))
         settlement.agenda.look_at_requests(settlement.image)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic(Write):
-    """Remove a deleted topic's subtree and configuration, its request last; `topic` None: its node
-    could not be read."""
+    """Remove a deleted topic's subtree and configuration, its request last.
+
+    `topic` is None where its node could not be read.
+    """
 
     name: str
     topic: Topic | None
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Forget the topic."""
+        """Drop the topic."""
         settlement.apply(TopicGone(self.name))
         settlement.notices.add(TopicRemoved(self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetDeletion(Write):
-    """Remove a request to delete a topic that does not exist."""
+    """Remove a request to delete a topic that cannot be deleted."""
 
     name: str
 
@@ -157,7 +159,7 @@ class DeletedTopic:
 
 @dataclass(slots=True)
 class DeleteTopicsAnswer:
-    """Answer to DeleteTopics: given when the topics are gone, or when the client's time is over."""
+    """The answer to DeleteTopics, due when the topics are gone or the client's timeout is over."""
 
     ticket: int
     results: list[Result[DeletedTopic]] = field(default_factory=list)
@@ -165,13 +167,13 @@ class DeleteTopicsAnswer:
     waiting: dict[str, None] = field(default_factory=dict)
 
     def copy(self) -> DeleteTopicsAnswer:
-        """An independent copy."""
+        """Return an independent copy."""
         return DeleteTopicsAnswer(
             self.ticket, [replace(result) for result in self.results], dict(self.waiting)
         )
 
     def give_up(self) -> None:
-        """The client's time is over; the deletion goes on."""
+        """End the wait because the client's timeout is over; the deletion goes on."""
         for result in self.results:
             if result.subject.name in self.waiting:
                 result.error = ErrorCode.REQUEST_TIMED_OUT
@@ -179,7 +181,7 @@ class DeleteTopicsAnswer:
         self.waiting.clear()
 
     def message(self) -> DeleteTopicsResponse:
-        """The answer as it stands."""
+        """Return the answer as it stands."""
         return DeleteTopicsResponse(
             responses=[
                 DeletableTopicResult(
@@ -200,11 +202,12 @@ class Deletions:
 
     def __init__(self) -> None:
         self._waiting: list[DeleteTopicsAnswer] = []
-        #: Answers to requests that the decision in flight takes up.
+        #: Answers to requests that the decision in flight includes.
         self._new: list[DeleteTopicsAnswer] = []
-        #: Tickets of clients whose time was over before their request was decided.
+        #: Tickets of clients whose timeout was over before their request was decided.
         self._given_up: dict[int, None] = {}
-        #: Requests to delete what cannot be deleted, of the decision that is made.
+        #: Stored requests to delete topics that cannot be deleted, for the decision under
+        #: construction.
         self._forgotten: dict[str, None] = {}
 
     def read(self, event: DeletionsRead, draft: Draft) -> None:
@@ -238,7 +241,7 @@ class Deletions:
                 draft.add(QueueDeletion(name))
 
     def write(self, draft: Draft) -> None:
-        """Remove topics of which no replica is left, and requests that cannot be done."""
+        """Remove topics without replicas on live brokers, and requests that cannot be done."""
         for name, deletion in draft.image.deletions.items():
             if deletion.done:
                 draft.add(RemoveTopic(name, draft.image.topics.get(name)))
@@ -247,7 +250,7 @@ class Deletions:
             draft.add(ForgetDeletion(name))
 
     def settle(self, settlement: Settlement) -> None:
-        """Send brokers to delete the topics that were queued since."""
+        """Command brokers to delete the topics that were queued since the last decision."""
         image = settlement.image
         for name, deletion in list(image.deletions.items()):
             if deletion.commanded:
@@ -261,7 +264,7 @@ class Deletions:
     # clients
 
     def answers(self, removed: Sequence[TopicRemoved]) -> list[tuple[int, Any]]:
-        """The answers to clients whose topics are all gone, or whose time is over."""
+        """Return the answers to clients whose topics are all gone, or whose timeout is over."""
         for answer in self._waiting:
             for one in removed:
                 answer.waiting.pop(one.name, None)
@@ -274,8 +277,10 @@ class Deletions:
         return [(answer.ticket, answer.message()) for answer in waiting if not answer.waiting]
 
     def give_up(self, ticket: int) -> Any | None:
-        """The time of a client is over: the answer, None while its request is not decided (the
-        answer then comes as soon as it is)."""
+        """Return the answer to a client whose timeout is over.
+
+        Returns None while its request is not decided; the answer then comes as soon as it is.
+        """
         for answer in self._waiting:
             if answer.ticket == ticket:
                 self._waiting.remove(answer)
@@ -285,7 +290,7 @@ class Deletions:
         return None
 
     def copy(self) -> Deletions:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Deletions()
         other._waiting = [answer.copy() for answer in self._waiting]
         other._new = [answer.copy() for answer in self._new]
@@ -294,12 +299,12 @@ class Deletions:
 
 
 def has_work(image: Image) -> bool:
-    """Whether a deletion is due without another event."""
+    """Return whether a deletion is due without another event."""
     return any(one.done or not one.commanded for one in image.deletions.values())
 
 
 def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:
-    """What brokers are sent for a topic that is queued for deletion."""
+    """Return the order to brokers for a topic that is queued for deletion."""
     topic, is_unreadable = image.topics.get(name), name in image.unreadable
     if topic is None:
         return DeleteTopicReplicas(name, (), {}, is_unreadable)
@@ -307,7 +312,7 @@ def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:
 
 
 def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition, ...]]:
-    """Replicas of a topic on live brokers, those that a reassignment takes away included."""
+    """Return a topic's replicas on live brokers, including those that a reassignment removes."""
     held: dict[int, list[TopicPartition]] = {}
     for topic_partition in topic.partitions:
         for replica in topic.assignments[topic_partition.partition]:
@@ -319,7 +324,7 @@ def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition
 def deletion_target(
     wanted: DeleteTopicState, image: Image, defaults: TopicDefaults
 ) -> tuple[str, TopicId]:
-    """Name and id of the topic to delete; raises KafkaError."""
+    """Return name and id of the topic to delete; raises KafkaError."""
     if not defaults.deletion_enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     if wanted.name is None:

@@ -1,10 +1,9 @@
-"""Nodes of topics that somebody else has changed: what is adopted, what is left alone (V25).
+"""Topics' nodes that another writer has changed: what the controller adopts, what it ignores (V25).
 
-An edit of a topic's node counts as if its partitions had been asked for: added, or the highest ones
-removed, by the same checks. Whatever else it is, the topic stays as it was known, and the next
-change of it that is asked for writes over the edit. To a controller that does not know the topic
-yet, one that contradicts its partitions' states is one that cannot be read. Nothing is written
-here.
+An edit of a topic's node counts as if its partitions had been requested: added, or the highest
+removed, by the same checks. After any other edit, the topic stays as the controller knew it, and
+its next requested change overwrites the edit. A controller that does not know the topic yet treats
+a node that contradicts its partitions' states as unreadable. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A topic as it counts from now on, what changes besides, and what to say of it."""
+    """A topic as it counts from now on, with further changes and a report."""
 
     found: TopicFound
     changes: tuple[FormerFound | RemovalsAdded, ...] = ()
@@ -32,10 +31,10 @@ class Adopted:
 
 
 def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
-    """What becomes of a topic that is known, and whose node was read again.
+    """Return what becomes of a known topic whose node was read again.
 
-    Partitions that were removed by the edit stay in it until their removal is done; those that were
-    added begin a life of their own, whatever their state nodes hold.
+    Partitions that the edit removed stay until their removal is done. Partitions that it added
+    begin their own incarnation, whatever their state nodes hold.
     """
     name, after = before.name, found.topic
     states = dict(found.states)
@@ -62,8 +61,11 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
 
 
 def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
-    """Whether a topic was deleted and made anew, by its nodes: it has another id, and no state is
-    the one that its predecessor had. Nodes of states go before the topic's own can."""
+    """Return whether a topic was deleted and recreated, by its nodes.
+
+    A recreated topic has another id, and none of its states is its predecessor's: state nodes are
+    deleted before the topic's own node.
+    """
     return known.topic_id != found.topic.topic_id and not any(
         state == before and state.mzxid == before.mzxid
         for number, state in found.states.items()
@@ -72,11 +74,11 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 
 
 def fault(found: TopicFound) -> str:
-    """Why a topic that is not known, to a new controller all of them, cannot be as its nodes say;
-    empty where it can.
+    """Return why a topic new to this controller cannot be as its nodes say; empty where it can.
 
-    Nobody but an editor leaves such: whoever moves or removes replicas writes the topic's node so
-    that it names every member of every ISR. To go by it would set data aside that is still in use.
+    To a new controller, every topic is new. Only an editor leaves such a fault. A controller that
+    moves or removes replicas keeps every member of every ISR in the topic's node. Obeying a faulty
+    node would set data aside that is still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):
@@ -129,8 +131,11 @@ def _check(
 
 
 def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:
-    """Partitions that are left alone for their state nodes. One that could not be read and is gone
-    by now is no partition that has none yet: what it held is not known."""
+    """Return the partitions that are left alone because of their state nodes, with the reasons.
+
+    A state node that was unreadable and is gone by now is included. Its partition is not a new one
+    without a state: what the node held is unknown.
+    """
     name = found.topic.name
     before = {
         one.partition: reason

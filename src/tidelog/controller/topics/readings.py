@@ -1,8 +1,8 @@
-"""Topics' nodes and states as they were read: what becomes known, what brokers must be sent (V25).
+"""Readings of topics' nodes and states: what the image learns, what brokers must be sent (V25).
 
-Readings are facts: they enter the image at once. Every partition of a topic that was read is looked
-at. A node that somebody else changed counts as far as `edits` allows. Brokers are sent everything
-where a topic may be news to them although nothing of it is decided (V35).
+Readings are facts: they enter the image at once. The controller looks at every partition of a topic
+that was read. A node that another writer changed counts as far as `edits` allows. Where a topic may
+be new to brokers although no write of it is due, brokers are sent everything (V35).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead(Event):
-    """The names of all topics, and the nodes of those that the image does not hold."""
+    """Names of all topics, and the nodes of the topics that the image does not hold."""
 
     names: Sequence[str]
     found: Sequence[TopicFound | TopicUnreadable]
@@ -32,20 +32,20 @@ class TopicsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatesRead(Event):
-    """State nodes that could not be read, read again: the state, or why it still cannot be."""
+    """State nodes that could not be read before: the state, or why it still cannot be read."""
 
     found: Mapping[TopicPartition, PartitionState | str]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNodeRemoved:
-    """Somebody has removed the node of a topic."""
+    """Another writer has removed the node of a topic."""
 
     name: str
 
 
 def topics_read(event: TopicsRead, draft: Draft, agenda: Agenda) -> None:
-    """Take over topics that are new or changed, and forget those that have gone."""
+    """Take over topics that are new or changed, and drop topics that have gone."""
     image = draft.image
     names = dict.fromkeys(event.names)
     for name in [*image.topics, *image.unreadable]:
@@ -69,7 +69,7 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # What is known of former lives of partitions goes when the topic is taken over.
+    # The topic itself comes first: it drops what is known of its partitions' former incarnations.
     for change in changes:
         image.apply(change)
     topic = taken.topic
@@ -80,8 +80,11 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
 
 
 def _vanished(name: str, draft: Draft) -> None:
-    """Somebody has removed the node of a topic (V25): brokers are sent everything without it at
-    once, which makes its replicas strays. Those of a deletion under way are deleted."""
+    """Drop a topic whose node another writer has removed (V25).
+
+    Brokers are sent everything without the topic at once, which makes its replicas strays. Replicas
+    of a deletion under way are deleted instead.
+    """
     image = draft.image
     deletion = image.deletions.get(name)
     if deletion is None or not deletion.commanded:
@@ -91,10 +94,12 @@ def _vanished(name: str, draft: Draft) -> None:
 
 
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
-    """Whether brokers must be sent a topic even if nothing of it is decided: it could not be read,
-    and some may have registered meanwhile; somebody has brought its nodes back, with what was
-    published in them; or it has taken the place of another one of its name, whose replicas are
-    strays."""
+    """Return whether brokers must be sent a topic even if no write of it is due.
+
+    There are three cases. The topic could not be read, and brokers may have registered meanwhile.
+    Another writer has restored its nodes, with the published states in them. The topic has replaced
+    another topic of its name, whose replicas are strays.
+    """
     name = found.topic.name
     known = image.topics.get(name)
     if known is not None and known.topic_id != found.topic.topic_id:
@@ -107,7 +112,7 @@ def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
 
 
 def _report_unreadable(found: TopicFound, draft: Draft) -> None:
-    """Report the last known state of partitions whose states cannot be read any more."""
+    """Report the last known state of partitions whose states can no longer be read."""
     for partition in found.unreadable:
         topic_partition = TopicPartition(found.topic.name, partition)
         state = draft.image.states.get(topic_partition)
@@ -134,7 +139,7 @@ def _adopted(
 
 
 def states_read(event: StatesRead, draft: Draft, agenda: Agenda) -> None:
-    """Take over states that could not be read: brokers that had no role meanwhile get one (V35)."""
+    """Take over states that could not be read before; brokers without a role now get one (V35)."""
     image = draft.image
     for topic_partition, found in event.found.items():
         if topic_partition not in image.unreadable_states:

@@ -1,6 +1,6 @@
-"""What must hold in every run, checked after every event and apart from the cluster.
+"""Invariants of every run, checked independently of the cluster, most of them after every event.
 
-`logs` reads the replicas' files, `published` the store's commits, `replication` compares both with
-what brokers claim, `clients` with what clients were told, `final` looks at the end. None of them
-uses the code that it judges, except to ask a broker for its claims.
+`replica_logs` reads the replicas' files, and `published_state` follows the store's commits.
+`replication_checker` compares both with the claims of brokers, `client_checker` with the responses
+to clients. No checker uses the code that it judges, except to ask a broker for its claims.
 """

@@ -1,9 +1,9 @@
-"""No answer of a broker that was stopped beyond its session, before the store's word (V47).
+"""Check of a broker that resumes after a pause beyond its session timeout (V47).
 
-The checker reads what passes over the connections that a broker accepted: which request each answer
-belongs to, and whether the broker may know already that its session lives. It knows nothing of how
-the broker finds that out: an answer of the store counts to a request that the broker sent after it
-was resumed.
+Such a broker must not respond to clients before the store has confirmed its session. The checker
+reads the frames on connections that a broker accepted, and matches each response with its request.
+It does not know how the broker learns that its session is alive. A response of the store counts if
+the broker sent the request after it was resumed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidelog.wire.registry import (
     SYNC_GROUP,
 )
 
-#: What only a leader, a coordinator or a broker of the cluster may answer.
+#: APIs to which only a leader, a coordinator or a broker of the cluster may respond.
 _GUARDED: Final = (
     PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, DELETE_RECORDS,
     METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, FIND_COORDINATOR,
@@ -48,7 +48,7 @@ _CORRELATION: Final = slice(4, 8)
 
 
 class AnswerChecker:
-    """Follows the pauses of brokers and the answers that they send; `connections.FrameWatch`."""
+    """Checker of brokers' pauses and responses; a `sim_connections.FrameWatch`."""
 
     def __init__(
         self,
@@ -58,19 +58,23 @@ class AnswerChecker:
         clock_ms: Callable[[int], int],
         session_timeout_ms: int,
     ) -> None:
-        """`heard_ms`: when a broker sent the request that the store answered last, `clock_ms`: what
-        its clock shows, both by node id and on the broker's own clock; None for no broker."""
+        """Begin without pauses.
+
+        `heard_ms` returns when a broker sent the last request to which the store responded; None
+        for a node that is no broker. `clock_ms` returns the time of a node. Both take a node id and
+        use that node's own clock.
+        """
         self._violate = violate
         self._now_ns = now_ns
         self._heard_ms = heard_ms
         self._clock_ms = clock_ms
         self._timeout_ns = session_timeout_ms * NS_PER_MS
         self._paused_ns: dict[int, int] = {}
-        #: Own time of each broker when it was resumed after a pause beyond its session.
+        #: Time on each broker's own clock when it resumed after a pause beyond its session timeout.
         self._resumed_ms: dict[int, int] = {}
 
     def noted(self, node_id: int, kind: str, _: str) -> None:
-        """A line of the trace."""
+        """Follow a line of the trace."""
         if kind == "pause":
             self._paused_ns[node_id] = self._now_ns()
         elif kind == "resume":
@@ -82,12 +86,12 @@ class AnswerChecker:
             self._resumed_ms.pop(node_id, None)
 
     def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
-        """Requests have come."""
+        """Note the API of each request that arrived."""
         for frame in frames:
             endpoint.asked[bytes(frame[_CORRELATION])] = int.from_bytes(frame[_KEY], "big")
 
     def sent(self, endpoint: Endpoint, frame: bytes) -> None:
-        """An answer leaves, with its size before it."""
+        """Check a response that leaves; `frame` begins with its size."""
         key = endpoint.asked.pop(frame[_CORRELATION], None)
         node_id = endpoint.process.node_id
         resumed_ms = self._resumed_ms.get(node_id)

@@ -1,8 +1,8 @@
-"""What clients were told, compared with what is committed, at the moment of each answer.
+"""Comparison of responses to clients with committed records, at the arrival of each response.
 
-An acknowledged batch (acks=all) is committed at its offset when the answer arrives; a record read
-is the committed one. What takes no look into brokers (nothing is missing, doubled, out of order)
-is found at the end from what clients were told alone (`histories`).
+An acknowledged batch (acks=all) is committed at its offset when the response arrives. A record that
+a consumer reads is the committed one. Other anomalies (missing, duplicate, reordered records) need
+no knowledge of brokers: `history_checker` finds them at the end, from the clients' history alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.sim.client_history import ClientHistory, Produce
 
 
 class ClientChecker:
-    """Follows a history."""
+    """Checker of one run's client history."""
 
     def __init__(
         self,
@@ -26,13 +26,16 @@ class ClientChecker:
         violate: Callable[[str], None],
         promise: Callable[[str], None] | None = None,
     ) -> None:
-        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`."""
+        """Begin to follow `history`.
+
+        `promise` is called where the promise of an acknowledgement is broken; default `violate`.
+        """
         self._history = history
         self._replication = replication
         self._published = replication.published
         self._violate = violate
         self._promise = promise or violate
-        #: (topic id, partition) to the offsets read by anyone, as the end of the read prefix.
+        #: End of the prefix of each partition that consumers together have read.
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
@@ -42,7 +45,7 @@ class ClientChecker:
         history.on_broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """The partitions of every topic that ever had the name, in each of their lives."""
+        """Return the partitions of every topic that ever had the name, in each of their lives."""
         published = self._published
         return [
             LogKey(topic.topic_id, partition, life)
@@ -65,8 +68,11 @@ class ClientChecker:
         self._promise(f"acknowledged and not committed: {operation}")
 
     def _sequence_refused(self, operation: Produce, broker_id: int) -> None:
-        """A leader has all that was acknowledged, so it takes the oldest open batch. One that was
-        deposed and has not heard of it may lack what its successors acknowledged (V65)."""
+        """Check the rejected sequence of a producer's oldest open batch.
+
+        A leader has every acknowledged record, so it accepts the oldest open batch. A deposed
+        leader that does not know so yet may lack records that its successors acknowledged (V65).
+        """
         topic = self._published.topics.get(operation.topic)
         if topic is None:
             return
@@ -83,7 +89,7 @@ class ClientChecker:
             )
 
     def _sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
-        """What was deleted by request needs to be read by nobody."""
+        """Count deleted records below a new log start as read: no consumer needs to read them."""
         key = self._published.key(topic_id, partition)
         read_end = self.read_end.get(key, 0)
         if position <= read_end:
@@ -92,8 +98,11 @@ class ClientChecker:
     def _read_of(
         self, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> LogKey:
-        """In which life of a partition records were read: one that has them; a leader that has not
-        heard of a removal may still give those of the life before."""
+        """Return the partition in the life of the records that were read.
+
+        This is the newest life that committed them; the latest life if none did. A leader that has
+        not learned of a removal may still return records of the former life.
+        """
         latest = self._published.key(topic_id, partition)
         for life in reversed(self._published.lives(latest)):
             truth = self._replication.truths.get(LogKey(topic_id, partition, life))

@@ -1,9 +1,10 @@
-"""What brokers are told, and in which order, checked against published state and their replicas.
+"""Checks of the controller's commands and their order, against published state and replicas.
 
-UpdateMetadata that names a broker comes before a role under it as leader (V17). The node of a topic
-(V22), or of the assignment without a replica (V52), is written when every broker that was alive all
-the while has given the replica up. And what brokers hold in the end is what is assigned to them:
-whoever was away when a replica went finds that out when it is back (V45).
+A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
+the controller deletes the node of a topic, every broker that stayed registered has deleted its
+replicas (V22). The same holds before the controller removes a replica from the topic's assignment
+(V52). In the end, brokers hold only replicas that are assigned to them. A broker that was down
+during a deletion finds its stray replica when it is back (V45).
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from tidelog.sim.checkers.replica_logs import LogKey
 
 
 class Commanded(Protocol):
-    """A broker, as far as commands go."""
+    """The view of one broker that the checker uses."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it hosts its replicas now."""
+        """Whether the broker hosts its replicas now."""
 
     @property
     def incarnation(self) -> int:
-        """Number of its present or last life."""
+        """Number of the broker's present or last incarnation."""
 
     @property
     def broker_epoch(self) -> int:
-        """Of its present registration, as far as it knows; -1 for none."""
+        """Broker epoch of the present registration, as far as the broker knows; -1 for none."""
 
     def hosted(self) -> Iterable[tuple[TopicPartition, TopicId]]:
-        """The replicas that it serves, or could be told to."""
+        """Return the replicas that the broker serves, or could be commanded to serve."""
 
 
 class CommandChecker:
-    """Looks at the brokers of a cluster."""
+    """Checker of the commands to all brokers of a cluster."""
 
     def __init__(
         self,
@@ -47,24 +48,24 @@ class CommandChecker:
         self._published = published
         self._brokers = brokers
         self._violate = violate
-        #: Brokers of which each process was told so far.
+        #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
         self._told: dict[tuple[int, int], set[int]] = {}
-        #: The registration in which each broker was told something, and the last transaction then.
+        #: Broker epoch in which each broker first got UpdateMetadata, and the transaction then.
         self._told_since: dict[int, tuple[int, int]] = {}
-        #: Names of topics whose replicas nobody knows.
+        #: Names of topics whose node the controller could not read.
         self._unread: set[str] = set()
         published.on_left.append(self._left)
         published.on_topic_gone.append(self._topic_gone)
 
     def brokers_told(self, node_id: int, brokers: Iterable[int]) -> None:
-        """A broker has taken UpdateMetadata over, with these live brokers."""
+        """Record that a broker has applied UpdateMetadata with these live brokers."""
         self._told_to(node_id).update(brokers)
         registered = self._brokers[node_id].broker_epoch
         if self._told_since.get(node_id, (-1, 0))[0] != registered:
             self._told_since[node_id] = registered, self._published.zxid
 
     def role_taken(self, node_id: int, partition: str, leader: int) -> None:
-        """A broker leads, or follows that leader; -1 for none."""
+        """Check that a broker that takes a role knows its leader, which may be itself; -1: none."""
         if leader >= 0 and leader not in self._told_to(node_id):
             self._violate(
                 f"{partition}: node {node_id} is told that {leader} leads, and was never told of"
@@ -72,15 +73,18 @@ class CommandChecker:
             )
 
     def unread_deleted(self, name: str) -> None:
-        """A controller deletes a topic whose node it could not read: who holds replicas of it sets
-        them aside when told of everything else, and is not waited for."""
+        """Record that a controller deletes a topic whose node it could not read.
+
+        The controller does not wait for brokers with replicas of this topic. They set these
+        replicas aside when a command names all others.
+        """
         self._unread.add(name)
 
     def _told_to(self, node_id: int) -> set[int]:
         return self._told.setdefault((node_id, self._brokers[node_id].incarnation), set())
 
     def unassigned(self) -> str:
-        """A replica that a broker holds and that is not assigned to it; empty for none."""
+        """Return a replica that a broker holds without being assigned; empty for none."""
         for node_id, broker in self._brokers.items():
             for topic_partition, topic_id in broker.hosted():
                 topic = self._published.all_topics.get(topic_id)
@@ -93,8 +97,12 @@ class CommandChecker:
         return ""
 
     def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
-        """A replica is assigned no more. Where its broker has been registered since it was to go,
-        it was told, and has answered that it is gone (V52); whoever comes later finds a stray."""
+        """Check that the broker of a replica that is assigned no more has deleted it.
+
+        This holds for a broker that has been registered since the replica was listed for removal.
+        The broker got the command and responded that the replica is gone (V52). A broker that
+        registers later finds a stray replica.
+        """
         if not self._was_there(node_id, since_zxid):
             return
         for topic_partition, topic_id in self._brokers[node_id].hosted():
@@ -105,8 +113,12 @@ class CommandChecker:
                 )
 
     def _topic_gone(self, topic: PublishedTopic, since_zxid: int) -> None:
-        """A topic that was to be deleted since a transaction is gone. A controller that had not
-        heard of a registration by then waits for nobody there: its full command will tell."""
+        """Check that brokers have deleted the replicas of a topic whose nodes are gone.
+
+        `since_zxid` is the transaction of the deletion request. A controller that did not know a
+        registration by then does not wait for that broker, whose full LeaderAndIsr lists its
+        replicas.
+        """
         if topic.name in self._unread:
             self._unread.remove(topic.name)
             return
@@ -124,7 +136,7 @@ class CommandChecker:
                     )
 
     def _was_there(self, node_id: int, since_zxid: int) -> bool:
-        """Whether a broker is in the registration that it had then."""
+        """Return whether a broker is up and still in the registration that it had then."""
         broker = self._brokers[node_id]
         registered = self._published.brokers.get(node_id)
         return (

@@ -1,9 +1,9 @@
-"""The topic `__cluster_events`, held against what was really published (V80).
+"""Comparison of the topic `__cluster_events` with the published state (V80).
 
-Follows the store's commits as they happen and reads the topic at the end of a run from the disk of
-its leader, by a reader of its own. Every event is there once at most; no state, registration or
-term is told of that there never was; and of the last term, whose controller lost nothing, every
-change of a leader or an ISR is there.
+The checker follows the store's commits as they happen. At the end of a run, it reads the topic from
+the disk of its leader with an independent reader. Each event is in the topic at most once. No event
+names a state, registration or term that never existed. If the last controller dropped nothing,
+every change of a leader or an ISR in its term has an event.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tidelog.sim.disk import Directory, File, SimDisk
 from tidelog.sim.loop import NS_PER_S
 
 TOPIC: Final = "__cluster_events"
-#: What was published so long ago is told, if it ever is.
+#: Age of a published state at which its event must be in the topic.
 _SETTLED_NS: Final = 5 * NS_PER_S
-#: Topic id, partition, and one of its epochs.
+#: Topic id, partition, and a leader epoch or partition epoch.
 _Name = tuple[str, int, int]
 
 
 class _State(NamedTuple):
-    """What was published, when, by which term, and what held before."""
+    """A published state with its time, its controller epoch and the state before."""
 
     leader: int
     leader_epoch: int
@@ -38,14 +38,14 @@ class _State(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Of its event; empty where it has none."""
+        """Kind of the state's event; empty if the state needs no event."""
         if self.leader_epoch != self.previous_leader_epoch:
             return "changed"
         return "changed" if sorted(self.isr) != sorted(self.previous_isr) else ""
 
 
 class EventChecker:
-    """Of one run."""
+    """Checker of the events of one run."""
 
     def __init__(
         self, published: Published, violate: Callable[[str], None], now_ns: Callable[[], int]
@@ -78,8 +78,11 @@ class EventChecker:
         self._registrations[broker_id, broker_epoch] = None
 
     def check(self, disk: SimDisk, *, is_complete: bool) -> None:
-        """Read the topic from the disk of its leader; `is_complete`: the controller in office
-        dropped nothing, and nothing of it waits."""
+        """Read the topic from the disk of its leader and check every event.
+
+        `is_complete`: no broker dropped an event or has one waiting. Then the events of the present
+        controller must be complete, too.
+        """
         told: dict[_Name, None] = {}
         keys: dict[bytes, None] = {}
         for key, value in _records(disk):
@@ -98,7 +101,7 @@ class EventChecker:
             self._check_complete(told)
 
     def _fault(self, event: Mapping[str, Any]) -> str:
-        """What is wrong with an event; empty where it happened."""
+        """Return the fault of an event; empty if the event matches what happened."""
         match event["kind"]:
             case "leader_change" | "isr_change":
                 return self._state_fault(event)
@@ -155,13 +158,13 @@ class EventChecker:
                 self._violate(f"{name} is not told: {state} (V80)")
 
     def topic_id(self) -> TopicId | None:
-        """The topic's id; None where it was never made."""
+        """Return the topic's id; None if the topic does not exist."""
         topic = self._published.topics.get(TOPIC)
         return None if topic is None else topic.topic_id
 
 
 def _records(disk: SimDisk) -> Iterable[tuple[bytes, bytes]]:
-    """Keys and values of the topic's records, in order."""
+    """Yield key and value of the topic's records, in order."""
     replica = disk.directory(disk.root).entries.get(f"{TOPIC}-0")
     if not isinstance(replica, Directory):
         return

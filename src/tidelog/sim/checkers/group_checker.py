@@ -1,11 +1,13 @@
-"""What members of groups were told, compared with each other: commits, generations, ownership.
+"""Checks of the responses to group members: commits, generations, ownership.
 
-An acknowledged commit counts until a later one replaces it: whoever takes a partition over in the
-newest generation is never told less. A commit of an older generation is not acknowledged once a
-newer one was handed out, nor one of a process whose place another one has taken, under the same
-instance id (KIP-345). A generation that was handed out has one leader and one assignment, in which
-a partition has one owner. Times are those at which clients sent and heard; where an outcome is not
-known, both ways are allowed. Knows neither brokers nor logs.
+An acknowledged commit counts until a later commit replaces it: a new owner of the partition in the
+newest generation never gets a replaced offset. Once a newer generation was handed out, a
+coordinator acknowledges no commit of an older generation. It acknowledges no commit of a static
+member whose place another process took under the same instance id (KIP-345). A generation that was
+handed out has one leader and one assignment, in which a partition has one owner.
+
+Times are those at which clients sent requests and got responses. For an unknown outcome both
+possibilities are allowed. The checker knows neither brokers nor logs.
 """
 
 from __future__ import annotations
@@ -16,27 +18,27 @@ from typing import Final, NamedTuple
 
 from tidelog.sim.client_history import Outcome
 
-#: Nothing was committed for a partition.
+#: The offset of a partition for which no offset was committed.
 NO_OFFSET: Final = -1
 _NEVER: Final = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """One partition's offset, sent once."""
+    """One attempt to commit an offset of one partition."""
 
     group: str
     partition: int
-    #: -1 for a committer that is no member.
+    #: -1 for a committer outside the group's membership.
     generation: int
     offset: int
     begin_ns: int
     end_ns: int = -1
     outcome: Outcome = Outcome.OPEN
     topic: str = ""
-    #: Who sent it, as histories name it.
+    #: Process that sent the commit, as histories name it.
     process: str = ""
-    #: The member that it speaks for, and its instance id where it is static.
+    #: Member id of the committer, and the instance id of a static member.
     member: str = ""
     instance: str | None = None
 
@@ -50,7 +52,7 @@ class Commit:
 
 @dataclass(slots=True)
 class _Generation:
-    """A generation whose assignment somebody was given."""
+    """A generation of which at least one member got its assignment."""
 
     handed_out_ns: int
     #: Owner of each partition.
@@ -61,7 +63,7 @@ class _Place(NamedTuple):
     """A static member's place in a group, as one process held it."""
 
     member: str
-    #: When it asked for the place, and when it was told what it was given.
+    #: Time of the JoinGroup request, and time at which the member got its assignment.
     asked_ns: int
     taken_ns: int
 
@@ -71,7 +73,7 @@ class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
     #: Leader by generation and term of the coordinator.
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
-    #: By instance id, in the order in which they were taken.
+    #: Holders of each place, by instance id, in the order in which they took it.
     places: dict[str, list[_Place]] = field(default_factory=dict)
 
     @property
@@ -80,10 +82,10 @@ class _Group:
 
 
 class GroupChecker:
-    """Follows what members report, and which broker coordinates which partition.
+    """Checker of the members' reports, by coordinator and partition.
 
-    A term is one load of a partition by one broker: what is decided in one term must agree, while
-    an earlier coordinator may have told others what it never wrote down.
+    A term is one load of a partition by one broker. Decisions within one term must agree. An
+    earlier coordinator may have sent responses about decisions that it never wrote to the log.
     """
 
     def __init__(
@@ -93,13 +95,16 @@ class GroupChecker:
         partitions: int,
         promise: Callable[[str], None] | None = None,
     ) -> None:
-        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`."""
+        """Begin without any group.
+
+        `promise` is called where the promise of an acknowledgement is broken; default `violate`.
+        """
         self.acknowledged_commits = 0
-        #: Loads by another broker than the one before.
+        #: Loads of a partition by another broker than the one before.
         self.coordinator_moves = 0
-        #: Called when a member is given its part: (group, generation, member, partitions).
+        #: Called when a member gets its assignment: (group, generation, member, partitions).
         self.on_synced: list[Callable[[str, int, str, list[int]], None]] = []
-        #: Called when as much is known of a commit as ever will be.
+        #: Called when the outcome of a commit is final.
         self.on_commit_ended: list[Callable[[Commit], None]] = []
         self._partition_count = partitions
         self._terms: dict[tuple[int, int], int] = {}
@@ -114,27 +119,27 @@ class GroupChecker:
 
     @property
     def rebalances(self) -> int:
-        """Generations that were handed out."""
+        """Number of generations that were handed out."""
         return sum(len(group.generations) for group in self._groups.values())
 
     def _group(self, name: str) -> _Group:
         return self._groups.setdefault(name, _Group())
 
-    # Who coordinates
+    # Coordinators
 
     def partition_of(self, group: str) -> int:
-        """The partition that owns a group, by Java's hash of its name (G2), which is ASCII here."""
+        """Return the partition of a group, by Java's hash of its name (G2), which is ASCII here."""
         value = 0
         for byte in group.encode("ascii"):
             value = (31 * value + byte) & 0xFFFF_FFFF
         return (value & 0x7FFF_FFFF) % self._partition_count
 
     def term(self, group: str, node_id: int) -> int:
-        """The number of the term in which a broker coordinates a group now; -1: in none."""
+        """Return the term in which a broker coordinates a group now; -1 for none."""
         return self._terms.get((node_id, self.partition_of(group)), -1)
 
     def loaded(self, node_id: int, partition: int) -> None:
-        """A broker says that it has loaded a partition."""
+        """Record that a broker has loaded a partition."""
         self._last_term += 1
         self._terms[(node_id, partition)] = self._last_term
         if self._last_coordinator.get(partition, node_id) != node_id:
@@ -142,18 +147,21 @@ class GroupChecker:
         self._last_coordinator[partition] = node_id
 
     def unloaded(self, node_id: int, partition: int) -> None:
-        """A broker says that it coordinates a partition no longer."""
+        """Record that a broker no longer coordinates a partition."""
         self._terms.pop((node_id, partition), None)
 
     def died(self, node_id: int) -> None:
-        """A broker is gone, and with it all that it coordinated."""
+        """Record the death of a broker, which ends all its terms."""
         for key in [key for key in self._terms if key[0] == node_id]:
             del self._terms[key]
 
-    # What members report
+    # Reports of members
 
     def joined(self, group: str, generation: int, leader: str, term: int) -> None:
-        """A member of a group without static ones was told of a generation, in that term."""
+        """Check the leader in a JoinGroup response of that term; the group has no static members.
+
+        A term of -1 is not checked.
+        """
         if term < 0:
             return
         known = self._group(group).leaders.setdefault((generation, term), leader)
@@ -163,7 +171,7 @@ class GroupChecker:
             )
 
     def synced(self, group: str, generation: int, owner: str, partitions: list[int]) -> None:
-        """A member was given its part of a generation."""
+        """Check the assignment that a member got in a generation."""
         for callback in self.on_synced:
             callback(group, generation, owner, partitions)
         generations = self._group(group).generations
@@ -183,8 +191,11 @@ class GroupChecker:
             )
 
     def place_taken(self, group: str, instance: str, member: str, asked_ns: int) -> None:
-        """A static member that asked to join at that time was given its part just now: that is
-        in the log, and so is whose place it took."""
+        """Record the place of a static member that just got its assignment.
+
+        The member sent its JoinGroup request at `asked_ns`. The assignment is in the log, and with
+        it the replacement of the place's former holder.
+        """
         places = self._group(group).places.setdefault(instance, [])
         if all(place.member != member for place in places):
             places.append(_Place(member, asked_ns, self._now_ns()))
@@ -200,7 +211,7 @@ class GroupChecker:
         member: str = "",
         instance: str | None = None,
     ) -> Commit:
-        """An offset, which no other commit of the group has, is about to be sent."""
+        """Record a commit that is about to be sent; no other commit of the group has its offset."""
         commit = Commit(
             group, partition, generation, offset, self._now_ns(),
             topic=topic, process=process, member=member, instance=instance,
@@ -209,7 +220,7 @@ class GroupChecker:
         return commit
 
     def commit_ends(self, commit: Commit, outcome: Outcome) -> None:
-        """As much is known of a commit as ever will be."""
+        """Record the final outcome of a commit, and check an acknowledged one."""
         commit.outcome = outcome
         commit.end_ns = self._now_ns()
         for callback in self.on_commit_ended:
@@ -228,8 +239,11 @@ class GroupChecker:
         self._check_place(commit)
 
     def _check_place(self, commit: Commit) -> None:
-        """Who took the place after this member had it, and was told so before it committed, is
-        the one who may commit."""
+        """Check that no later member held the committer's place when the commit was sent.
+
+        Such a member asked for the place after the committer had it, and got its assignment before
+        the commit was sent. From then on only the later member may commit.
+        """
         places = self._group(commit.group).places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)
         if own is None:
@@ -245,19 +259,20 @@ class GroupChecker:
     def fetched(
         self, group: str, generation: int, partition: int, offset: int, asked_ns: int
     ) -> None:
-        """The owner of a partition was told where to go on, by whom its assignment is of.
+        """Check the offset that the owner of a partition fetched.
 
-        In a generation that is not the newest any more it may have been told by a coordinator that
-        does not know yet that it was replaced; what it commits then is refused.
+        Only the newest generation is checked. In an older generation, the response may come from a
+        coordinator that does not know of its replacement yet; the owner's commits are then
+        rejected.
         """
         if self._group(group).newest == generation:
             self._check(group, partition, offset, asked_ns, "the owner of the partition was told")
 
     def fetched_last(self, group: str, partition: int, offset: int, asked_ns: int) -> None:
-        """All is healed: somebody asked for a group's offset."""
+        """Check a group's offset that a client fetched after the cluster recovered."""
         self._check(group, partition, offset, asked_ns, "at the end it is")
 
-    # What must hold
+    # Invariants
 
     def _check(self, group: str, partition: int, offset: int, asked_ns: int, where: str) -> None:
         commits = self.commits.get((group, partition), [])
@@ -284,8 +299,10 @@ class GroupChecker:
                 return
 
     def _latest_ns(self, commit: Commit) -> int:
-        """When it took effect at the latest. One that was not answered may come into the log until
-        a newer generation is there, which fences it."""
+        """Return the latest time at which a commit can have taken effect.
+
+        A commit without a response may reach the log until a newer generation fences it.
+        """
         if commit.outcome is Outcome.DONE:
             return commit.end_ns
         if commit.generation < 0:

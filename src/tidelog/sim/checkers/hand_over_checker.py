@@ -1,9 +1,9 @@
-"""What a controlled shutdown promises, checked against published state (V43).
+"""Invariants of a controlled shutdown, checked against published state (V43).
 
-When a controller answers a broker that is leaving, that leads nothing but what it was told of, or
-what nobody else alive is in sync of, and follows nowhere within the ISR. From the time when the
-broker has heard that nothing remains until its registration ends, it becomes leader of nothing and
-joins no ISR.
+The controller responds to a broker that shuts down with the remaining partitions. The broker then
+leads only these partitions, and partitions without another live member in the ISR. It is in the ISR
+of no partition with another leader. If no partition remains, the broker is elected leader of no
+partition and joins no ISR until its registration ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.sim.checkers.published_state import Published, PublishedPartition
 
 
 class HandOverChecker:
-    """Looks at every hand-over of a cluster."""
+    """Checker of every controlled shutdown of a cluster."""
 
     def __init__(
         self,
@@ -23,17 +23,17 @@ class HandOverChecker:
         violate: Callable[[str], None],
         is_leaving: Callable[[int], bool],
     ) -> None:
-        """`is_leaving`: whether a broker has been told to stop."""
+        """Begin to follow `published`; `is_leaving` returns whether a broker is shutting down."""
         self._published = published
         self._violate = violate
         self._is_leaving = is_leaving
-        #: Broker epoch of each broker that has heard that nothing remains.
+        #: Broker epoch of each broker whose controlled shutdown left no partition.
         self._gone: dict[int, int] = {}
         self.hand_overs = 0
         published.on_state.append(self._changed)
 
     def answered(self, broker_id: int, controller_epoch: int, remaining: Collection[str]) -> None:
-        """A controller has handed over what it could, and tells the broker what remains."""
+        """Check a controller's response to a controlled shutdown, with the remaining partitions."""
         published = self._published
         if controller_epoch != published.controller_epoch:
             return  # it is deposed, and does not know what has come since
@@ -57,12 +57,12 @@ class HandOverChecker:
                 )
 
     def handed_over(self, broker_id: int) -> None:
-        """A broker has heard that nothing remains, and is about to go."""
+        """Record that a broker learned that no partition remains, and is about to stop."""
         if broker_id in self._published.brokers:
             self._gone[broker_id] = self._published.brokers[broker_id]
 
     def _stays(self, state: PublishedPartition, member: int) -> bool:
-        """Whether a member of an ISR is alive in its recorded life and was not told to stop."""
+        """Return whether a member of an ISR is still in its recorded registration and stays up."""
         epoch = self._published.brokers.get(member)
         return (
             epoch is not None and epoch == state.epoch_of(member) and not self._is_leaving(member)

@@ -1,11 +1,13 @@
-"""A run's clients, as a history that anybody could have recorded; judged when the run ends.
+"""The history of a run's clients, judged when the run ends.
 
-What `tidelog.history` finds is found from outside: from what clients sent and were told alone. A
-producer names no topic id, so a topic that was deleted and made anew takes part by what is sure: a
-batch begun when its newest incarnation was known to be there, and answered before anybody asked for
-its deletion. Any other batch for such a topic counts as one whose outcome is not known. Partitions
-that were removed take no part: a number says nothing of which life was meant, and what is read and
-acknowledged of each is compared with what was committed there, when it happens.
+`tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
+names no topic id, so batches for a recreated topic need care. A batch certainly belongs to an
+incarnation if two conditions hold. Clients knew of the incarnation when the batch began, and the
+response came before any client requested its deletion. Any other acknowledged batch for such a
+topic counts as a batch with unknown outcome.
+
+Removed partitions take no part, because a partition number does not name the life. `client_checker`
+compares reads and acknowledgements of each life with its committed records when they happen.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _OUTCOMES: Final = {
     Outcome.REFUSED: FAIL,
     Outcome.DONE: OK,
 }
-#: What is wrong however much was lost: a refused record was read, one poll jumps or goes back.
+#: Anomalies that no loss explains: a rejected record was read; a poll skips offsets or goes back.
 _WITHOUT_PROMISES: Final = ("G1a", "int-poll-skip", "int-nonmonotonic-poll")
 _ADMINISTRATOR: Final = "administrator"
 
@@ -40,9 +42,11 @@ def operations(
     is_compacted: bool = False,
     compacted: Collection[str] = (),
 ) -> list[Operation]:
-    """All operations of a run in the order of their begins; `topics` are those that are there in
-    the end, `is_compacted` says that records have keys and compaction removes some, `compacted`
-    names the topics of which that is so where it is not so of all."""
+    """Return all operations of a run in the order of their begins.
+
+    `topics` are the topics that exist at the end. With `is_compacted`, the records of all topics
+    have keys, and compaction removes some records. `compacted` names further topics of that kind.
+    """
     found = [
         _send(history, produce, is_compacted or produce.topic in compacted)
         for produce in history.produces
@@ -53,7 +57,7 @@ def operations(
     for topic_id, life in history.topics.items():
         name = f"{life.name}@{topic_id.hex()}"
         if life.deletion_begun_ns >= 0 or topic_id not in topics:
-            # One that is gone although nobody asked: by a deletion that was asked for before.
+            # A topic that is gone without a recorded request: an earlier request deleted it.
             begin_ns = max(life.deletion_begun_ns, 0)
             found.append(Operation(_ADMINISTRATOR, "delete", begin_ns, None, INFO, topics=[name]))
         if is_compacted or life.name in compacted:
@@ -62,7 +66,7 @@ def operations(
 
 
 def _without(operation: Operation, removed: Collection[tuple[str, int]]) -> Operation:
-    """An operation without what it says of these partitions."""
+    """Return an operation without its records of removed partitions."""
     if not removed or not operation.records:
         return operation
     kept = {
@@ -76,7 +80,7 @@ def _without(operation: Operation, removed: Collection[tuple[str, int]]) -> Oper
 
 
 def _partition_of(name: str) -> tuple[str, int]:
-    """(topic, number) of a partition's name in histories."""
+    """Return (topic, number) from a partition's name in histories."""
     topic, _, number = name.rpartition("-")
     return topic.partition("@")[0], int(number)
 
@@ -109,11 +113,11 @@ def _send(history: ClientHistory, produce: Produce, is_keyed: bool) -> Operation
 
 
 def _life_of(history: ClientHistory, produce: Produce) -> TopicLife | None:
-    """The incarnation of the topic that a batch surely went to, or would have gone to."""
+    """Return the incarnation of a topic to which a batch certainly belongs; None if unknown."""
     lives = [life for life in history.topics.values() if life.name == produce.topic]
     for life in reversed(lives):
         if life.created_ns <= produce.begin_ns:
-            # An open one has no end: a deletion may still meet it.
+            # A deletion may still affect an open batch, which has no end.
             is_over = life.deletion_begun_ns >= 0 and (
                 produce.end_ns < 0 or life.deletion_begun_ns <= produce.end_ns
             )
@@ -136,9 +140,11 @@ def _commit(commit: Commit) -> Operation:
 def check_history(
     told: Sequence[Operation], violate: Callable[[str], None], *, is_promised: bool = True
 ) -> Report:
-    """Judge a run; everything that was committed has been read. Each anomaly that is not allowed
-    is told with the operations involved; where nothing is promised to stay, those alone that no
-    loss explains."""
+    """Judge a run in which consumers have read every committed record.
+
+    Report each forbidden anomaly with its operations. Without `is_promised`, report only anomalies
+    that no loss explains.
+    """
     checker = HistoryChecker()
     for line, operation in enumerate(told, 1):
         checker.add(operation, line)

@@ -1,8 +1,9 @@
 """The published state, followed commit by commit: brokers, topics, leaders and ISRs.
 
-Parses the store's nodes by itself and checks what must hold in them whatever happens: leader and
-partition epochs only rise, an epoch has one leader, a leader is in its ISR and the ISR within the
-assignment, the controller epoch never goes back, no two controllers share one.
+This module parses the store's nodes by itself and checks their invariants. Leader epochs never go
+back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the ISR
+is within the assignment. The controller epoch never goes back, and each state carries the current
+one.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ _ONE_LIFE: Final = (0,)
 
 @dataclass(slots=True)
 class PublishedPartition:
-    """What the state node of a partition says."""
+    """The content of a partition's state node."""
 
     key: LogKey
     leader: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    #: Broker epoch of each member; None where the node does not tell.
+    #: Broker epoch of each member; None where the node has none.
     isr_epochs: tuple[int, ...] | None
-    #: The leader was elected uncleanly, and has not reported yet that it has recovered (V13).
+    #: The leader was elected uncleanly, and has not yet reported its recovery (V13).
     is_recovering: bool = False
-    #: When the leader was published as such, after another one or none.
+    #: Time of the first state with this leader, after another leader or none.
     led_since_ns: int = 0
 
     def epoch_of(self, member: int) -> int | None:
-        """The broker epoch recorded for a member of the ISR."""
+        """Return the broker epoch recorded for a member of the ISR; None if there is none."""
         if self.isr_epochs is None:
             return None
         return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member)
@@ -50,31 +51,31 @@ class PublishedPartition:
 
 @dataclass(slots=True)
 class PublishedTopic:
-    """What the topic node says."""
+    """The content of a topic node, and its history."""
 
     name: str
     topic_id: TopicId
     created_ns: int
     assignment: dict[int, tuple[int, ...]]
-    #: Replicas that a reassignment brings and takes, by partition (V50).
+    #: Replicas that a reassignment adds and removes, by partition (V50).
     moving: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
-    #: The fewest replicas that each partition ever had.
+    #: The lowest number of replicas that each partition ever had.
     fewest: dict[int, int] = field(default_factory=dict)
-    #: When the replicas of a partition became others, or another order.
+    #: Time at which the replicas of a partition, or their order, last changed.
     assigned_ns: dict[int, int] = field(default_factory=dict)
-    #: Transaction since which a replica is to go, by partition and replica.
+    #: Transaction that listed a replica for removal, by partition and replica.
     leaving_since: dict[tuple[int, int], int] = field(default_factory=dict)
     #: Transaction that removed the topic node; -1 while it is there.
     deleted_zxid: int = -1
 
     @property
     def is_internal(self) -> bool:
-        """Whether brokers alone write to it."""
+        """Whether only brokers write to the topic."""
         return self.name.startswith("__")
 
 
 class Published:
-    """Follows the commits of a store."""
+    """The published state as the commits of a store make it."""
 
     def __init__(
         self,
@@ -91,18 +92,18 @@ class Published:
         self.brokers: dict[int, int] = {}
         #: Topics that exist, by name.
         self.topics: dict[str, PublishedTopic] = {}
-        #: Every topic there ever was.
+        #: Every topic that ever existed.
         self.all_topics: dict[TopicId, PublishedTopic] = {}
         self.partitions: dict[LogKey, PublishedPartition] = {}
         #: First leader epochs of the lives of partitions that were removed, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal is on its way, or done: nothing of this life is promised.
+        #: Partitions whose removal was requested or is done. No promise covers this life.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
         self.zxid = 0
-        #: Topics whose deletion is on its way, with the transaction that asked for it: replicas go
-        #: before the nodes do.
+        #: Topics whose deletion was requested, with the transaction of the request. Replicas are
+        #: deleted before the nodes are.
         self.dying: dict[str, int] = {}
         self.elections = 0
         self.shrinks = 0
@@ -111,17 +112,17 @@ class Published:
         self.on_state: list[Callable[[PublishedPartition | None, PublishedPartition], None]] = []
         #: Called when a broker has registered: (broker id, broker epoch).
         self.on_broker: list[Callable[[int, int], None]] = []
-        #: Called when a replica is assigned no more: (partition, broker id, transaction since which
-        #: it was to go).
+        #: Called when a replica is assigned no more: (partition, broker id, transaction that listed
+        #: it for removal).
         self.on_left: list[Callable[[LogKey, int, int], None]] = []
-        #: Called when the nodes of a topic go: (topic, transaction that asked for its deletion).
+        #: Called when a deleted topic's nodes go: (topic, transaction of the deletion request).
         self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
         self._leaders: dict[tuple[LogKey, int], int] = {}
 
     def committed(
         self, zxid: int, _session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
     ) -> None:
-        """A transaction was applied."""
+        """Follow a transaction that the store applied."""
         self.zxid = zxid
         for op, result in zip(ops, results, strict=True):
             path = result.path
@@ -150,8 +151,10 @@ class Published:
             self._minimums[name] = min(minimum, self._minimums.get(name, minimum))
 
     def effective_minimum(self, key: LogKey) -> int:
-        """How large the ISR of a partition must be for a record to be committed (V60), by what was
-        ever set: a leader may hear of a change late."""
+        """Return the lowest ISR size at which a leader may commit a record (V60).
+
+        The lowest value that was ever set counts, because a leader may learn of a change late.
+        """
         topic = self.all_topics[key.topic_id]
         minimum = self._minimums.get(topic.name, self._default_minimum)
         return min(minimum, topic.fewest.get(key.partition, 0))
@@ -163,27 +166,27 @@ class Published:
             self.dying.pop(name, None)
 
     def _removal_changed(self, parts: list[str], op: Op) -> None:
-        """A removal is asked for: nothing of the present life is promised any more."""
+        """Record a requested removal. No promise covers the present life any more."""
         topic = self.topics.get(parts[0])
         if topic is not None and isinstance(op, Create):
             self.removed[self.key(topic.topic_id, int(parts[1]))] = None
 
     def lives(self, key: LogKey) -> Sequence[int]:
-        """The first leader epochs of a partition's lives, ascending."""
+        """Return the first leader epochs of a partition's lives, ascending."""
         return self._lives.get(key[:2], _ONE_LIFE)
 
     def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
-        """A partition in the life that a leader epoch is of; -1: in the latest."""
+        """Return a partition in the life that contains a leader epoch; -1 means the latest life."""
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
         return LogKey(topic_id, partition, life)
 
     def is_over(self, key: LogKey) -> bool:
-        """Whether nothing is promised of a partition, as it is removed or its topic is."""
+        """Return whether no promise covers a partition: it or its topic is going or gone."""
         return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:
-        """Whether a topic is gone or about to go."""
+        """Return whether a topic is gone or its deletion was requested."""
         topic = self.all_topics.get(topic_id)
         return topic is None or topic.deleted_zxid >= 0 or topic.name in self.dying
 
@@ -218,8 +221,10 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """The partition of a state, which may begin another life: above the epochs of all before
-        it, and only when they are over (V71)."""
+        """Return the partition of a state, which may begin another life.
+
+        A new life begins above all earlier leader epochs, and only after a removal (V71).
+        """
         key = self.key(topic.topic_id, partition)
         before = self.partitions.get(key)
         begins = value.get("first_epochs", [0, 0])[0]
@@ -260,8 +265,11 @@ class Published:
         self._note_moves(zxid, self.topics[name], value)
 
     def _reassigned(self, topic: PublishedTopic, assignment: dict[int, tuple[int, ...]]) -> None:
-        """The node names other replicas: it is written last, when the ISR is within them and those
-        that are gone from it were stopped (V52)."""
+        """Check a changed assignment.
+
+        The controller writes the topic node last. By then the ISR is within the new replicas, and
+        the removed replicas were stopped (V52).
+        """
         before, topic.assignment = topic.assignment, assignment
         for number, replicas in before.items():
             if number not in assignment:
@@ -373,7 +381,7 @@ class Published:
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
 
     def leads(self, key: LogKey, leader_epoch: int, node_id: int, what: str) -> None:
-        """Somebody leads in an epoch, by published state or by its own claim."""
+        """Record a node as leader of an epoch, by published state or by its own claim."""
         leader = self._leaders.setdefault((key, leader_epoch), node_id)
         if leader != node_id:
             self._violate(f"{what}: {leader} and {node_id} both lead in epoch {leader_epoch}")

@@ -1,9 +1,9 @@
 """The replicas' logs as their files show them, followed write by write.
 
-A mirror per log file keeps the batches that were parsed; a change in a file drops what lies behind
-the changed position and parses on. Reads Kafka's names (`topic-partition/<base offset>.log`,
-`partition.metadata`) and format v2 with the simulator's own reader. What the page cache holds is
-what counts here: a broker that is up sees nothing else.
+A mirror of each log file keeps the parsed batches. After a change in a file, the mirror drops the
+batches behind the changed position and parses from there. The module reads Kafka's names
+(`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the simulator's own
+reader. The content of the page cache counts here, because a running broker sees nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogKey(NamedTuple):
 
     topic_id: TopicId
     partition: int
-    #: Its first leader epoch: above 0 where it was removed before, and added again (V71).
+    #: First leader epoch of this life; above 0 if the partition was removed and added again (V71).
     life: int = 0
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class _Segment:
         self.ends: list[int] = []
 
     def follow(self, changed_from: int) -> tuple[list[ReadBatch], list[ReadBatch]]:
-        """Take in a change; returns the batches that went and those that came."""
+        """Parse the file from a changed position on; return the removed and the new batches."""
         kept = len(self.ends)
         while kept and self.ends[kept - 1] > changed_from:
             kept -= 1
@@ -79,24 +79,27 @@ class ReplicaLog:
         self.node_id = node_id
         self.key = key
         self.start = 0
-        #: Whether offsets may be missing: compaction has removed them.
+        #: Whether offsets may be missing because compaction removed records.
         self._gaps = gaps
-        #: Leader epoch and number of each record from `start` on; -1 and GONE for what is missing.
+        #: Leader epoch and number of each record from `start` on; -1 and GONE for missing ones.
         self.epochs: list[int] = []
         self.numbers: list[int] = []
         #: Grows by each change other than an append.
         self.version = 0
-        #: So many first records are known to be the committed ones; for whoever compares.
+        #: Offset below which `replication_checker` found the records to be the committed ones.
         self.agreed = 0
         self._segments: list[tuple[int, _Segment]] = []
 
     @property
     def end(self) -> int:
-        """The offset behind the last record."""
+        """Offset behind the last record."""
         return self.start + len(self.numbers)
 
     def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
-        """Other files make up the log now; without gaps, they must follow each other."""
+        """Rebuild the log from other files.
+
+        A log without gaps ends before the first file that does not follow its predecessor.
+        """
         self._segments = segments
         self.start = segments[0][0] if segments else 0
         self.epochs.clear()
@@ -111,16 +114,16 @@ class ReplicaLog:
                 return
 
     def is_last(self, segment: _Segment) -> bool:
-        """Whether appends to that file extend the log."""
+        """Return whether appends to that file extend the log."""
         return bool(self._segments) and self._segments[-1][1] is segment
 
     @property
     def segments(self) -> list[tuple[int, _Segment]]:
-        """(base offset, file) of the log."""
+        """Base offset and mirror of each log file."""
         return self._segments
 
     def extend(self, batches: list[ReadBatch]) -> bool:
-        """Append batches; False at the first one that does not follow."""
+        """Append batches; return False at the first batch that does not follow the others."""
         for batch in batches:
             self._fill(batch.base_offset)
             if batch.base_offset != self.end:
@@ -133,7 +136,7 @@ class ReplicaLog:
         return True
 
     def _fill(self, offset: int) -> None:
-        """What is missing up to `offset` was compacted, where that may be."""
+        """Mark missing records up to `offset` as compacted, where offsets may be missing."""
         missing = offset - self.end
         if self._gaps and missing > 0:
             self.epochs += [-1] * missing
@@ -141,32 +144,35 @@ class ReplicaLog:
 
 
 class NodeLogs:
-    """All replicas on one node's log directory."""
+    """All replicas in one log directory of a node."""
 
     def __init__(
         self, node_id: int, disk: SimDisk, *, gaps: bool = False, compacted: Collection[str] = ()
     ) -> None:
-        """`gaps`: all topics are compacted; else those named are, and internal ones."""
+        """Read from `disk`. With `gaps`, all topics are compacted.
+
+        Without `gaps`, the topics in `compacted` and internal topics are compacted.
+        """
         self.node_id = node_id
         self._gaps = gaps
         self._compacted = compacted
-        #: The first leader epochs of the lives that a partition had, ascending.
+        #: Returns the first leader epochs of a partition's lives, ascending.
         self.lives_of: Callable[[LogKey], Sequence[int]] = lambda key: (0,)
         self.disk = disk
         self.logs: dict[LogKey, ReplicaLog] = {}
-        #: Called when records that were readable are not any more: (log, end before).
+        #: Called when readable records become unreadable: (log, end before).
         self.on_cut: Callable[[ReplicaLog, int], None] | None = None
-        #: Called when a replica is hosted no more, whatever becomes of its files.
+        #: Called when a replica is hosted no more, whatever happens to its files.
         self.on_gone: Callable[[ReplicaLog], None] | None = None
-        #: Called for records that came: (log, first offset).
+        #: Called for new records: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] | None = None
-        #: What the broker takes directories for that do not tell their topic id themselves.
+        #: Partition for which the broker takes a directory without a readable topic id.
         self._adopted: dict[str, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
 
     def follow(self) -> list[ReplicaLog]:
-        """Take in what changed on the disk; returns the logs that did."""
+        """Follow the changes on the disk; return the changed logs."""
         disk = self.disk
         if not disk.touched and not disk.names_changed:
             return []
@@ -198,8 +204,10 @@ class NodeLogs:
         return list(changed)
 
     def adopt(self, directory_name: str, key: LogKey) -> ReplicaLog | None:
-        """The broker takes a directory without a readable topic id for that partition; returns
-        the log that this makes of it."""
+        """Treat a directory without a readable topic id as that partition, as its broker does.
+
+        Return the log of the partition; None if there is none.
+        """
         if self._adopted.get(directory_name) != key:
             self._adopted[directory_name] = key
             self._scan()
@@ -211,7 +219,7 @@ class NodeLogs:
         log.rebuild(segments)
         kept_end = log.start
         if log.start >= before_start:
-            # What retention took from the beginning is no change of what is behind it.
+            # Removal of the first records by retention changes none of the records behind them.
             known = before[log.start - before_start :]
             kept_end += _common(known, list(zip(log.epochs, log.numbers, strict=True)))
         if kept_end < end and self.on_cut is not None:
@@ -220,7 +228,7 @@ class NodeLogs:
             self.on_grown(log, kept_end)
 
     def _scan(self) -> list[ReplicaLog]:
-        """Look for replicas that came, went or changed their files."""
+        """Find new replicas, removed replicas and replicas with other files; return their logs."""
         found: dict[LogKey, list[tuple[int, _Segment]]] = {}
         with_gaps: dict[LogKey, None] = {}
         root = self.disk.find(self.disk.root)
@@ -262,8 +270,10 @@ class NodeLogs:
         return changed
 
     def _in_its_life(self, name: str, key: LogKey, segments: list[tuple[int, _Segment]]) -> LogKey:
-        """The partition in the life that the first record is of; a log without a record is of that
-        which its broker takes it for, or of the latest."""
+        """Return the partition in the life of the log's first record.
+
+        For a log without records, return the life that its broker assumes, or the latest life.
+        """
         lives = self.lives_of(key)
         if len(lives) < 2:
             return key
@@ -277,8 +287,11 @@ class NodeLogs:
         return LogKey(key.topic_id, key.partition, life)
 
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
-        """The files of a log. One that compaction is putting in the place of others counts for
-        them from its `.swap` on, unless one of its files is `.cleaned` still."""
+        """Return the files of a log.
+
+        Compaction replaces files by a `.swap` file. The `.swap` file counts instead of them, unless
+        some file of the log is still `.cleaned`.
+        """
         found: dict[int, _Segment] = {}
         swaps: dict[int, _Segment] = {}
         for name, entry in directory.entries.items():
@@ -305,12 +318,15 @@ class NodeLogs:
 
 
 def life_at(lives: Sequence[int], leader_epoch: int) -> int:
-    """The life that a leader epoch is of; lives are named by their first, ascending."""
+    """Return the life that contains a leader epoch.
+
+    `lives` are the first leader epochs of the lives, ascending.
+    """
     return max((life for life in lives if life <= leader_epoch), default=0)
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """How many entries at the start are the same, or compacted since."""
+    """Return how many leading entries are the same in both, or were compacted since."""
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other and other[1] != GONE:
             return index
@@ -318,7 +334,7 @@ def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
 
 
 def _key_of(name: str, directory: Directory) -> LogKey | None:
-    """The partition that a directory holds; None when it tells no topic id (not ready yet)."""
+    """Return the partition of a directory; None if its metadata has no readable topic id (yet)."""
     _, dash, number = name.rpartition("-")
     metadata = directory.entries.get(_METADATA_NAME)
     if not dash or not number.isdigit() or not isinstance(metadata, File):

@@ -1,15 +1,16 @@
-"""Replication, checked after every event: what is committed, who has it, who leads.
+"""Invariants of replication, checked after every event.
 
-Committed is what some leader's high watermark ever passed. From then on: its value never changes,
-every replica agrees with it below its own high watermark, every member of the maximal ISR that has
-not restarted since its recorded broker epoch has it, and the leader of every higher epoch has it;
-one of a lower epoch may take its role late, and commits nothing (V65). A leader's high watermark
-never goes back within its term; nor do epochs within an incarnation. Where a log begins, everything
-before it was committed and may be gone: it was asked for, or retention may take it.
+A record is committed once some leader's high watermark passed it. From then on its value never
+changes. It is in every log whose high watermark passed it, and in the log of every later leader.
+Every member of the maximal ISR that has not restarted since its recorded broker epoch has it.
+A leader of a lower epoch may take its role late, and commits nothing (V65). A leader's high
+watermark never goes back within its term. Records before a log's start were committed, and a
+DeleteRecords request or retention may have removed them.
 
-What only losses within the fault budget leave true is told as a promise, apart from what must hold
-whatever is lost: two logs that agree in epoch and offset agree in the record, nobody goes back
-within a life, an epoch has one leader, no follower knows of more than a leader ever committed.
+Invariants that hold only for losses within the fault budget are reported as promises. The others
+hold whatever is lost. Two logs that agree in epoch and offset agree in the record. No epoch goes
+back within an incarnation. An epoch has one leader. No follower's high watermark is above what
+leaders committed.
 """
 
 from __future__ import annotations
@@ -24,43 +25,45 @@ from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs, ReplicaLog
 
 
 class Claim(NamedTuple):
-    """What a broker says about one of its replicas."""
+    """State of one replica as its broker claims it."""
 
     key: LogKey
     name: TopicPartition
     is_leader: bool
     leader_epoch: int
     high_watermark: int
-    #: (member, broker epoch) of a leader's ISR changes that are not settled; empty otherwise.
+    #: (member, broker epoch) of a leader's pending ISR changes; empty otherwise.
     in_flight: tuple[tuple[int, int], ...]
-    #: A leader's maximal ISR, for whose members it waits; empty otherwise.
+    #: Maximal ISR of a leader, for whose members it waits; empty otherwise.
     maximal_isr: tuple[int, ...]
 
 
 class Observed(Protocol):
-    """One node, as the checkers may look at it."""
+    """The view of one node that checkers may use."""
 
     @property
     def node_id(self) -> int: ...
 
     @property
     def incarnation(self) -> int:
-        """Number of its present or last life."""
+        """Number of the node's present or last incarnation."""
 
     @property
     def logs(self) -> NodeLogs: ...
 
     @property
     def is_up(self) -> bool:
-        """Whether it hosts its replicas now."""
+        """Whether the node hosts its replicas now."""
 
     def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
-        """Its replicas with a changed log, and those that changed since they were last asked for;
-        nothing while it is down."""
+        """Yield the replicas with a changed log, and those changed since the last call.
+
+        Yield nothing while the node is down.
+        """
 
 
 class _Seen:
-    """What was last seen of a replica."""
+    """The last seen state of a replica."""
 
     __slots__ = (
         "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "leader_epoch",
@@ -75,13 +78,14 @@ class _Seen:
         self.in_flight: tuple[tuple[int, int], ...] = ()
         self.maximal_isr: tuple[int, ...] = ()
         self.log_version = -1
-        #: Its node lost data since it was last known in sync: what a truncation took may be back,
-        #: below a high watermark that was written down later. It must reconcile before it counts.
+        #: The node lost data since the replica was last known in sync. Truncated records may be
+        #: back below a high watermark that was written later. The replica must reconcile before
+        #: it counts.
         self.is_doubtful = False
 
 
 class Truth:
-    """What is known of one partition."""
+    """Everything known of one partition."""
 
     __slots__ = ("committed", "ends", "last_of_key", "name", "stored_by", "values")
 
@@ -89,29 +93,32 @@ class Truth:
         self.name = name
         #: The number of each committed record, by offset.
         self.committed: list[int] = []
-        #: Where that ended when a leader last committed something, by leader epoch.
+        #: End of the committed records when a leader last committed some, by leader epoch.
         self.ends: dict[int, int] = {}
         #: The last committed offset of each key.
         self.last_of_key: dict[int, int] = {}
         #: The number of each record ever seen, by (leader epoch, offset).
         self.values: dict[tuple[int, int], int] = {}
-        #: Who ever had each of them: a bit for each node id.
+        #: Nodes that ever had each of these records: a bit for each node id.
         self.stored_by: dict[tuple[int, int], int] = {}
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
-        """These records are committed, behind the others, by the leader of this epoch."""
+        """Add records that the leader of this epoch committed behind the others."""
         for offset, number in enumerate(numbers, len(self.committed)):
             self.last_of_key[key_of(number)] = offset
         self.committed += numbers
         self.ends[leader_epoch] = len(self.committed)
 
     def committed_before(self, leader_epoch: int) -> int:
-        """The end of what leaders of lower epochs committed."""
+        """Return the end of the records that leaders of lower epochs committed."""
         return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
 
     def agrees(self, offset: int, number: int) -> bool:
-        """Whether a log may hold this at a committed offset: the record, or, where compaction is
-        at work, nothing, if the key has a later committed record or this one is a tombstone."""
+        """Return whether a log may hold `number` at a committed offset.
+
+        The log may hold the committed record. Compaction may have removed the record (GONE) if its
+        key has a later committed record, or if the record is a tombstone.
+        """
         committed = self.committed[offset]
         if number != GONE:
             return number == committed
@@ -119,7 +126,7 @@ class Truth:
 
 
 class ReplicationChecker:
-    """Compares logs, claims and published state."""
+    """Comparison of logs, claims and published state."""
 
     def __init__(
         self,
@@ -129,38 +136,42 @@ class ReplicationChecker:
         promise: Callable[[str], None] | None = None,
         deleted_before: Callable[[LogKey], int] = lambda key: 0,
     ) -> None:
-        """`promise` hears what breaks the promise of an acknowledgement; without it, `violate`.
-        `deleted_before` says below which offset the records of a partition may be gone."""
+        """Begin to follow `published`.
+
+        `promise` is called where the promise of an acknowledgement is broken; default `violate`.
+        `deleted_before` returns the offset below which records of a partition may be gone.
+        """
         self.published = published
         self.truths: dict[LogKey, Truth] = {}
-        #: When each record was first seen in any log.
+        #: Time at which each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
         self.truncations = 0
-        #: Replicas whose directory is away, unharmed: they have nothing now, and are not to lead.
+        #: Replicas whose directory is unharmed but unmounted. They have no records now, and must
+        #: not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
-        #: Called when a leader's high watermark commits more: (node id, its claim, first offset).
+        #: Called when a leader's high watermark advances: (node id, its claim, first offset).
         self.on_committed: list[Callable[[int, Claim, int], None]] = []
-        #: Called when the changes of the ISR that a leader waits for are others: (node id, claim).
+        #: Called when the pending ISR changes of a leader differ from before: (node id, claim).
         self.on_proposed: list[Callable[[int, Claim], None]] = []
         self._violate = violate
         self._promise = promise or violate
         self._deleted_before = deleted_before
         self._now_ns = now_ns
         self._nodes: dict[int, Observed] = {}
-        #: The broker epoch under which a node's data is what it was; gone after a lossy crash.
+        #: Broker epoch under which each node has lost no data; removed by a lossy crash.
         self._intact: dict[int, int] = {}
-        #: Which incarnation made a node's last registration, and its broker epoch.
+        #: Broker epoch of each node's last registration, and the incarnation that made it.
         self._registered_in: dict[int, tuple[int, int]] = {}
-        #: The newest broker epoch under which a node has lost data.
+        #: Newest broker epoch under which each node has lost data.
         self._lost: dict[int, int] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
         published.on_state.append(self._state_changed)
         published.on_broker.append(self._broker_registered)
 
-    # What happens
+    # Events
 
     def add(self, node: Observed) -> None:
-        """A broker to watch."""
+        """Watch a broker."""
         self._nodes[node.node_id] = node
         node.logs.on_cut = self._cut
         node.logs.on_gone = self._gone
@@ -168,7 +179,7 @@ class ReplicationChecker:
         node.logs.lives_of = self.published.lives
 
     def after_event(self, node: Observed) -> None:
-        """An event of this node was executed."""
+        """Check the node after one of its events was executed."""
         changed = [log.key for log in node.logs.follow()]
         incarnation = node.incarnation
         for claim in node.claims(changed):
@@ -190,7 +201,7 @@ class ReplicationChecker:
                 self._look(node, claim, log, seen)
 
     def crashed(self, node: Observed, *, lossy: bool) -> None:
-        """A node died; its disk shows what is left."""
+        """Record the death of a node, and read the files that its disk kept."""
         if lossy:
             epoch = self._intact.pop(node.node_id, None)
             if epoch is not None:
@@ -207,14 +218,14 @@ class ReplicationChecker:
             self._registered_in[broker_id] = (broker_epoch, node.incarnation)
 
     def high_watermark(self, node_id: int, key: LogKey) -> int:
-        """What a node last said it to be; -1 where it never said."""
+        """Return the high watermark that a node last claimed; -1 where it never claimed any."""
         seen = self._seen.get((node_id, key))
         return -1 if seen is None else seen.high_watermark
 
     # Logs
 
     def truth(self, key: LogKey, name: TopicPartition | None = None) -> Truth:
-        """What is known of a partition."""
+        """Return everything known of a partition."""
         found = self.truths.get(key)
         if found is None:
             topic = self.published.all_topics.get(key.topic_id)
@@ -223,13 +234,17 @@ class ReplicationChecker:
         return found
 
     def _grown(self, log: ReplicaLog, first: int) -> None:
-        """Two logs that agree in epoch and offset agree in the record; a leader appends under its
-        own epoch, which begins where it took its role (V31)."""
+        """Check new records of a log.
+
+        Two logs that agree in epoch and offset agree in the record. A leader appends under its own
+        epoch, which begins where the leader took its role (V31).
+        """
         truth = self.truth(log.key)
         seen = self._seen.get((log.node_id, log.key))
         led = -1
         observed = self._nodes[log.node_id]
-        # The dead append nothing: a power loss that takes a truncation brings back what it cut off.
+        # A dead leader appends nothing. A power loss that undoes a truncation brings back the
+        # truncated records.
         if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
             led = seen.leader_epoch if seen.is_leader else -1
         values, stored_by = truth.values, truth.stored_by
@@ -256,7 +271,10 @@ class ReplicationChecker:
             self.first_stored_ns.setdefault(number, now_ns)
 
     def _gone(self, log: ReplicaLog) -> None:
-        """Who hosts a replica no more leads with it no more; restored, it comes back as it was."""
+        """Forget the leadership of a replica that its node hosts no more.
+
+        A restored replica comes back with its former records.
+        """
         seen = self._seen.get((log.node_id, log.key))
         if seen is not None:
             seen.is_leader = False
@@ -322,8 +340,10 @@ class ReplicationChecker:
         seen.log_version = -1 if log is None else log.version
 
     def _check_start(self, log: ReplicaLog, truth: Truth) -> None:
-        """What a log does not have before its first record was committed, and may be gone: nobody
-        else would notice, as a replica is compared from where it begins."""
+        """Check that the records before the log's start were committed and may be gone.
+
+        No other check finds this, because each comparison begins at the log's start.
+        """
         allowed = min(self._deleted_before(log.key), len(truth.committed))
         if log.start > allowed:
             self._violate(
@@ -333,7 +353,10 @@ class ReplicationChecker:
             )
 
     def _check_life(self, node: Observed, claim: Claim) -> None:
-        """Nobody has a role in a partition that was added again with records of the removed one."""
+        """Check that no node leads or follows a re-added partition with records of the removed one.
+
+        The removed partition is a former life of the same number.
+        """
         former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
         for key in former:
             log = node.logs.logs[key]
@@ -344,8 +367,12 @@ class ReplicationChecker:
                 )
 
     def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
-        """A role is told to the very registration of a broker. One made after a topic was gone can
-        only be told roles of its successor, which are none of the old replica's (V23)."""
+        """Check that no broker that registered after a topic's deletion takes a role in that topic.
+
+        A controller sends a role to one registration of a broker. A registration made after the
+        deletion can get only roles of the topic's successor. The old replica must not take them
+        (V23).
+        """
         topic = self.published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
         if (
@@ -361,9 +388,12 @@ class ReplicationChecker:
     def _is_reconciled(
         self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
-        """Whether a replica that lost data counts again: it leads, it is in sync, or its records
-        are the committed ones as far as its log goes. Below its high watermark is not enough: a
-        truncation lowers that first, and whoever dies before the cut begins with the old one."""
+        """Return whether a replica that lost data counts again.
+
+        It counts if it leads, if it is in sync, or if all records of its log are the committed
+        ones. Records below its high watermark are not enough. A truncation lowers the high
+        watermark first, and a node that dies before the truncation starts with the old one.
+        """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
         end = 0 if log is None else log.end
@@ -391,7 +421,10 @@ class ReplicationChecker:
     def _compare(
         self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth, first: int
     ) -> None:
-        """Records below the high watermark are the committed ones; a leader commits more."""
+        """Check that records below the high watermark are the committed ones.
+
+        A leader's high watermark may also commit new records.
+        """
         if log is None or claim.high_watermark <= first:
             return
         committed = truth.committed
@@ -427,8 +460,10 @@ class ReplicationChecker:
         self._check_isr(claim)
 
     def _check_copies(self, claim: Claim, log: ReplicaLog, truth: Truth) -> None:
-        """What is committed was on as many replicas as min.insync.replicas asks for (V60, V64);
-        some of them may have lost it since they told."""
+        """Check that a newly committed record was on at least min.insync.replicas replicas.
+
+        Some of these replicas may have lost the record since (V60, V64).
+        """
         if self._promises_nothing(claim.key):
             return
         minimum = self.published.effective_minimum(claim.key)
@@ -445,7 +480,7 @@ class ReplicationChecker:
     # The ISR
 
     def _check_isr(self, claim: Claim) -> None:
-        """More was committed: who must have it?"""
+        """Check that every replica that must have the newly committed records has them."""
         state = self.published.partitions.get(claim.key)
         if state is None:
             return
@@ -454,7 +489,10 @@ class ReplicationChecker:
         self._check_joining(claim)
 
     def _check_joining(self, claim: Claim) -> None:
-        """Who is about to join counts from the moment that its leader proposes it (A7)."""
+        """Check replicas that are about to join the ISR.
+
+        A replica counts from the moment at which its leader proposes it (A7).
+        """
         state = self.published.partitions.get(claim.key)
         if state is None or state.leader_epoch != claim.leader_epoch:
             return  # the claim of a deposed leader
@@ -470,7 +508,7 @@ class ReplicationChecker:
             self._check_maximal(state, seen)
 
     def _check_maximal(self, state: PublishedPartition, leader: _Seen) -> None:
-        """The published leader waits for every member of the published ISR (A7, A8)."""
+        """Check that the published leader waits for every member of the published ISR (A7, A8)."""
         if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
         left_out = [member for member in state.isr if member not in leader.maximal_isr]
@@ -485,14 +523,18 @@ class ReplicationChecker:
         return self.published.is_over(key)
 
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
-        """Whether a member still lives under the broker epoch recorded for it, or died under it
-        without losing data."""
+        """Return whether a member has lost no data since the broker epoch recorded for it.
+
+        The member is still in that registration, or it died in it without losing data.
+        """
         recorded = state.epoch_of(member)
         return recorded is not None and self._intact.get(member) == recorded
 
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
-        """Whether the registration recorded for a member stands, and the very process lives that
-        made it. A process whose session has expired registers anew: a restart to V10."""
+        """Return whether the recorded registration of a member stands, and its process still runs.
+
+        A process whose session has expired re-registers. V10 treats that as a restart.
+        """
         node = self._nodes.get(member)
         recorded = state.epoch_of(member)
         return (
@@ -502,7 +544,7 @@ class ReplicationChecker:
         )
 
     def is_leaving(self, state: PublishedPartition, member: int) -> bool:
-        """Whether the leader has asked for an ISR without this member, and has no answer yet."""
+        """Return whether the leader's pending ISR change leaves this member out."""
         seen = self._seen.get((state.leader, state.key))
         return (
             seen is not None
@@ -513,13 +555,15 @@ class ReplicationChecker:
         )
 
     def has_lost_member(self, state: PublishedPartition) -> bool:
-        """Whether a member has lost data since the broker epoch recorded for it: it may have
-        registered anew before it did."""
+        """Return whether a member has lost data since the broker epoch recorded for it.
+
+        The member may have re-registered before it lost the data.
+        """
         lost = self._lost
         return any((state.epoch_of(member) or 0) <= lost.get(member, -1) for member in state.isr)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
-        """Whether a node's files hold every committed record of a partition."""
+        """Return whether a node's files hold every committed record of a partition."""
         node = self._nodes.get(node_id)
         truth = self.truths.get(key)
         if node is None or truth is None:
@@ -546,7 +590,7 @@ class ReplicationChecker:
 
 
 def _lacks(log: ReplicaLog | None, truth: Truth, end: int | None = None) -> str:
-    """What of the records committed (up to `end`) a log does not have; empty when it has all."""
+    """Return the first committed record (up to `end`) that a log lacks; empty if it has all."""
     committed = truth.committed if end is None else truth.committed[:end]
     if not committed:
         return ""

@@ -1,14 +1,14 @@
-"""What lies on a broker's disk, opened by a reader of its own: the storage checks.
+"""Checks of a broker's disk by an independent reader: the storage checks.
 
-For each log directory: whose it is; for each replica in it that batches are whole, with right
-checksums, in order, without gaps where nothing is compacted, of leader epochs that never go back;
-that entries of indexes that count point to batches, with their offsets and timestamps; that the
-leader epochs written down are those of the batches, as far as the recovery point says that they
-count; that producer snapshots can be read; that no checkpoint claims what is not there.
+A log directory belongs to its broker. In each replica, batches are whole, have correct checksums
+and stand in order. They have no gaps unless the topic is compacted, and leader epochs never go
+back. Index entries below the recovery point match batches, offsets and timestamps. The leader epoch
+checkpoint agrees with the batches below the recovery point. Producer snapshots are readable. No
+checkpoint has an offset above the log's end.
 
-Shares nothing with `tidelog.log`: formats are read from Kafka's description. What the simulator
-itself damaged and nobody has met or mended yet is not told: bits that were flipped count as they
-were, files that it cut short are passed over.
+The module shares nothing with `tidelog.log`; it implements the formats from Kafka's description.
+Injected damage is not reported before a broker has found or repaired it. So flipped bits count as
+they were, and files that the simulator cut short are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _METADATA: Final = "partition.metadata"
 _WHOLE_METADATA_BYTES: Final = len("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
-#: All that there may be of a replica whose creation failed or was cut short.
+#: The only entries in the directory of a replica whose creation failed or was interrupted.
 _BEGUN: Final = frozenset((_METADATA, f"{_METADATA}.tmp"))
 _OWNER: Final = "meta.properties"
 
@@ -64,7 +64,10 @@ class _WrongError(Exception):
 
 
 def check_disk(disk: SimDisk, broker_id: int, has_gaps: Callable[[str], bool]) -> list[str]:
-    """What is wrong on a broker's disk, a line each; `has_gaps`: whether a topic is compacted."""
+    """Return the problems of a broker's disk, a line each.
+
+    `has_gaps` returns whether a topic is compacted.
+    """
     return _Disk(disk, broker_id, has_gaps).check()
 
 
@@ -80,7 +83,7 @@ class _Disk:
         self._points: dict[str, int] = {}
 
     def check(self) -> list[str]:
-        """All of it."""
+        """Check the whole log directory and return its problems."""
         if not self._root.entries:
             return []  # nobody has opened it
         self._try(_OWNER, self._check_owner)
@@ -100,7 +103,7 @@ class _Disk:
             self._problems.append(f"{self._disk.root}/{path}: {wrong}")
 
     def _content(self, entry: object) -> bytes | None:
-        """What a file holds; None where there is none, or one that the simulator cut short."""
+        """Return a file's undamaged content; None if there is no file or it was cut short."""
         if not isinstance(entry, File) or entry in self._disk.cut_files:
             return None
         return bytes(entry.undamaged())
@@ -165,13 +168,14 @@ class _Disk:
                 return
             batches[base_offset] = found
         if not logs:
-            # One that a full disk kept from being made: the next start takes what there is away.
+            # A full disk prevented the creation of this replica. The next start of the broker
+            # removes the files.
             if not directory.entries.keys() <= _BEGUN:
                 self._problems.append(f"{self._disk.root}/{name}: there is no log file")
             return
         end = previous.last_offset + 1 if previous is not None else 0
         self._ends[name] = max(end, *logs)
-        # Of what lies above the recovery point no index file is believed.
+        # A start ignores index files above the recovery point.
         point = self._points.get(name, 0)
         for base_offset, following in zip(logs, list(logs)[1:], strict=False):
             if following <= point:
@@ -205,9 +209,12 @@ class _Disk:
         batches: list[Batch],
         flipped: bool,
     ) -> None:
-        """Check the index files of a segment. A start takes timestamps below the recovery point
-        from headers alone, as Kafka does, so a time index may repeat a bit that is `flipped` there
-        until a reader meets the batch (V68)."""
+        """Check the index files of a segment.
+
+        A start takes timestamps below the recovery point from headers alone, as Kafka does. So a
+        time index may contain a bit that is `flipped` in the segment, until a reader finds the
+        damaged batch (V68).
+        """
         for suffix, check in (("index", _check_index), ("timeindex", _check_time_index)):
             if flipped and check is _check_time_index:
                 continue
@@ -223,7 +230,10 @@ class _Disk:
     def _check_snapshots(
         self, name: str, directory: Directory, batches: list[Batch], gaps: bool
     ) -> None:
-        """One above the recovery point is of a history that may have been cut since (V39)."""
+        """Check producer snapshots, and compare those up to the recovery point with the batches.
+
+        A snapshot above the recovery point may describe records that were truncated since (V39).
+        """
         point, end = self._points.get(name, 0), self._ends[name]
 
         def check(data: bytes, offset: int) -> None:
@@ -239,8 +249,10 @@ class _Disk:
             self._try(f"{name}/{file_name}", partial(check, data, int(match[1])))
 
     def _check_epochs(self, name: str, directory: Directory, batches: list[Batch]) -> None:
-        """Below the recovery point the checkpoint is what the batches say; above it is a cache
-        that nobody believes (V39)."""
+        """Check that the leader epoch checkpoint agrees with batches below the recovery point.
+
+        Above the recovery point, a start ignores the checkpoint (V39).
+        """
         data = self._content(directory.entries.get(_LEADER_EPOCHS))
         if data is None:
             return
@@ -273,7 +285,7 @@ def _text(data: bytes) -> str:
 
 
 def _checkpoint_lines(data: bytes) -> list[str]:
-    """The entries of a text checkpoint: a version, their number, then one a line."""
+    """Return the entries of a text checkpoint: a version, their number, then one entry a line."""
     lines = _text(data).splitlines()
     if len(lines) < 2 or lines[0] != "0" or lines[1] != str(len(lines) - 2):
         raise _WrongError(f"version and number {lines[:2]} do not fit {len(lines)} lines")
@@ -281,7 +293,7 @@ def _checkpoint_lines(data: bytes) -> list[str]:
 
 
 def _batches(data: bytes) -> Iterator[Batch]:
-    """The batches of a whole file."""
+    """Yield the batches of a whole file."""
     position = 0
     try:
         for batch in read_batches(data):
@@ -319,7 +331,7 @@ def _check_order(batch: Batch, previous: Batch | None, base_offset: int, gaps: b
 
 
 def _check_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
-    """Each entry is the last offset of the batch that starts at its position."""
+    """Check that each entry is the last offset of the batch that starts at its position."""
     if len(data) % _INDEX_ENTRY.size:
         raise _WrongError(f"{len(data)} bytes are not whole entries")
     starts = {batch.position: batch.last_offset for batch in batches}
@@ -336,7 +348,7 @@ def _check_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
 
 
 def _check_time_index(data: bytes, base_offset: int, batches: list[Batch]) -> None:
-    """Each entry is the largest timestamp up to there, and the last offset of the batch with it."""
+    """Check that each entry is the largest timestamp so far and the last offset of its batch."""
     if len(data) % _TIME_ENTRY.size:
         raise _WrongError(f"{len(data)} bytes are not whole entries")
     timestamps = {batch.last_offset: batch.max_timestamp_ms for batch in batches}
@@ -369,7 +381,7 @@ class _Row(NamedTuple):
 
 
 def _read_snapshot(data: bytes, offset: int, end: int) -> list[_Row]:
-    """Producers before `offset`, which the log reaches."""
+    """Return the producers of a snapshot at `offset`, which must not be above the log's end."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise _WrongError(f"{len(data)} bytes are no snapshot")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -387,8 +399,11 @@ def _read_snapshot(data: bytes, offset: int, end: int) -> list[_Row]:
 
 
 def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps: bool) -> None:
-    """What it tells of batches that are there is so, and it tells the last one of each producer;
-    compaction may have removed what it tells of."""
+    """Check a producer snapshot against the batches.
+
+    Each row matches its batch, unless compaction or retention removed that batch. The last batch of
+    each producer has a row.
+    """
     there = {batch.last_offset: batch for batch in batches if batch.last_offset < offset}
     for row in rows:
         batch = there.get(row.last_offset)

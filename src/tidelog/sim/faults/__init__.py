@@ -1,9 +1,10 @@
-"""Faults drawn from the seed: which kinds a run has, how often, whom they strike, for how long.
+"""Faults drawn from the seed: the kinds of a run, their frequency, targets and duration.
 
-`scheduler` decides when and which; each kind is a function of one of the families `network`,
-`store`, `clocks`, `processes` and `disks`, registered by its name (`kinds`), and acts through its
-`context`. `scenarios` are sequences that no single draw brings about. What a power loss may take is
-decided by the fault budget; `sim/profiles` has the weights.
+`scheduler` decides when each fault happens. Each kind is a function of one of the families
+`network`, `store`, `clocks`, `processes` and `disks`. It is registered by its name (`kinds`) and
+acts through its `context`. `scenarios`, `leaderships`, `elections` and `stops` have sequences that
+no single draw brings about. The fault budget decides what a power loss may lose; `sim/profiles` has
+the weights.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, Kind

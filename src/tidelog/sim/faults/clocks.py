@@ -1,7 +1,8 @@
 """Faults of brokers' clocks: monotonic ones drift, wall clocks jump.
 
-Durations go by the first, timestamps of records and nodes by the second. Jumps stay below what
-would let records, producers' ids or offsets expire, for their loss would be no fault of brokers.
+Brokers measure durations by the monotonic clock, and take timestamps of records and nodes from the
+wall clock. Jumps are too short for records, producer ids or offsets to expire, because their loss
+would be no defect of brokers.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Final
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import kind
 
-#: Drift in millionths: far beyond quartz, within what sixths of a session timeout leave room for.
+#: Drift in millionths. It is far above that of quartz clocks, and within the tolerance of a session
+#: that is renewed six times per timeout.
 _DRIFTS_PPM: Final = (200, 5_000, 50_000)
-#: Jumps of a wall clock in ms. Together they stay below what a retention time or the expiry of
-#: producers' ids is set to by default (a day at least): beyond it records may go.
+#: Jumps of a wall clock in ms. Their sum stays below the default retention time and expiry of
+#: producer ids (a day at least), beyond which records may be removed.
 _JUMPS_MS: Final = (150, 5_000, 600_000, 3_600_000)
 _FURTHEST_MS: Final = 4 * 3_600_000
 

@@ -1,7 +1,7 @@
-"""The context of one fault: the cluster, the fault's own draws, time, and whom it may strike.
+"""The context of one fault: the cluster, the fault's own draws, time, and possible targets.
 
-Each fault gets a context of its own. Kinds keep what they need until they heal in closures
-(`later`, `at_end`). Nothing here knows one kind from another.
+Each fault gets its own context. Kinds keep the state that they need for healing in closures
+(`later`, `at_end`). This module does not distinguish kinds.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
-#: A scenario yields how many ms to wait.
+#: A scenario yields the times to wait, in ms.
 Scenario = Generator[float, None, None]
 
-#: What a crash wants to take, as likely as it stands here.
+#: Losses that a crash asks the budget for; each entry is equally likely.
 LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
 
 
 class RunFaults(Protocol):
-    """The faults of a whole run, of which a context has one."""
+    """The faults of a whole run, as a context sees them."""
 
     #: Whether faults happen now.
     is_active: bool
 
     def at_end(self, undo: Callable[[], None]) -> None:
-        """Call back when the faults of the run end."""
+        """Register a callback for the end of the run's faults."""
 
     def count(self, kind: str) -> None:
-        """Something was done."""
+        """Count a played fault."""
 
 
 class FaultContext:
-    """What one fault acts on and through."""
+    """The context in which one fault acts."""
 
     __slots__ = ("_faults", "cluster", "draw", "hosts")
 
@@ -45,7 +45,7 @@ class FaultContext:
     ) -> None:
         self._faults = faults
         self.cluster = cluster
-        #: Whose links may be struck: brokers, and some clients.
+        #: Hosts whose links faults may affect: brokers, and some clients.
         self.hosts = hosts
         self.draw = draw
 
@@ -57,11 +57,11 @@ class FaultContext:
         return self._faults.is_active
 
     def later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        """Call back after so much virtual time, whether faults still happen then or not."""
+        """Call back after a virtual time, even if faults have ended by then."""
         self.cluster.simulator.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
 
     def at_end(self, undo: Callable[[], None]) -> None:
-        """Call back when the faults of the run end; what it undoes may be undone already."""
+        """Call `undo` at the end of the run's faults, even if it was called before."""
         self._faults.at_end(undo)
 
     def play(self, scenario: Scenario) -> None:
@@ -74,27 +74,27 @@ class FaultContext:
             return
         self.later(delay_ms, lambda: self.play(scenario))
 
-    # What is told
+    # Trace
 
     def note(self, text: str) -> None:
-        """Put a line into the trace."""
+        """Add a line to the trace."""
         self.cluster.simulator.note(-1, "fault", text)
 
     def count(self, kind: str) -> None:
-        """Count something played."""
+        """Count a played fault."""
         self._faults.count(kind)
 
-    # Whom to strike
+    # Targets
 
     def any_broker(self) -> SimBroker | None:
-        """A broker that may fall: seldom one of the last."""
+        """Return a random running broker; if only one runs, mostly None."""
         up = [broker for broker in self.cluster.brokers.values() if broker.life is not None]
         if not up or (len(up) <= 1 and self.draw.random() < 0.8):
             return None
         return self.draw.choice(up)
 
     def leader(self) -> SimBroker | None:
-        """The leader of some partition."""
+        """Return the running leader of a random partition; None if there is none."""
         states = [
             state
             for state in self.cluster.published.partitions.values()
@@ -104,14 +104,14 @@ class FaultContext:
         return self.cluster.brokers[self.draw.choice(states).leader] if states else None
 
     def controller(self) -> SimBroker | None:
-        """The broker whose controller is in office by its own account."""
+        """Return the broker that believes to be the active controller; None if there is none."""
         for broker in self.cluster.brokers.values():
             if broker.broker is not None and broker.broker.controller.is_active:
                 return broker
         return None
 
     def crash(self, broker: SimBroker | None, reason: str) -> bool:
-        """Kill a broker, or cut its power."""
+        """Kill a broker or cut its power; return whether it died."""
         if broker is None or self.any_broker() is None:
             return False
         return broker.crash(self.draw.choice(LOSSES), reason)

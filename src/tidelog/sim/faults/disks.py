@@ -1,7 +1,7 @@
-"""Faults of brokers' disks: slow, full, failing, losing with the power, damaged, exchanged.
+"""Faults of brokers' disks: slow, full, failing, damaged and replaced disks, and power losses.
 
-What a disk really did wrong is counted by the disk itself (`SimDisk.effects`): a planned error that
-no call has met yet has done nothing.
+The disk itself counts the effects of faults (`SimDisk.effects`), because a planned error has no
+effect before a call meets it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCE
 _LOGS: Final = (".log",)
 _INDEXES: Final = (".index", ".timeindex", ".snapshot")
 _TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
-#: Where a directory is that was taken away.
+#: Parent of directories that were taken away.
 _AWAY: Final = "/away"
 
 
 def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
-    """A broker that is down finds a directory of its log directory missing when it begins; False
-    where it had none of that name."""
+    """Take a directory out of the log directory of a broker that is down.
+
+    Return False if there is no directory of that name.
+    """
     disk = broker.logs.disk
     path = f"{disk.root}/{name}"
     if disk.find(path) is None:
@@ -41,14 +43,14 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 
 
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
-    """What was taken away from a broker, which is down, is there again."""
+    """Put back a directory that was taken away from a broker, which is down."""
     path = f"{broker.logs.disk.root}/{name}"
     context.note(f"{path} of {broker.node_id} is back")
     _move(broker, f"{_AWAY}/{name}", path)
 
 
 def _move(broker: SimBroker, old: str, new: str) -> None:
-    """No power loss takes it back."""
+    """Rename a directory durably, so that no power loss undoes it."""
     disk = broker.logs.disk
     disk.make_directories(_AWAY)
     disk.rename(old, new)
@@ -174,7 +176,7 @@ def damaged_checkpoints(context: FaultContext) -> bool:
 
 
 def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
-    """Damage a file of a broker that may lose what it has: one that is down, or is killed now."""
+    """Damage a file of a broker that may lose data; the broker is down, or is killed now."""
     cluster = context.cluster
     down = [one for one in cluster.brokers.values() if one.life is None]
     broker = (
@@ -215,7 +217,7 @@ def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bo
         disk.cut_short(path, cut)
         return
     position = draw.randrange(size_bytes)
-    # Kafka's text files have no checksum: another digit would be another number.
+    # Kafka's text files have no checksum, so a flipped digit would be another valid number.
     mask = 0x80 if is_text else 1 << draw.randrange(8)
     if path.endswith(_LOGS) and _is_compacted(context, path):
         position = _behind_base_offset(bytes(disk.file(path).data), position)
@@ -230,8 +232,11 @@ def _is_compacted(context: FaultContext, path: str) -> bool:
 
 
 def _behind_base_offset(data: bytes, position: int) -> int:
-    """No checksum covers a batch's base offset: it is told by those beside it, but for logs under
-    compaction, which have gaps. There another byte of the batch is taken."""
+    """Return the position, moved behind the base offset of a batch if it is within one.
+
+    No checksum covers a base offset. The neighboring batches reveal a wrong one, but not in
+    compacted logs, which have gaps. So the caller uses this for compacted logs.
+    """
     start = 0
     while start + 12 <= len(data):
         end = start + 12 + int.from_bytes(data[start + 8 : start + 12], "big")
@@ -244,8 +249,10 @@ def _behind_base_offset(data: bytes, position: int) -> int:
 
 
 def _operate(context: FaultContext, broker: SimBroker) -> None:
-    """Look now and then whether the broker refuses to start; then empty its directory, as the
-    guide has it, where others have what it had."""
+    """Empty the directory of a broker that refuses to start, as the operators' guide says.
+
+    Check periodically, and wait until other replicas have all of the broker's data.
+    """
 
     def look() -> None:
         if not broker.was_damaged:
@@ -262,7 +269,7 @@ def _operate(context: FaultContext, broker: SimBroker) -> None:
 
 
 def _lose_everything(context: FaultContext, broker: SimBroker, why: str) -> bool:
-    """Kill a broker that may lose what it has."""
+    """Kill a broker that may lose data, with all its unsynced data; return whether it died."""
     if not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(Loss.ALL_UNSYNCED, why)
@@ -276,7 +283,7 @@ def _fail_calls(
     loses_data: bool = False,
     once: bool = False,
 ) -> bool:
-    """From a drawn call on, these fail with an errno, while the budget allows it."""
+    """Let these calls fail with an errno, from a random call on, while the budget allows it."""
     broker = context.any_broker()
     if broker is None or broker.logs.disk.fault is not None:
         return False

@@ -1,8 +1,8 @@
 """Scenarios of controllers that are deposed in office, or elected without learning of it.
 
-What they have in common: whoever believes to be the controller is not, or is and cannot know, while
-its session lives and it has something to write (V3, V42, S2); and of those that the store never
-answers, and that cannot act for it. Nothing of it costs any data.
+A broker believes to be the controller and is not, or is the controller without knowing it. Its
+session lives, and it has a write to make (V3, V42, S2). Further scenarios have a controller that
+never gets a response of the store, and so cannot act. No scenario of this module loses data.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 
 def _depose(context: FaultContext) -> Scenario:
-    """An administrator deletes the controller's node, so that another one is elected; its session
-    lives, and what it is about to write is refused (V3)."""
+    """Delete the controller's node, as an administrator does, so that another one is elected.
+
+    The session of the deposed controller lives, and the store rejects its next write (V3).
+    """
     store = context.cluster.store
     controller = context.controller()
     if controller is None or store.tree.get(layout.CONTROLLER) is None:
         return
     others = [one for one in context.cluster.brokers.values() if one is not controller]
-    # Something for it to write.
+    # An expired session gives the controller something to write.
     expire(context, context.draw.choice(others))
     yield context.draw.uniform(1, 60)
     if store.tree.get(layout.CONTROLLER) is not None:
@@ -33,8 +35,11 @@ def _depose(context: FaultContext) -> Scenario:
 
 
 def _elect_unnoticed(context: FaultContext) -> Scenario:
-    """Whoever is elected does not hear of it, and cannot ask: the store is not to be reached for a
-    moment (V42, S2)."""
+    """Elect a controller that does not learn of its election (V42, S2).
+
+    The response of the store is lost. The new controller cannot ask, because the store is
+    unreachable for a moment.
+    """
     cluster = context.cluster
     network, epoch = cluster.simulator.network, cluster.published.controller_epoch
     controller = context.controller()
@@ -61,8 +66,11 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
 
 
 def _raise_epoch(context: FaultContext) -> Scenario:
-    """Somebody raises the controller epoch and does not become the controller, as one of old Kafkas
-    that died in between: what the controller writes is refused, and its node is still its own."""
+    """Raise the controller epoch without a change of the controller.
+
+    Old versions of Kafka do so if they die in between. The store rejects the controller's writes,
+    although the controller still owns its node.
+    """
     store = context.cluster.store
     controller = context.controller()
     node = store.tree.get(layout.CONTROLLER_EPOCH)
@@ -73,7 +81,7 @@ def _raise_epoch(context: FaultContext) -> Scenario:
     store.write_from_outside(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch + 1))
     yield context.draw.uniform(0, 20)
     others = [one for one in context.cluster.brokers.values() if one is not controller]
-    # Something for it to write.
+    # An expired session gives the controller something to write.
     expire(context, context.draw.choice(others))
 
 
@@ -86,8 +94,8 @@ def unlucky_elections(context: FaultContext) -> Scenario:
         yield from context.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(context)
 
 
-#: What the forgotten answer is about: a write of the controller or its election, the brokers that
-#: it has to look at, its own claim.
+#: Node of the withheld response: the controller epoch (a write of the controller or its election),
+#: the list of brokers, the controller's own node.
 _FORGOTTEN: Final = (
     layout.CONTROLLER_EPOCH,
     layout.CONTROLLER_EPOCH,
@@ -98,7 +106,7 @@ _FORGOTTEN: Final = (
 
 
 def _leave_unanswered(context: FaultContext) -> Scenario:
-    """A controller in office never hears what became of its request, though its session lives."""
+    """Withhold the response to a request of the active controller, whose session lives."""
     controller = context.controller()
     if controller is None or controller.store is None:
         return
@@ -106,13 +114,16 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
     context.note(f"controller {controller.node_id} never hears of {path}")
     controller.store.forget_answer(path)
     others = [one for one in context.cluster.brokers.values() if one is not controller]
-    # Something for it to look at and to write.
+    # An expired session gives the controller something to read and to write.
     expire(context, context.draw.choice(others))
     yield context.draw.uniform(100, 4_000)
 
 
 def _elect_unanswered(context: FaultContext) -> Scenario:
-    """Whoever is elected next never hears of it, though its session lives (KAFKA-13407)."""
+    """Elect a controller that never learns of its election, though its session lives (KAFKA-13407).
+
+    The response to its claim is withheld.
+    """
     controller = context.controller()
     if controller is None or not expire(context, controller):
         return

@@ -1,7 +1,7 @@
 """The registry: every kind of fault and every scenario by name.
 
-A kind is a function that injects one fault through its context, and says whether there was anything
-to do it to. Its name in the registry is the function's; its docstring is one line for people.
+A kind is a function that injects one fault through its context, and returns whether it found a
+target. Its name in the registry is the function's name. Its docstring is one line, shown to users.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.sim.faults.context import FaultContext, Scenario
 
-#: Injects one fault; False where nothing could be done (nobody to do it to, refused by the budget).
+#: Injects one fault; returns False if it had no target or the budget refused it.
 Inject = Callable[[FaultContext], bool]
 #: Plays one scenario over and over.
 Play = Callable[[FaultContext], Scenario]
@@ -23,13 +23,13 @@ class Kind:
     """A kind of fault."""
 
     name: str
-    #: The module that it stands in: network, store, clocks, processes, disks.
+    #: The module of the kind: network, store, clocks, processes, disks.
     family: str
-    #: What it does, in one line.
+    #: The effect of the fault, in one line.
     description: str
     inject: Inject
-    #: Whether what an acknowledgement promises holds whatever it does; the cluster's fault budget
-    #: is asked where it may take data.
+    #: Whether the promise of an acknowledgement holds under this fault. Such a kind asks the
+    #: cluster's fault budget before it loses data.
     is_in_budget: bool = True
 
 
@@ -43,7 +43,7 @@ def kind(inject: Inject) -> Inject:
 
 
 def beyond_budget(inject: Inject) -> Inject:
-    """Register a kind of fault that may break promises: for profiles beyond the budget alone."""
+    """Register a kind of fault that may break promises, for profiles beyond the budget only."""
     return _register(inject, is_in_budget=False)
 
 

@@ -1,8 +1,8 @@
-"""Scenarios of leaderships that move on and back while news of them, or records, come late, and of
-one that would begin with nothing.
+"""Scenarios of leadership that moves away and back while commands or records arrive late.
 
-Each makes one interleaving common that single draws bring about once in thousands of seeds. All are
-within the promise: links are slow, sessions end, power is lost where the fault budget allows it.
+A further scenario has a leader that starts without its log. Each scenario makes one interleaving
+common that single draws bring about once in thousands of seeds. All keep within the fault budget:
+links are slow, sessions end, and power is lost only where the budget allows it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
 _STEP_MS = 5.0
-#: How long a scenario waits for what its next step needs, before it begins anew.
+#: Time that a scenario waits for the condition of its next step.
 _PATIENCE_MS = 1_500.0
-#: A wait for a condition: whether it held in time.
+#: A wait for a condition; its result is whether the condition held in time.
 _Wait = Generator[float, None, bool]
 
 
 class _Case(NamedTuple):
-    """A partition with its whole assignment in sync; the replicas in the order of that."""
+    """A partition with its whole assignment in sync; replicas are in order of the assignment."""
 
     key: LogKey
     name: str
@@ -39,12 +39,12 @@ class _Case(NamedTuple):
 
     @property
     def replicas(self) -> tuple[int, int, int]:
-        """All of them."""
+        """All replicas."""
         return self.preferred, self.second, self.third
 
 
 def _healthy(context: FaultContext) -> list[_Case]:
-    """The partitions in which everybody is in sync."""
+    """Return the partitions in which all replicas are in sync."""
     published = context.cluster.published
     found = []
     for topic in published.topics.values():
@@ -74,25 +74,25 @@ def _in_time(condition: Callable[[], bool]) -> _Wait:
 
 
 def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
-    """Until a broker is published as the leader."""
+    """Wait until a broker is published as the leader."""
     states = context.cluster.published.partitions
     return _in_time(lambda: case.key in states and states[case.key].leader == broker_id)
 
 
 def _until_member(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
-    """Until a broker is published as in sync."""
+    """Wait until a broker is published as a member of the ISR."""
     states = context.cluster.published.partitions
     return _in_time(lambda: case.key in states and broker_id in states[case.key].isr)
 
 
 def _until_no_member(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
-    """Until a broker is published as out of sync."""
+    """Wait until a broker is published as no member of the ISR."""
     states = context.cluster.published.partitions
     return _in_time(lambda: case.key in states and broker_id not in states[case.key].isr)
 
 
 def _late(context: FaultContext, source: int, target: int, late_ms: float) -> None:
-    """What one broker sends to another comes so much later from now on, 0: as ever."""
+    """Delay the messages from one broker to another from now on; 0 ends the delay."""
     brokers = context.cluster.brokers
     hosts = brokers[source].node.host, brokers[target].node.host
     context.note(f"{hosts[0]}>{hosts[1]} {late_ms:.0f} ms late")
@@ -100,7 +100,7 @@ def _late(context: FaultContext, source: int, target: int, late_ms: float) -> No
 
 
 def _punctual(context: FaultContext, case: _Case) -> None:
-    """No link of the replicas is late any more."""
+    """End the delays of all links between the replicas."""
     for source in case.replicas:
         for target in case.replicas:
             _late(context, source, target, 0)
@@ -146,7 +146,7 @@ def early_follower(context: FaultContext) -> Scenario:
             context, [one for one in _healthy(context) if one.leader == old != one.preferred]
         )
         if case is None:
-            # Whoever is the controller leads nothing that is another's: a leader is to move.
+            # The controller leads no partition with another preferred leader: make a leader move.
             expire(context, context.leader())
             yield context.draw.uniform(300, 1_000)
             continue
@@ -223,7 +223,7 @@ def two_terms_lost(context: FaultContext) -> Scenario:
         yield from _until_leader(context, case, behind)
         _punctual(context, case)
         if context.draw.random() < 0.6:
-            # High watermarks have been written down meanwhile, and not all records.
+            # By now high watermarks are on disk, and not all records are.
             yield context.draw.uniform(40, 500)
             brokers[leader].crash(Loss.ALL_UNSYNCED, "the power goes after a truncation")
         yield context.draw.uniform(500, 2_000)
@@ -234,11 +234,11 @@ def missing_directory(context: FaultContext) -> Scenario:
     """All brokers are stopped; the last member in sync of a partition begins without its directory,
     as if a disk was not mounted, and has it again after the next start (D3)."""
     cluster = context.cluster
-    #: Of whom which partition is away: one at most.
+    #: The broker and partition of the missing directory, if there is one.
     away: list[tuple[SimBroker, _Case]] = []
 
     def bring_back() -> None:
-        """The directory is there when its broker begins again."""
+        """Restart the broker with its directory."""
         if away:
             broker, case = away.pop()
             broker.crash(Loss.NONE, "its directory is there again")

@@ -1,7 +1,8 @@
 """Faults of links and connections: between brokers, and between brokers and some clients.
 
-Links are directions; what is cut, slow, clogged or deaf heals by itself after a drawn time, and in
-any case when the faults end. No connection ever reorders what travels on it.
+A link is one direction between two hosts. A cut, slow or clogged link heals after a random time, as
+does a host that serves no connections. All heal when the faults end, at the latest. No connection
+ever reorders frames.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 
 def cut_for_a_while(context: FaultContext, links: list[tuple[str, str]]) -> None:
-    """Let nothing pass in these directions until they are healed."""
+    """Cut these links, and heal them after a random time."""
     network = context.cluster.simulator.network
     for source, target in links:
         network.cut(source, target)
@@ -28,7 +29,7 @@ def cut_for_a_while(context: FaultContext, links: list[tuple[str, str]]) -> None
 
 
 def two_hosts(context: FaultContext) -> tuple[str, str]:
-    """A broker's host, and another one: a broker's or a client's."""
+    """Return a broker's host, and another host of a broker or a client."""
     one = context.draw.choice(list(context.cluster.brokers.values())).node.host
     other = context.draw.choice([host for host in context.hosts if host != one])
     return one, other

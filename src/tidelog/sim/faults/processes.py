@@ -1,7 +1,7 @@
-"""Faults of brokers' processes: they crash, are stopped, stand still.
+"""Faults of brokers' processes: crashes, stops and pauses.
 
-What a crash really takes, and whether a broker may fall at all, the cluster judges by the fault
-budget; whoever has ended is started again after a drawn time.
+The fault budget decides whether a broker may crash, and what the crash loses. A broker whose
+process ended is started again after a random time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind
 from tidelog.sim.node import Strike
 
-#: Names of port calls that begin so are struck; the empty one is all of them.
+#: Prefixes of the names of port calls at which a strike may happen; the empty prefix is every call.
 _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",
 )  # fmt: skip
-#: How long a rolling restart waits for one broker: so many looks of this length.
+#: Number and interval of a rolling restart's looks at one broker, until it gives up waiting.
 _ROLLING_LOOKS: Final = 100
 _ROLLING_LOOK_MS: Final = 50
 

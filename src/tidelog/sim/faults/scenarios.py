@@ -1,7 +1,7 @@
-"""Sequences of faults that no single draw brings about; drawn too in all that they leave open.
+"""Scenarios: sequences of faults that no single draw brings about, with random details.
 
-A profile plays one of them over and over, beside the kinds that it draws. Each yields how many ms
-to wait, and stops where it stands when the faults end.
+A profile plays one scenario over and over, beside the kinds that it draws. A scenario yields the
+times to wait in ms, and stops at any step when the faults end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.sim.faults.store import (
     strike_next_write,
 )
 
-#: A controller in office is lost at its first, second, ... write; more are seldom made in a run.
+#: Highest number of the write at which a controller is lost; controllers seldom make more writes.
 MAX_CONTROLLER_WRITE: Final = 12
 
 
@@ -130,17 +130,19 @@ def left_behind(context: FaultContext) -> Scenario:
         yield context.draw.uniform(500, 2_500)
 
 
-#: What a node holds while it cannot be read.
+#: Content of an unreadable node.
 _NONSENSE: Final = b"{"
 
 
 def _scribbling(
     context: FaultContext, what: str
 ) -> tuple[Callable[[str], None], Callable[[], None]]:
-    """How somebody writes nonsense into a node, one at a time, and how it is as it was again: told
-    to, and in any case at the end."""
+    """Return two functions: one writes nonsense into a node, the other restores that node.
+
+    At most one node contains nonsense at a time. The end of the faults restores it in any case.
+    """
     store = context.cluster.store
-    #: Nodes that hold nonsense, and what they held: one at most.
+    #: The node that contains nonsense and its former content, if there is one.
     scribbled: list[tuple[str, bytes]] = []
 
     def scribble(path: str) -> None:
@@ -148,7 +150,7 @@ def _scribbling(
         context.note(f"{path} holds nonsense")
 
     def restore() -> None:
-        """The controller finds out, or the next one does."""
+        """Restore the node; sometimes replace the controller, which then reads the node again."""
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)

@@ -1,8 +1,8 @@
-"""Plays the faults of one run: when, which, and that everything is healed in the end.
+"""The player of one run's faults: it draws time and kind, and heals everything in the end.
 
-Every seed draws its own subset of its profile's kinds and its own rates. A run can be repeated with
-kinds left out, or with its first faults only (to find what a violation needs): in profiles whose
-faults have streams of their own, what is left is then as it was.
+Every seed draws its own subset of its profile's kinds and its own rates. A run can be repeated
+without some kinds, or with its first faults only, to find the faults that a violation needs. In
+profiles with a stream for each fault, the remaining faults are then unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidelog.sim.sim_cluster import SimCluster
 
 
 def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, float]:
-    """How often a seed plays each kind, beside each other: those that it does not leave out."""
+    """Return the relative frequencies of the kinds that a seed does not leave out."""
     weights = {}
     if profile.has_all_kinds:
         for name, kind in KINDS.items():
@@ -48,10 +48,10 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
 
 
 class Faults:
-    """Plays the faults of one run.
+    """The player of one run's faults.
 
-    `leave_out` names kinds and scenarios that are drawn and not played; ValueError for names that
-    are none.
+    `leave_out` names kinds and scenarios that are drawn and not played. Raises ValueError for an
+    unknown name.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class Faults:
         self.cluster = cluster
         self.profile = profile
         self.is_active = False
-        #: How often each kind was played, and had somebody to be played to.
+        #: Number of faults of each kind that were played and found a target.
         self.counts: dict[str, int] = {}
-        #: Faults drawn so far.
+        #: Number of faults drawn so far.
         self.drawn = 0
-        #: What was drawn, with what it takes to play it again.
+        #: The drawn faults, with the data to play them again.
         self.played: list[Played] = []
-        #: Played instead of what would be drawn: a reduced run (`sim/reductions`).
+        #: Faults to play instead of drawn ones, in a reduced run (`sim/reductions`).
         self.script: list[Played] | None = None
         self._leave_out = frozenset(leave_out)
         self._draw = draw
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
         self._undo: list[Callable[[], None]] = []
-        #: The next draw; with the faults it ends.
+        #: The event of the next draw, cancelled when faults end.
         self._pending: Event | None = None
         self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
         self._restart_ms = draw.choice(profile.restart_ms)
@@ -109,7 +109,7 @@ class Faults:
             context.play(SCENARIOS[name](context))
 
     def end(self) -> None:
-        """No more faults: everything is healed, every broker is up."""
+        """End the faults: heal everything and start every broker."""
         self.is_active = False
         if self._pending is not None:
             self._pending.cancel()
@@ -127,14 +127,14 @@ class Faults:
         cluster.simulator.note(-1, "faults", "ended")
 
     def at_end(self, undo: Callable[[], None]) -> None:
-        """Call back when the faults of the run end."""
+        """Register a callback for the end of the run's faults."""
         self._undo.append(undo)
 
     def count(self, kind: str) -> None:
-        """A kind was played, or a scenario came to its point."""
+        """Count a played kind, or a scenario that reached its essential step."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
-    # What happens in between
+    # Draws
 
     def _next(self) -> None:
         if not self.is_active:
@@ -153,8 +153,10 @@ class Faults:
             self.count(kind)
 
     def _begin_script(self, script: list[Played]) -> None:
-        """What is played again happens at its time and draws what it drew; so does, in between,
-        whatever shares its stream."""
+        """Schedule faults at their former times, with their former draws.
+
+        Restoring the stream's state gives other users of the stream their former draws in between.
+        """
         scheduler = self.cluster.simulator.scheduler
 
         def play(fault: Played) -> None:

@@ -1,7 +1,7 @@
-"""Brokers that are told to stop hand over what they lead (V43): one alone, some, or all at once.
+"""Controlled shutdowns (V43) of one broker, of some, or of all at once.
 
-What `stop` and `rolling_restart` do ends as it begins; here it is interrupted, too: by a crash of
-the broker that hands over, or of the controller that it asked.
+`stop` and `rolling_restart` begin a shutdown without an interruption. Here a shutdown may also be
+interrupted, by a crash of the stopping broker or of the controller.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
 from tidelog.sim.sim_broker import SimBroker
 
-#: How many are told to stop together, as likely as it stands here.
+#: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)
-#: Ranges of the time in ms after which something crashes that had a part in a hand-over.
+#: Ranges of the time in ms after which the stopping broker or the controller crashes.
 _CRASH_MS: Final = ((1, 20), (5, 400))
 
 

@@ -1,7 +1,7 @@
-"""Faults of the metadata store: links to it, sessions, requests and answers, strange writes.
+"""Faults of the metadata store: its links, sessions, requests and responses; unusual writes.
 
-They keep the store's contract (rules S1 to S5): what is lost or late is lost or late as a real
-store may lose or delay it, and no session that the fault budget relies on is ended.
+They keep the store's contract (rules S1 to S5): they lose or delay only what a real store may lose
+or delay. They end no session on which the fault budget relies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.sim.sim_store import WriteStrike
 
 
 def expire(context: FaultContext, broker: SimBroker | None) -> bool:
-    """End a broker's session now, where the budget allows it."""
+    """End a broker's session now, if the budget allows it."""
     store = None if broker is None else broker.store
     if broker is None or store is None or store.session_id is None:
         return False
@@ -28,7 +28,7 @@ def expire(context: FaultContext, broker: SimBroker | None) -> bool:
 
 
 def replace_controller(context: FaultContext, epoch: int) -> None:
-    """End the controller's session until another one is elected: some may not be ended."""
+    """Try to end the controller's session until another is elected; the budget may refuse it."""
     if context.cluster.published.controller_epoch == epoch:
         expire_controller(context)
         context.later(200, lambda: replace_controller(context, epoch))
@@ -118,7 +118,7 @@ def late_watches(context: FaultContext) -> bool:
     """For a while watches come late, though never after what their session reads later (S1)."""
     store, draw = context.cluster.store, context.draw
     late_ms = draw.choice((20, 200, 1_500))
-    # A stream of its own: how many watches fire is no business of the faults to come.
+    # A separate stream: the number of watches that fire must not change later faults.
     delays = random.Random(draw.getrandbits(64))
 
     def delay() -> float:
@@ -138,7 +138,7 @@ def late_watches(context: FaultContext) -> bool:
 def strike_next_write(
     context: FaultContext, controller: SimBroker, number: int, *, is_applied: bool
 ) -> bool:
-    """Lose a controller right before or after the write of that number, counted from now."""
+    """Crash a controller right before or after the write of that number, counted from now."""
     store = controller.store
     if store is None:
         return False

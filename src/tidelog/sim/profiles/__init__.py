@@ -1,8 +1,8 @@
-"""Profiles: named biases of what happens to a run, so that what is rare comes often.
+"""Profiles: named biases of a run's events, so that rare events become frequent.
 
 Every seed draws its own subset of a profile's kinds of faults and its own rates. `sim/faults` has
-the kinds; a test compares the names here with those there. Each module here has the profiles of one
-concern.
+the kinds; a test compares their names with the names in profiles. Each module of this package has
+the profiles of one concern.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "Profile"]
 
-#: Under `--profile mixed` a seed's profile follows from its place here: append, never reorder.
+#: The position in this list determines a seed's profile under `--profile mixed`: append, never
+#: reorder.
 _ORDER: Final = (
     "default",
     "topic_churn",

@@ -1,7 +1,7 @@
 """Profiles of the controller and its store.
 
-Controllers are deposed with writes on their way, the store is slow or its responses are lost; the
-controller's events are written to their topic meanwhile.
+Controllers are deposed with writes in flight. The store is slow, or its responses are lost.
+Meanwhile brokers write the cluster's events to their topic.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Final
 from tidelog.sim.profiles.profile import Profile
 
 CONTROLLERS: Final = (
-    # The store takes its time, so that what is asked of the controller waits, while brokers
-    # come and go.
+    # The store is slow, so that requests to the controller wait, while brokers crash and return.
     Profile(
         "slow_store",
         weights={
@@ -27,7 +26,7 @@ CONTROLLERS: Final = (
         restart_ms=((20, 200), (20, 600)),
         store_latency_ms=(20.0, 250.0),
     ),
-    # Controllers are deposed with writes on their way to a store that takes its time.
+    # Controllers are deposed with writes in flight to a slow store.
     Profile(
         "controller_moves",
         weights={
@@ -41,7 +40,7 @@ CONTROLLERS: Final = (
         restart_ms=((20, 400),),
         store_latency_ms=(2.0, 80.0),
     ),
-    # Answers of the store are lost: what a controller has written is not known.
+    # Responses of the store are lost, so a controller does not know the outcome of its writes.
     Profile(
         "lost_answers",
         weights={
@@ -55,7 +54,7 @@ CONTROLLERS: Final = (
         mean_interval_ms=(60, 250),
         restart_ms=((20, 400), (200, 1_500)),
     ),
-    # The controller is lost at its first write, before and after it, at its second, and so on.
+    # The controller dies before its first write, after its first write, before the second ...
     Profile(
         "controller_writes",
         weights={"expire_session": 3.0, "crash_any": 1.0, "lose_answer": 1.0, "slow_link": 1.0},
@@ -65,7 +64,7 @@ CONTROLLERS: Final = (
         scenario="controller_lost_at_each_write",
         has_own_streams=True,
     ),
-    # Controllers are deposed with writes on their way, or elected without hearing of it (V42).
+    # Controllers are deposed with writes in flight, or elected without learning of it (V42).
     Profile(
         "unlucky_elections",
         weights={"slow_link": 1.0, "crash_any": 1.0},
@@ -75,7 +74,8 @@ CONTROLLERS: Final = (
         scenario="unlucky_elections",
         has_own_streams=True,
     ),
-    # Answers of the store reach nobody: a controller does not act, and its session lives (V42).
+    # A controller never gets responses of the store, so it does not act, but its session lives
+    # (V42).
     Profile(
         "unanswered_controllers",
         weights={"slow_link": 1.0, "crash_any": 1.0, "expire_session": 1.0},
@@ -85,7 +85,7 @@ CONTROLLERS: Final = (
         scenario="unanswered_controllers",
         has_own_streams=True,
     ),
-    # What happens in the cluster is written to a topic of it, while all of it happens (V80).
+    # Brokers write the cluster's events to a topic of the cluster, while these happen (V80).
     Profile(
         "told_events",
         weights={

@@ -1,6 +1,6 @@
 """Profiles of disks.
 
-Disks are full, fail calls, lose what was not synced, are damaged or replaced.
+Disks are full, fail calls, lose unsynced data, are damaged or replaced.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 from tidelog.sim.profiles.profile import Profile
 
 DISKS: Final = (
-    # Disks are full, now for one batch and not for the next, as topics grow and come anew: what
-    # a new producer writes first finds no room.
+    # Disks are full for one batch and not for the next, as topics grow and are recreated. The
+    # first batch of a new producer may find no room.
     Profile(
         "full_disks",
         weights={"full_disk": 6.0, "slow_disk": 3.0, "crash_leader": 2.0},
@@ -23,7 +23,7 @@ DISKS: Final = (
         churn_share=0.5,
         has_own_streams=True,
     ),
-    # Disks fail calls, fill up, lose what was not synced in every way, and are replaced.
+    # Disks fail calls, fill up, lose unsynced data in every way, and are replaced.
     Profile(
         "failing_disks",
         weights={
@@ -61,9 +61,10 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         has_own_streams=True,
     ),
-    # Disks are full and ISRs small for one batch and not for those behind it, while leaders of
-    # other partitions die with batches that are stored and not acknowledged. An idempotent
-    # producer of all these partitions bumps its epoch for what comes out of sequence (V38).
+    # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
+    # leaders of other partitions die with batches that are stored and not acknowledged. An
+    # idempotent producer of all these partitions bumps its epoch for a batch out of sequence
+    # (V38).
     Profile(
         "refused_batches",
         weights={

@@ -1,6 +1,7 @@
 """Profiles without a bias towards one part: default faults, all faults, and all losses.
 
-Here are also those that change what clients ask for: compaction, lookups of offsets, compression.
+The module has also the profiles that change the work of clients: compaction, lookups of offsets,
+compression.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GENERAL: Final = (
         has_own_streams=True,
     ),
     # Losses beyond the fault budget: any broker may lose its unsynced data at any time. Records
-    # may go; nothing else may (see keeps_promises).
+    # may be lost, but all other invariants hold (see keeps_promises).
     Profile(
         "beyond",
         weights={
@@ -48,7 +49,7 @@ GENERAL: Final = (
         has_own_streams=True,
         churn_share=0.2,
     ),
-    # Small segments of few keys, which the cleaner is at all the time.
+    # Small segments with few keys, which the cleaner compacts all the time.
     Profile(
         "compaction",
         mean_interval_ms=(300, 1_100),
@@ -64,8 +65,8 @@ GENERAL: Final = (
         },
         compacted=True,
     ),
-    # Consumers look offsets up and retention takes what is old while leaders move and their
-    # followers are behind; processes take each other's places in a group.
+    # Consumers look offsets up and retention removes old records, while leaders change and
+    # followers are behind. Processes take each other's places in a group.
     Profile(
         "lookups",
         weights={
@@ -84,6 +85,6 @@ GENERAL: Final = (
         churn=("offsets_looked_up", "records_expire", "instances_doubled"),
         has_own_streams=True,
     ),
-    # Leaders compress what they are sent.
+    # Leaders compress the batches that they append.
     Profile("recompressed", properties={"compression.type": "gzip"}, has_own_streams=True),
 )

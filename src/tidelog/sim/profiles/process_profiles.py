@@ -10,8 +10,8 @@ from typing import Final
 from tidelog.sim.profiles.profile import Profile
 
 PROCESSES: Final = (
-    # Brokers are told to stop, by themselves or together, and hand over what they lead, while
-    # others and the controller fall (V43).
+    # Brokers shut down in a controlled way, alone or together, while other brokers and the
+    # controller crash (V43).
     Profile(
         "shutdowns",
         weights={
@@ -33,7 +33,7 @@ PROCESSES: Final = (
         scenario="stop_together",
         has_own_streams=True,
     ),
-    # Processes stand still beyond their sessions; clients follow lists of brokers (V47, V82).
+    # Processes pause beyond their session timeouts; clients follow lists of brokers (V47, V82).
     Profile(
         "pauses",
         weights={

@@ -1,7 +1,7 @@
-"""What a profile is: a named bias of what happens to a run.
+"""The definition of a profile, a named bias of a run's events.
 
-It weighs kinds of faults, sets how often they come, and says what the clients, the brokers'
-configuration and the store's delays are like meanwhile.
+A profile sets the weights of kinds of faults and their frequency. It also sets the work of the
+clients, the configuration of the brokers and the delays of the store.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ class Profile:
     mean_interval_ms: tuple[int, int] = (250, 1_100)
     #: Ranges of the time that a dead broker stays down; a seed draws one.
     restart_ms: tuple[tuple[int, int], ...] = ((20, 400), (20, 6_000), (200, 2_500))
-    #: How long the volatile topic lives until it is deleted and made anew.
+    #: Range of the time in ms until the volatile topic is deleted and recreated.
     topic_life_ms: tuple[int, int] = (2_000, 9_000)
-    #: Share of the seeds in which that is done at all.
+    #: Share of the seeds that recreate the volatile topic.
     recreates: float = 0.7
-    #: Share of its topics whose replicas are chosen, alive or not; others wait for all brokers.
+    #: Share of recreated topics with an explicit assignment, which may name dead brokers. The
+    #: creation of other topics needs all brokers.
     chosen_replicas: float = 0.5
-    #: Name of a scenario to run over and over beside the drawn faults.
+    #: Name of a scenario to play over and over beside the drawn faults.
     scenario: str = ""
     keeps_budget: bool = True
-    #: Whether what is acknowledged is kept: off where more is lost than the budget allows. Then all
-    #: that is still checked: published state (epochs only rise, one leader an epoch, leaders in
-    #: their ISR, one controller an epoch, no write of an expired session), no two records at one
-    #: epoch and offset, no step back within a life, no consumer beyond the high watermark or given
-    #: what nobody sent or what was refused, whole batches, no unforeseen error or halt of a broker,
-    #: what topics, partitions, configurations and elections promise, and liveness: in a minute all
-    #: is in sync, everything sent is acknowledged, every member of a group works.
+    #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
+    #: invariants are still checked: published state (epochs never go back, one leader an epoch,
+    #: leaders in their ISR, one controller an epoch, no write of an expired session); no two
+    #: records at one epoch and offset; no epoch goes back within an incarnation; no consumer gets
+    #: records above the high watermark, records that no client sent, or rejected records; whole
+    #: batches; no unexpected error or halt of a broker; the promises of topics, partitions,
+    #: configurations and elections. Liveness is checked, too: within a minute all replicas are in
+    #: sync, everything sent is acknowledged, and every member of a group works.
     keeps_promises: bool = True
-    #: What its brokers are configured with, apart from the simulator's own settings.
+    #: Configuration of the brokers, beside the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
-    #: Whether its topics are compacted.
+    #: Whether the topics are compacted.
     compacted: bool = False
-    #: Whether a topic is altered and given partitions all the time.
+    #: Whether an administrator alters a topic and adds partitions all the time.
     churns: bool = False
     #: Share of the kinds of churn (`workload/churn_kinds`) that a seed draws.
     churn_share: float = 0.0
@@ -53,15 +55,15 @@ class Profile:
     churn: tuple[str, ...] = ()
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
-    #: What it is known to show and nobody has mended yet: searches over all profiles leave it out.
+    #: A known defect that the profile shows; searches over all profiles leave the profile out.
     known_defect: str = ""
-    #: How many brokers there are, and replicas of each partition.
+    #: Number of brokers, and of replicas of each partition.
     brokers: int = 3
     replicas: int = 3
-    #: Range of the delays of messages between nodes and the store.
+    #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
-    #: Whether every kind of fault there is takes part, each as often as another; `weights` count
-    #: for nothing then, and what a seed draws of one kind moves nothing of another.
+    #: Whether all kinds of faults take part, with equal probability. `weights` are then ignored,
+    #: and a seed's draws for one kind do not change those for another.
     has_all_kinds: bool = False
-    #: Whether each fault draws from a stream of its own, so that leaving one out moves no other.
+    #: Whether each fault draws from its own stream, so that its omission changes no other fault.
     has_own_streams: bool = False

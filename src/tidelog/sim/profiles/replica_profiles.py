@@ -1,7 +1,7 @@
 """Profiles of leaders and followers.
 
-Roles and ISR changes arrive late, followers fall behind, replicas return with less than the others
-know of, leaders are elected again and again.
+Roles and ISR changes arrive late. Followers fall behind. Replicas return with fewer records than
+other brokers expect. Leaders are elected again and again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.sim.profiles.profile import Profile
 
 REPLICAS: Final = (
-    # Brokers lose data and are back before the controller has heard of their death.
+    # Brokers lose data and are back before the controller learns of their death.
     Profile(
         "quick_restarts",
         weights={"crash_leader": 3.0, "crash_any": 2.0, "cut_store": 4.0, "slow_link": 1.0},
@@ -19,8 +19,8 @@ REPLICAS: Final = (
         mean_interval_ms=(80, 250),
         restart_ms=((20, 200),),
     ),
-    # Leaders die while followers catch up batch by batch: some end between the high watermark
-    # that the new leader knows of and what was committed.
+    # Leaders die while followers catch up batch by batch. Some logs then end between the new
+    # leader's high watermark and the end of the committed records.
     Profile(
         "slow_catch_up",
         weights={"crash_leader": 4.0, "crash_any": 2.0, "slow_link": 2.0},
@@ -29,8 +29,8 @@ REPLICAS: Final = (
         restart_ms=((20, 400), (200, 1_500)),
         properties={"replica.fetch.max.bytes": "300"},
     ),
-    # Leaders die while the links to their followers are slow or cut: what they told clients
-    # before their followers had it is lost.
+    # Leaders die while the links to their followers are slow or cut. Records that they
+    # acknowledged before their followers had them are lost.
     Profile(
         "slow_followers",
         weights={"slow_link": 6.0, "cut_two_ways": 3.0, "crash_leader": 3.0},
@@ -38,7 +38,7 @@ REPLICAS: Final = (
         mean_interval_ms=(100, 400),
         restart_ms=((200, 1_500),),
     ),
-    # Leaders move on and back while some brokers hear of it late, and go on as they were told.
+    # Leadership moves away and back, while some brokers learn of it late and keep their old roles.
     Profile(
         "late_roles",
         weights={
@@ -53,7 +53,7 @@ REPLICAS: Final = (
         mean_interval_ms=(60, 250),
         restart_ms=((20, 400), (200, 1_500)),
     ),
-    # Changes of the ISR take their time, or come late, while followers fall behind and return.
+    # Changes of the ISR are slow, or arrive late, while followers fall behind and return.
     Profile(
         "late_isr",
         weights={
@@ -69,8 +69,8 @@ REPLICAS: Final = (
         properties={"replica.fetch.max.bytes": "300"},
         store_latency_ms=(5.0, 150.0),
     ),
-    # Disks take their time while leaders lead on under new epochs, as followers come and go:
-    # what was planned under one epoch is written when the next is about to begin.
+    # Disks are slow while leaders continue under new epochs, as followers crash and return. An
+    # append that was planned under one epoch is written when the next epoch is about to begin.
     Profile(
         "busy_leaders",
         weights={"slow_disk": 6.0, "crash_any": 2.0, "expire_session": 3.0, "slow_link": 1.0},
@@ -78,7 +78,7 @@ REPLICAS: Final = (
         mean_interval_ms=(60, 250),
         restart_ms=((20, 200), (20, 600)),
     ),
-    # The only member in sync of a partition begins without the partition's directory (D3).
+    # The only member of a partition's ISR starts without the partition's directory (D3).
     Profile(
         "missing_directory",
         weights={"slow_link": 1.0},
@@ -89,7 +89,7 @@ REPLICAS: Final = (
         scenario="missing_directory",
         has_own_streams=True,
     ),
-    # A leader comes back before a follower that has less than it knew of (V31).
+    # A former leader leads again before a follower reports that it has fewer records now (V31).
     Profile(
         "leader_returns",
         weights={"slow_link": 1.0},
@@ -98,7 +98,7 @@ REPLICAS: Final = (
         scenario="leader_returns",
         has_own_streams=True,
     ),
-    # Of a new leader a follower hears first, and the new leader last (V32, V37).
+    # A follower learns of a new leader before the new leader itself does (V32, V37).
     Profile(
         "early_follower",
         weights={"slow_link": 1.0},
@@ -107,7 +107,7 @@ REPLICAS: Final = (
         scenario="early_follower",
         has_own_streams=True,
     ),
-    # A leader is deposed and back before a follower hears of it, who hears of both late (V37).
+    # A leader is deposed and elected again before a follower learns of either change (V37).
     Profile(
         "unheard_of_return",
         weights={"slow_link": 1.0},
@@ -116,13 +116,13 @@ REPLICAS: Final = (
         scenario="unheard_of_return",
         has_own_streams=True,
     ),
-    # What a leader wrote under two leader epochs is cut off, and back after a power loss.
+    # Records of two leader epochs are truncated, and are back after a power loss.
     Profile(
         "two_terms_lost",
         weights={"slow_link": 1.0},
         left_out=0.0,
         mean_interval_ms=(2_000, 5_000),
-        # What is cut off is on disk already, and what comes after it not yet.
+        # The truncated records are on disk already, and the records behind them not yet.
         properties={
             "log.flush.interval.ms": "300",
             "replica.high.watermark.checkpoint.interval.ms": "40",
@@ -130,8 +130,8 @@ REPLICAS: Final = (
         scenario="two_terms_lost",
         has_own_streams=True,
     ),
-    # Leaders are elected from outside the ISR, as the brokers are configured to (V13): records
-    # go that were committed, and nothing else does.
+    # The configuration allows leaders from outside the ISR (V13). Committed records may be lost,
+    # but all other invariants hold.
     Profile(
         "unclean_elections",
         weights={
@@ -156,7 +156,7 @@ REPLICAS: Final = (
         keeps_promises=False,
         has_own_streams=True,
     ),
-    # Leaderships go back by themselves all the time, while those that are to have them fall,
+    # The controller returns leadership to preferred replicas all the time, while these crash,
     # come back and catch up (V46).
     Profile(
         "balance",

@@ -1,7 +1,7 @@
 """Profiles whose topics change while faults happen.
 
-Topics are recreated, altered, lost from the store; partitions are added, removed and reassigned;
-the nodes of both are edited or unreadable.
+Topics are recreated, altered, lost from the store. Partitions are added, removed and reassigned.
+The nodes of both are edited or unreadable.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.sim.profiles.profile import Profile
 
 TOPICS: Final = (
-    # Brokers are away while a topic is deleted and made anew.
+    # Brokers are down while a topic is deleted and recreated.
     Profile(
         "topic_churn",
         weights={"crash_any": 5.0, "crash_leader": 1.0, "strike": 1.0, "expire_session": 1.0},
@@ -21,8 +21,8 @@ TOPICS: Final = (
         recreates=1.0,
         chosen_replicas=1.0,
     ),
-    # The beginnings of logs are deleted while leaders that were cut off come back with records
-    # that nobody else has (V67).
+    # Records at the beginning of logs are deleted, while isolated leaders come back with records
+    # that no other replica has (V67).
     Profile(
         "thinned_logs",
         weights={
@@ -38,8 +38,8 @@ TOPICS: Final = (
         churn=("records_deleted",),
         has_own_streams=True,
     ),
-    # The highest partition of a topic is removed and added again, while brokers are away that
-    # have replicas of it, and controllers go in between (V71).
+    # The highest partition of a topic is removed and added again, while brokers with its replicas
+    # are down and controllers fail (V71).
     Profile(
         "partition_removals",
         weights={
@@ -59,8 +59,8 @@ TOPICS: Final = (
         churn=("partitions_removed",),
         has_own_streams=True,
     ),
-    # The nodes of a topic go by an operator's slip and come back; its replicas are restored
-    # while brokers die, and controllers go in between (V25, V35). No data is lost with them.
+    # An operator deletes the nodes of a topic by mistake and restores them. Replicas are restored
+    # while brokers die and controllers fail (V25, V35). The dying brokers lose no data.
     Profile(
         "mislaid_topics",
         weights={
@@ -80,8 +80,8 @@ TOPICS: Final = (
         churn=("topics_mislaid",),
         has_own_streams=True,
     ),
-    # Links are cut while topics are deleted and made anew: commands are repeated, and the first
-    # of them arrive when the link is whole again.
+    # Links are cut while topics are deleted and recreated. Commands are retried, and the first of
+    # them arrive when the link is healed.
     Profile(
         "late_commands",
         weights={"cut_two_ways": 4.0, "cut_one_way": 4.0, "isolate": 2.0},
@@ -90,7 +90,7 @@ TOPICS: Final = (
         topic_life_ms=(300, 1_200),
         recreates=1.0,
     ),
-    # Configurations and numbers of partitions change while brokers miss the notifications.
+    # Configurations and partition counts change while brokers miss the notifications.
     Profile(
         "topic_changes",
         weights={
@@ -104,7 +104,7 @@ TOPICS: Final = (
         left_out=0.2,
         churns=True,
     ),
-    # Partitions are moved to other brokers and back, while brokers and controllers come and go.
+    # Partitions move to other brokers and back, while brokers and controllers fail and return.
     Profile(
         "reassignments",
         weights={
@@ -128,14 +128,14 @@ TOPICS: Final = (
         scenario="controller_lost_at_each_write",
         has_own_streams=True,
     ),
-    # A topic's node holds nonsense for a while, and controllers come and go meanwhile (V35).
+    # A topic's node contains nonsense for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",
         weights={"crash_any": 1.0, "slow_link": 1.0},
         mean_interval_ms=(1_500, 3_000),
         scenario="unreadable_topic",
     ),
-    # The same with the state node of one partition: the others of its topic go on.
+    # The state node of one partition contains nonsense; other partitions of its topic continue.
     Profile(
         "unreadable_partition",
         weights={"crash_any": 1.0, "slow_link": 1.0},
@@ -143,8 +143,8 @@ TOPICS: Final = (
         scenario="unreadable_partition",
         has_own_streams=True,
     ),
-    # Somebody edits a topic's nodes in the store, rightly and wrongly, while controllers and
-    # brokers come and go (V25).
+    # An operator edits a topic's nodes in the store, correctly and incorrectly, while controllers
+    # and brokers fail and return (V25).
     Profile(
         "edited_nodes",
         weights={

@@ -1,7 +1,7 @@
-"""The story of a run: what mattered, in plain words, in its order.
+"""The story of a run: the facts that matter, in plain words, in order of time.
 
-`watching` collects facts while the run goes on, `telling` chooses those that matter and puts them
-into lines, `verdict` has what follows a violation: the rule, and the logs.
+`watching` collects facts while the run goes on. `telling` selects the facts that matter and formats
+them as lines. `verdict` adds the rule and the logs after a violation.
 """
 
 from tidelog.sim.story.telling import tell

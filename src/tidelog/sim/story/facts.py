@@ -1,20 +1,20 @@
-"""What a story is made of: one fact a line, about a partition, a group, or all.
+"""The facts of a story: one a line, about a partition, a group or the whole cluster.
 
-Facts of records are many and alike; they carry who and which offsets, so that whoever tells them
-can sum them up.
+Facts about records are many and alike. They carry an actor and offsets, so that `telling` can
+summarize them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Facts of these kinds come by the hundred; stretches of them are told as sums.
+#: Facts of these kinds come by the hundred; a story summarizes long stretches of them.
 APPENDED = "appended"
 COPIED = "copied"
 COMMITTED = "committed"
 ACKNOWLEDGED = "acknowledged"
 OFFSETS = "offsets"
-#: Those that are told one by one.
+#: A story has one line for each fact of these kinds.
 STATE = "state"
 ISR = "isr"
 ROLE = "role"
@@ -27,14 +27,14 @@ GROUP = "group"
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that happened."""
+    """One event of a run."""
 
     time_ns: int
     kind: str
-    #: "topic-partition", or the name of a group; empty for what concerns everybody.
+    #: "topic-partition", the name of a topic or of a group; empty for the whole cluster.
     about: str
     text: str
-    #: Who did it, where facts of a kind are summed up.
+    #: Actor of the event, for kinds of facts that are summarized.
     who: str = ""
-    #: First and last offset of the records that it is about.
+    #: First and last offset of the records, or the committed offset twice.
     offsets: tuple[int, int] | None = None

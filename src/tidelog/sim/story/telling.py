@@ -1,8 +1,9 @@
-"""Chooses the facts that matter and puts them into lines, one each, with the simulated time.
+"""Selection of the facts that matter, formatted as lines with the simulated time.
 
-With a violation: what concerns the partitions, or the group, that it names, and everybody. Without
-one: all partitions, without their records. Long stretches in which records only come and go are
-told as sums; what came last before a violation is told record by record.
+The story of a violation has the facts about the partitions or the group that the violation names,
+and those about the whole cluster. The story of a run without a violation has all partitions,
+without facts about records. A long stretch of facts about records is summarized; the last ones
+before a violation have a line each.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _VERBS: Final = {
     facts.ACKNOWLEDGED: "is told that records are stored at",
     facts.OFFSETS: "is told that offsets are committed:",
 }
-#: Facts about records at the end that are told one by one.
+#: Number of the last facts about records that have a line each.
 _LAST_ROUTINE: Final = 24
 _GROUP: Final = re.compile(r"\b(?:group|by group) (\w+)")
 _NS_PER_S: Final = 1_000_000_000
 
 
 def tell(watcher: Watcher, violation: str) -> list[str]:
-    """The lines of a run that has ended; `violation` is empty where nothing was violated."""
+    """Return the story of a run that has ended; `violation` is empty if there was none."""
     subjects = _subjects(watcher, violation)
     chosen = [each for each in _with_faults(watcher) if _matters(each, subjects)]
     if not violation:
@@ -49,7 +50,7 @@ def tell(watcher: Watcher, violation: str) -> list[str]:
 
 
 def _subjects(watcher: Watcher, violation: str) -> list[str]:
-    """The partitions and groups that a violation names; none: it is about everything."""
+    """Return the partitions and groups that a violation names; none if it is about everything."""
     told = violation.partition("\n")[0]
     topics = sorted(
         dict.fromkeys(topic.name for topic in watcher.run.cluster.published.all_topics.values())
@@ -76,7 +77,7 @@ def _matters(fact: Fact, subjects: list[str]) -> bool:
 
 
 def _with_faults(watcher: Watcher) -> list[Fact]:
-    """All facts in their order, those of the faults that were drawn among them."""
+    """Return all facts in order of time, together with the drawn faults."""
     drawn = [
         Fact(
             played.time_ns,
@@ -90,8 +91,10 @@ def _with_faults(watcher: Watcher) -> list[Fact]:
 
 
 def _summed_up(told: list[Fact]) -> Iterator[Fact]:
-    """Stretches of records that come and go become one fact for each who and what; the last ones
-    are left as they are."""
+    """Summarize stretches of facts about records; keep the last of these facts as they are.
+
+    A stretch becomes one fact for each subject, kind and actor.
+    """
     routine = [index for index, each in enumerate(told) if each.kind in _ROUTINE]
     from_here_on = routine[-_LAST_ROUTINE] if len(routine) > _LAST_ROUTINE else 0
     stretch: list[Fact] = []
@@ -121,7 +124,7 @@ def _sums(stretch: Iterable[Fact]) -> Iterator[Fact]:
 
 
 def _spans(offsets: list[tuple[int, int]]) -> str:
-    """0-4 and 5-9 as 0-9: whatever touches is one span."""
+    """Return offsets as text, with adjacent spans joined: 0-4 and 5-9 as 0-9."""
     spans: list[list[int]] = []
     for first, last in sorted(offsets):
         if spans and first <= spans[-1][1] + 1:

@@ -1,7 +1,8 @@
-"""The verdict of a story: the violated rule, and what each replica holds around the offset.
+"""The verdict of a story: the violated rule, and the records of each replica around the offset.
 
-The rule follows from how the violation reads, the offset from what it names, or from where logs and
-what was committed part. Logs are shown as the files showed them in the end.
+The text of the violation determines the rule. The offset is the one that the violation names, or
+the first at which a log differs from the committed records. The logs are shown as the files were at
+the end of the run.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from tidelog.sim.checkers.replica_logs import LogKey, ReplicaLog
 if TYPE_CHECKING:
     from tidelog.sim.story.watching import Watcher
 
-#: Offsets before and behind the one in question that are shown.
+#: Number of offsets shown before and behind the offset in question.
 _AROUND: Final = 3
-#: Where a violation names the offset that it is about, the surest place first.
+#: Patterns of the offset in a violation, the most reliable first.
 _OFFSETS: Final = (
     re.compile(r"\boffset (\d+)"),
     re.compile(r"log ends at (\d+)"),
     re.compile(r"no leader ever had more than (\d+)"),
 )
-#: What must hold, by how the violations of it read; the first that fits.
+#: Rules by the pattern of their violations; the first match counts.
 _RULES: Final = (
     (r"lacks committed records \(cut its log\)",
      "V32: a follower cuts only what its leader does not have, and never what is committed"),
@@ -51,13 +52,13 @@ _RULES: Final = (
 
 
 def rule_of(violation: str) -> str:
-    """The rule that was violated, with its sentence; empty where none is known to read so."""
+    """Return the violated rule with its sentence; empty if no pattern matches."""
     text = re.sub(r"^[\d.]+ s: ", "", violation.partition("\n")[0])
     return next((rule for pattern, rule in _RULES if re.search(pattern, text)), "")
 
 
 def ending(watcher: Watcher, violation: str, subjects: Sequence[str]) -> list[str]:
-    """The violation, the rule, and the logs of the partitions that it names."""
+    """Return the violation, the rule, and the logs of the partitions that the violation names."""
     lines = [f"VIOLATION {violation.partition(chr(10))[0]}"]
     rule = rule_of(violation)
     if rule:
@@ -69,7 +70,7 @@ def ending(watcher: Watcher, violation: str, subjects: Sequence[str]) -> list[st
 
 
 def _logs(watcher: Watcher, key: LogKey, violation: str) -> list[str]:
-    """A table: one row for each replica, one column for each offset."""
+    """Return a table with a row for each replica and a column for each offset."""
     cluster = watcher.run.cluster
     state = cluster.published.partitions[key]
     committed = cluster.replication.truth(key).committed
@@ -94,8 +95,10 @@ def _logs(watcher: Watcher, key: LogKey, violation: str) -> list[str]:
 
 
 def _offset(violation: str, logs: Sequence[ReplicaLog | None], committed: Sequence[int]) -> int:
-    """The offset that a violation names; else the first at which a log differs from what was
-    committed, or ends before it."""
+    """Return the offset that a violation names.
+
+    Without one, return the first committed offset at which a log differs or has already ended.
+    """
     for pattern in _OFFSETS:
         found = pattern.search(violation)
         if found is not None:
@@ -118,7 +121,11 @@ def _cell(log: ReplicaLog | None, offset: int) -> str:
 
 
 def _record(number: int) -> str:
-    """Numbers of coordinators' records are checksums: their last digits tell them apart."""
+    """Return a record number as text; of a long number, the last digits.
+
+    Long numbers belong to coordinators' records and are checksums. Their last digits suffice to
+    distinguish them.
+    """
     text = str(number)
     return text if len(text) <= 8 else f"..{text[-5:]}"
 

@@ -1,8 +1,8 @@
-"""Watches a run and writes down the facts that stories are told of.
+"""The watcher of a run, which records the facts of its story.
 
-Hears what brokers trace (`core.ports.Tracer`), what the store has committed, what the files show,
-what leaders claim and what clients are told, each from whoever follows it already: a watched run
-does what it does unwatched.
+The watcher follows the brokers' traces (`core.ports.Tracer`), commits of the store, the files, the
+claims of leaders and the responses to clients. For each of these it uses callbacks of a checker
+that follows them anyway, so a watched run does the same as an unwatched one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOSSES: Final = {
 
 
 class Watcher:
-    """Of one run, which must not have begun."""
+    """Watcher of one run, which must not have begun."""
 
     def __init__(self, run: SeedRun) -> None:
         self.run = run
@@ -45,7 +45,7 @@ class Watcher:
         self._controllers: dict[int, int] = {}
         self._proposed: dict[tuple[int, LogKey], tuple[int, ...]] = {}
         self._led: dict[tuple[int, str], bool] = {}
-        #: Brokers whose process does not live.
+        #: Brokers whose process is not running.
         self.down: dict[int, None] = {}
         self._events: dict[str, Callable[[int, dict[str, Any]], None]] = {
             "controller_elected": self._controller_elected,
@@ -82,7 +82,7 @@ class Watcher:
             self._follow_logs(broker)
 
     def _follow_logs(self, broker: SimBroker) -> None:
-        """Hear of changes in the files before, or after, whoever checks them."""
+        """Follow changes in a broker's files, before the replication checker does."""
         grown, cut = broker.logs.on_grown, broker.logs.on_cut
 
         def log_grown(log: ReplicaLog, first: int) -> None:
@@ -108,7 +108,7 @@ class Watcher:
         self.facts.append(Fact(self._simulator.now_ns, kind, about, text, who, offsets))
 
     def name(self, key: LogKey) -> str:
-        """What a partition is called."""
+        """Return the name of a partition."""
         topic = self._cluster.published.all_topics.get(key.topic_id)
         return f"{topic.name}-{key.partition}" if topic else str(key)
 
@@ -192,7 +192,7 @@ class Watcher:
         self._add(facts.STATE, name, text)
 
     def _why(self, before: PublishedPartition, state: PublishedPartition) -> str:
-        """What published state says that the controller had before it."""
+        """Return the controller's reason for a new state, as far as published state shows it."""
         registered = self._cluster.published.brokers
         reasons = []
         for member in before.isr:
@@ -341,7 +341,7 @@ def _offsets(first: int, last: int) -> str:
 
 
 def _records(numbers: tuple[int, ...] | list[int]) -> str:
-    """Records by their numbers; those of coordinators are called by no number."""
+    """Return records as text: by number, or only their count for coordinators' records."""
     if numbers[0] > _CLIENTS_NUMBERS:
         return f"{len(numbers)} record{'s' if len(numbers) > 1 else ''} of groups"
     if len(numbers) == 1:

@@ -1,7 +1,7 @@
 """An administrator: creates the run's topics, and deletes and recreates some of them.
 
-Uses the client package's operations, which repeat what failed; what stays unknown is resolved by
-asking for the topic again.
+It uses the client package's operations, which retry. After an unknown outcome it requests the
+operation again, until a response shows the state of the topic.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tidelog.sim.workload.client import ClientNode
 
 
 class Administrator:
-    """Creates and deletes topics."""
+    """An administrator that creates and deletes topics."""
 
     def __init__(self, client: ClientNode, draw: random.Random) -> None:
         self.client = client
         self.stopping = False
-        #: Whether a topic that is there already is taken for the one asked for: right for whoever
-        #: alone makes topics of that name, after an attempt of unknown outcome.
+        #: Whether an existing topic counts as the requested one, after an attempt with an unknown
+        #: outcome. This is right only if no other client creates topics of that name.
         self.takes_existing = False
-        #: Share of topics made with a given assignment.
+        #: Share of topics that are created with an explicit assignment.
         self.chooses_replicas = 0.0
         self._draw = draw
         self._admin = TopicAdmin(client.router)
@@ -30,8 +30,10 @@ class Administrator:
     async def create(
         self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
     ) -> None:
-        """Create a topic, however long it takes; now and then with replicas of our own choice,
-        which need not be alive."""
+        """Create a topic, however long it takes.
+
+        Some topics get an explicit assignment, whose brokers need not be alive.
+        """
         assignment = None
         if self._draw.random() < self.chooses_replicas:
             assignment = {
@@ -55,8 +57,10 @@ class Administrator:
                 return
 
     async def _is_there(self, name: str, partitions: int, error: TidelogError) -> bool:
-        """Whether an attempt without an answer has made a topic; the next one finds out if this
-        cannot."""
+        """Return whether an attempt without a response created the topic.
+
+        If this cannot be determined now, the next attempt determines it.
+        """
         if not isinstance(error, KafkaError) or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
         try:

@@ -1,8 +1,8 @@
-"""An administrator who never rests: alters a topic's configuration, and gives the topic partitions.
+"""An administrator that alters a topic's configuration and adds partitions all the time.
 
-What was acknowledged must hold: the number of partitions never falls below it, and when the faults
-are over every replica goes by the values that were set last. A change whose outcome is unknown may
-hold or not; so in the end each key is set once more.
+Acknowledged changes must hold: the number of partitions never falls below the acknowledged one.
+After the faults every replica uses the values that were set last. A change with an unknown outcome
+may hold or not. So in the end the administrator sets each key once more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.sim.workload.client import ClientNode
 
-#: Keys and the values drawn for them; none changes what an acknowledgement promises.
+#: Keys and the values drawn for them; none changes the promise of an acknowledgement.
 VALUES: Final[Mapping[str, Sequence[int]]] = {
     "segment.bytes": (2_048, 8_192, 65_536),
     "index.interval.bytes": (128, 512, 4_096),
@@ -30,7 +30,10 @@ _PAUSE_MS: Final = (50, 900)
 
 
 class Churn:
-    """Of one topic, which begins with one partition; `added` hears of each further one."""
+    """The churn of one topic, which begins with one partition.
+
+    `added` is called with each further partition.
+    """
 
     def __init__(
         self,
@@ -40,14 +43,17 @@ class Churn:
         added: Callable[[TopicPartition], None],
         growing: float = 0.15,
     ) -> None:
-        """`growing`: the share of changes that add a partition, while there may be more."""
+        """Begin with one partition.
+
+        `growing` is the share of changes that add a partition, up to MAX_PARTITIONS.
+        """
         self.client = client
         self.topic = topic
         self.stopping = False
         self.is_done = False
-        #: How many partitions were acknowledged.
+        #: Number of acknowledged partitions.
         self.partitions = 1
-        #: What was acknowledged and not made uncertain since.
+        #: Acknowledged values without a later change of unknown outcome.
         self.values: dict[str, int] = {}
         self.alterations = 0
         self._draw = draw
@@ -57,7 +63,7 @@ class Churn:
         self._configs = ConfigAdmin(client.router)
 
     async def run(self) -> None:
-        """Go on until stopped, then make certain what holds."""
+        """Change the topic until stopped, then set each key once more."""
         draw = self._draw
         while not self.stopping:
             await self.client.tasks.sleep(draw.randrange(*_PAUSE_MS))
@@ -84,8 +90,10 @@ class Churn:
         self._added(TopicPartition(self.topic, wanted - 1))
 
     async def _has(self, wanted: int) -> bool:
-        """Whether an attempt without an answer was carried out; the next one finds out if this
-        cannot."""
+        """Return whether an attempt without a response added the partition.
+
+        If this cannot be determined now, the next attempt determines it.
+        """
         try:
             metadata = await self.client.run(self.client.router.metadata([self.topic]))
         except TidelogError:
@@ -108,7 +116,10 @@ class Churn:
         return True
 
     def differences(self, replicas: Iterable[tuple[str, LogConfig]]) -> list[str]:
-        """Which replicas, each with its name, go by other values than those that were set."""
+        """Return the differences between acknowledged values and those that replicas use.
+
+        Each replica is a pair of its name and its configuration.
+        """
         return [
             f"{name} has {key}={found}, not {wanted}"
             for name, config in replicas

@@ -1,6 +1,6 @@
-"""All kinds of churn, whatever module they stand in: importing them registers them.
+"""All kinds of churn; the import of their modules registers them.
 
-Whoever runs churn imports it from here, so that none is missing.
+Other modules import churn from here, so that no kind is missing.
 """
 
 from tidelog.sim.workload import (  # noqa: F401

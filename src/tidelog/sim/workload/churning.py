@@ -1,8 +1,8 @@
-"""Kinds of churn: what administrators, producers and members do to a cluster while faults happen.
+"""Kinds of churn: changes by administrators, producers and members while faults happen.
 
-Each kind is a class with a name, registered here, that works until it is told to stop and counts
-what was acknowledged. `sim.run` starts those that a seed draws, and waits for them to be done and
-settled when the faults are over.
+Each kind is a class with a name, registered here. It works until it is stopped, and counts
+acknowledged operations. `sim.client_workload` starts the kinds that a seed draws. After the faults,
+`sim.final_phase` waits until they are done and settled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T", bound="type[ChurnKind]")
 
 
 class Produce(Protocol):
-    """Let a client write to a partition until the run ends or the producer is told to stop."""
+    """Starts a producer, which writes to a partition until it is stopped."""
 
     def __call__(
         self,
@@ -39,7 +39,7 @@ class Produce(Protocol):
 
 
 class Consume(Protocol):
-    """Let a client read a partition; `gaps`: it is compacted."""
+    """Starts a consumer of a partition; `gaps`: the partition is compacted."""
 
     def __call__(
         self,
@@ -52,24 +52,24 @@ class Consume(Protocol):
 
 
 class Join(Protocol):
-    """Let a member work; one that stays is a member when the run ends."""
+    """Starts a group member; with `stays` it is a member until the run ends."""
 
     def __call__(self, member: GroupMember, *, stays: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The run, as far as churn has to do with it."""
+    """The parts of a run that churn uses."""
 
     seed: int
     cluster: SimCluster
-    #: Replicas of each topic.
+    #: Number of replicas of each partition.
     replication_factor: int
-    #: What topics are made with.
+    #: Configuration of new topics.
     topic_configs: Mapping[str, str]
-    #: Partitions that are there all the time.
+    #: Partitions that exist all the time.
     steady: Sequence[TopicPartition]
-    #: One more client process.
+    #: Adds a client process.
     client: Callable[[], ClientNode]
     produce: Produce
     consume: Consume
@@ -79,9 +79,9 @@ class Work:
 class ChurnKind(ABC):
     """One kind of churn in one run."""
 
-    #: Its name in counts and tables.
+    #: Name of the kind in counts and tables.
     name: ClassVar[str]
-    #: Whether seeds draw it; else only profiles play it that name it.
+    #: Whether seeds draw the kind; if not, only profiles that name it play it.
     is_drawn: ClassVar[bool] = True
 
     def __init__(self, work: Work, draw: random.Random) -> None:
@@ -90,29 +90,31 @@ class ChurnKind(ABC):
         self.client = work.client()
         self.stopping = False
         self.is_done = False
-        #: Operations that were acknowledged.
+        #: Number of acknowledged operations.
         self.acknowledged = 0
 
     @abstractmethod
     async def run(self) -> None:
-        """Go on until stopped, then set `is_done`."""
+        """Work until stopped, then set `is_done`."""
 
     def unsettled(self) -> str:
-        """What is not yet as it must be when the faults are over and all is done; empty: nothing.
-        It is asked until nothing is left, within the time that liveness has."""
+        """Return a condition that does not hold yet after the churn is done; empty if all hold.
+
+        The final phase calls this until it returns nothing, within the limit of liveness.
+        """
         return ""
 
     async def pause(self, from_ms: int, to_ms: int) -> None:
-        """Wait a drawn time."""
+        """Wait a random time."""
         await self.client.tasks.sleep(self.draw.randrange(from_ms, to_ms))
 
     def told(self, what: str) -> None:
-        """Something was acknowledged."""
+        """Count and trace an acknowledged operation."""
         self.acknowledged += 1
         self.client.ports.tracer.event("churn", kind=self.name, what=what)
 
     def failed(self, what: str, error: Exception) -> None:
-        """Something was not acknowledged."""
+        """Trace an operation that was not acknowledged."""
         self.client.ports.tracer.event("churn failed", kind=self.name, what=what, error=str(error))
 
 
@@ -129,7 +131,7 @@ def churn(kind: T) -> T:
 
 
 class Churning:
-    """The churn of one run: those kinds that its seed draws, each with draws of its own."""
+    """The churn of one run: the kinds that its seed draws, each with its own random stream."""
 
     def __init__(
         self,
@@ -138,9 +140,12 @@ class Churning:
         leave_out: Collection[str] = (),
         always: Collection[str] = (),
     ) -> None:
-        """`share`: how many of the kinds a seed draws, on average. `leave_out` names kinds that are
-        not played though they are drawn, `always` kinds that are played by every seed; ValueError
-        for one that is none."""
+        """Draw the kinds.
+
+        `share` is the average share of kinds that a seed draws. `leave_out` names drawn kinds that
+        are not played. `always` names kinds that every seed plays. Raises ValueError for an unknown
+        name.
+        """
         for what, names in (("leave out", leave_out), ("play always", always)):
             unknown = [name for name in names if name not in CHURN]
             if unknown:
@@ -156,17 +161,17 @@ class Churning:
                 self.kinds.append(make(work, draw))
 
     def begin(self) -> None:
-        """Let all of them work."""
+        """Start all kinds."""
         for each in self.kinds:
             each.client.tasks.spawn(f"churn {each.name}", each.run())
 
     def stop(self) -> None:
-        """Let all of them come to their end."""
+        """Stop all kinds; each finishes its work first."""
         for each in self.kinds:
             each.stopping = True
 
     def unfinished(self) -> str:
-        """What is not done or not as it must be yet; empty: nothing."""
+        """Return a kind that is not done or not settled yet; empty if there is none."""
         for each in self.kinds:
             problem = each.unsettled() if each.is_done else "is not done"
             if problem:
@@ -175,5 +180,5 @@ class Churning:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many operations of each kind were acknowledged."""
+        """Number of acknowledged operations, by kind."""
         return {each.name: each.acknowledged for each in self.kinds}

@@ -1,8 +1,8 @@
 """A client node: connections to brokers, API versions, and a driver for `tidelog.client`.
 
-A connection negotiates versions first and pipelines after that; a request without an answer in
-time closes it, as Kafka's clients do. `run` drives the client package's operations (metadata,
-topics, producer ids), so that these run under simulation too.
+A connection negotiates versions first and pipelines requests after that. Like Kafka's clients, it
+closes if a request gets no response in time. `run` drives the client package's operations
+(metadata, topics, producer ids), so that these run under simulation, too.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS = 1_500
 _HANDSHAKE_TIMEOUT_MS = 1_500
-#: Asked at the version that every broker serves.
+#: Version of ApiVersions that every broker serves.
 _API_VERSIONS_VERSION = 3
 
 
 class ClientConnection:
-    """One connection to a broker; `core.ports.FrameHandler`."""
+    """One connection to a broker; the `core.ports.FrameHandler` of its transport."""
 
     def __init__(self, ports: Ports, client_id: str, transport: Transport) -> None:
         self._ports = ports
@@ -49,7 +49,7 @@ class ClientConnection:
         self.is_open = True
 
     def version(self, api_key: int, highest: int | None = None) -> int:
-        """The version to speak; KafkaError where there is none in common."""
+        """Return the version to use; raise KafkaError if there is no common version."""
         return self._peer.version(api_key, highest)
 
     async def handshake(self) -> None:
@@ -67,7 +67,10 @@ class ClientConnection:
     def call(
         self, api_key: int, version: int, message: Any, timeout_ms: int
     ) -> asyncio.Future[Any]:
-        """Send a request; ConnectionLost, RequestTimeout or ProtocolError in the future."""
+        """Send a request; return a future of its response.
+
+        The future's error may be ConnectionLost, RequestTimeout, ProtocolError or NotSent.
+        """
         future: asyncio.Future[Any] = self._ports.loop.create_future()
         if not self.is_open:
             future.set_exception(NotSent(f"{self._transport.peer}: the connection is closed"))
@@ -78,17 +81,17 @@ class ClientConnection:
         return future
 
     def post(self, api_key: int, version: int, message: Any) -> None:
-        """Send a request that has no answer (produce with acks 0)."""
+        """Send a request without a response (Produce with acks 0)."""
         if self.is_open:
             now_ms = self._ports.clock.monotonic_ms()
             self._transport.send(self._peer.send(api_key, version, message, now_ms, 0, None))
 
     def close(self, reason: str) -> None:
-        """Close; what waits fails with ConnectionLost."""
+        """Close the connection; waiting requests fail with ConnectionLost."""
         self._transport.close(reason)
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Answers."""
+        """Complete the requests of these responses."""
         for frame in frames:
             try:
                 token, message = self._peer.received(frame)
@@ -99,7 +102,7 @@ class ClientConnection:
                 token.set_result(message)
 
     def connection_lost(self, reason: str) -> None:
-        """Nothing more comes."""
+        """Fail all waiting requests with ConnectionLost."""
         self.is_open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -107,7 +110,7 @@ class ClientConnection:
             _fail(future, ConnectionLost(f"{self._transport.peer}: {reason}"))
 
     def send_queue_drained(self) -> None:
-        """Clients do not wait for this."""
+        """Ignore this: clients do not wait for a drained queue."""
 
     def _arm(self) -> None:
         if self._timer is None:
@@ -137,7 +140,7 @@ class ClientNode:
         self.bootstrap = tuple(bootstrap)
         self.ports = node.start()
         self.history = history
-        #: Tasks that ended by an error: a defect of the workload itself.
+        #: Tasks that ended with an error, which is a defect of the workload itself.
         self.failures: list[tuple[str, BaseException]] = []
         self.tasks = Tasks(self.ports.loop, self.ports.clock, self._failed)
         self.router = ClusterRouter(bootstrap, timeout_ms, self.ports.clock.monotonic_ms)
@@ -154,7 +157,7 @@ class ClientNode:
         raise error
 
     async def connection(self, address: Address) -> ClientConnection:
-        """The open connection to a broker; NotSent where there is none to be had."""
+        """Return an open connection to a broker; raise NotSent if it cannot be established."""
         found = self._connections.get(address)
         if found is not None and found.is_open:
             return found
@@ -189,7 +192,7 @@ class ClientNode:
         return opened[0]
 
     async def run(self, operation: Operation[T]) -> T:
-        """Drive an operation of `tidelog.client`; raises what it raises."""
+        """Drive an operation of `tidelog.client` and return its result; its errors pass through."""
         answer: Answer = NO_ANSWER
         error: TidelogError | None = None
         started = False

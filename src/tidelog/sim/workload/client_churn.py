@@ -84,7 +84,7 @@ class MembersComeAndGo(ChurnKind):
         self._joined = 0
 
     def _join(self, plan: GroupPlan, *, is_static: bool, stays: bool) -> GroupMember:
-        """One more member, on a client of its own as each process has."""
+        """Add a member, on a client of its own as each process has."""
         self._joined += 1
         member = GroupMember(
             self.work.client(),

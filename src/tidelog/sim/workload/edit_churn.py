@@ -1,11 +1,12 @@
-"""Somebody edits the nodes of a topic in the store, with other tools than ours (V25).
+"""An editor that changes the nodes of a topic in the store with foreign tools (V25).
 
-A topic is made by its node, given partitions and relieved of the highest, deleted with all below it
-and made anew; and in between its nodes hold what cannot be: no JSON, half of it, gaps, brokers that
-do not exist, other replicas, a state that is none. What is right counts as if it had been asked
-for; what is wrong is left alone, costs nothing that was acknowledged, and is mended after a while.
-Where a controller took office meanwhile, it has read the wrong node first: as an administrator
-would, the editor lets another one read the right one.
+The editor creates a topic by its node, adds partitions, removes the highest partition, deletes all
+nodes of the topic and recreates it. In between it writes invalid content: no JSON, truncated JSON,
+gaps, brokers that do not exist, other replicas, an invalid state. The controller must treat a valid
+edit like a request. It must leave an invalid edit alone, and no acknowledged record may be lost;
+the editor repairs it after a while. A controller that was elected meanwhile read the invalid node
+first. So the editor, like an administrator, replaces that controller by another one, which reads
+the repaired node.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidelog.sim.workload.partition_producers import PartitionProducer
 _MAX_PARTITIONS: Final = 4
 #: A broker that does not exist.
 _NOBODY: Final = 99
-#: After so long without effect what was written is written again, as somebody would who looks.
+#: Time after which an edit without an effect is written again, as an operator would.
 _PATIENCE_MS: Final = 3_000
 _POLL_MS: Final = 20
 
@@ -45,7 +46,7 @@ class NodesEdited(ChurnKind):
         self._topic_id: TopicId = b""
         self._partitions: dict[int, tuple[int, ...]] = {}
         self._clients: dict[int, tuple[PartitionProducer, PartitionConsumer]] = {}
-        #: Edits that could not be, as they were left for a while.
+        #: Number of invalid edits.
         self.wrong = 0
 
     async def run(self) -> None:
@@ -64,10 +65,10 @@ class NodesEdited(ChurnKind):
             return f"{self.topic} has {count} partitions, and {len(self._partitions)} by its node"
         return ""
 
-    # what is right
+    # valid edits
 
     async def _make(self) -> None:
-        """The topic's node, and nothing below it."""
+        """Create the topic by its node, without any node below it."""
         self._topic_id = self.draw.randbytes(16)
         self._partitions = {0: self._replicas()}
         if self.draw.random() < 0.5:
@@ -85,8 +86,8 @@ class NodesEdited(ChurnKind):
         published = self.work.cluster.published
         former = published.partitions.get(published.key(self._topic_id, number))
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
-            # A controller that took office when the partition was gone from the node knows nothing
-            # of its state, and brokers have set it aside: an operator would have to restore it.
+            # A controller elected while the partition was not in the node does not know its state.
+            # Brokers have set its replicas aside, so an operator would have to restore it.
             return
         self._partitions[number] = self._replicas()
         await self._write()
@@ -107,7 +108,7 @@ class NodesEdited(ChurnKind):
         self.told(f"partition {number} taken from its node")
 
     async def _recreate(self) -> None:
-        """All nodes of the topic go, and with another id it is made anew."""
+        """Delete all nodes of the topic, and recreate it with another id."""
         if self.draw.random() < 0.6:
             return
         self.client.history.deletion_begins(self.topic, self.client.now_ns)
@@ -122,10 +123,10 @@ class NodesEdited(ChurnKind):
         await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 1_500)))
         await self._make()
 
-    # what is wrong
+    # invalid edits
 
     async def _scribble(self) -> None:
-        """A node holds what cannot be for a while, and is mended."""
+        """Write invalid content into a node, and repair the node after a while."""
         cluster = self.work.cluster
         await self._available()
         epoch = cluster.published.controller_epoch
@@ -143,7 +144,7 @@ class NodesEdited(ChurnKind):
             await self._another_controller()
 
     def _wrong(self) -> tuple[str, bytes]:
-        """A node, and what it cannot hold."""
+        """Return a node and invalid content for it."""
         path = layout.topic_path(self.topic)
         last = len(self._partitions)
         whole = self._node(self._partitions)
@@ -166,7 +167,7 @@ class NodesEdited(ChurnKind):
         kinds += [(state, b"{"), (state, b'{"leader":1}'), (state, b"nonsense")]
         return self.draw.choice(kinds)
 
-    # how
+    # mechanism
 
     def _replicas(self) -> tuple[int, ...]:
         brokers = list(self.work.cluster.brokers)
@@ -179,7 +180,7 @@ class NodesEdited(ChurnKind):
         await self._edit([SetData(layout.topic_path(self.topic), self._node(self._partitions), -1)])
 
     async def _edit(self, ops: list[Op]) -> None:
-        """An edit that counts: whoever follows what is published hears of it."""
+        """Apply a valid edit, and pass it to the checkers of published state."""
         await self._available()
         cluster = self.work.cluster
         results = cluster.store.edit_from_outside(ops)
@@ -190,8 +191,11 @@ class NodesEdited(ChurnKind):
             await self.client.tasks.sleep(_POLL_MS)
 
     async def _until_adopted(self) -> None:
-        """Every partition of the node has a state that is alive; brokers may be away meanwhile, so
-        that they cannot be chosen, and then it is written once more."""
+        """Wait until every partition of the node has a state with an ISR.
+
+        The controller cannot choose brokers that are down. So the node is written again after a
+        while without an effect.
+        """
         published = self.work.cluster.published
 
         def adopted() -> bool:
@@ -215,7 +219,7 @@ class NodesEdited(ChurnKind):
                 await self._write()
 
     def _is_held(self, number: int) -> bool:
-        """Whether some broker has files of a partition that was taken from the node."""
+        """Return whether a broker has files of a partition that was removed from the node."""
         return any(
             (key.topic_id, key.partition) == (self._topic_id, number)
             for broker in self.work.cluster.brokers.values()
@@ -223,7 +227,7 @@ class NodesEdited(ChurnKind):
         )
 
     async def _another_controller(self) -> None:
-        """End the session of who is in office until another one is."""
+        """End the session of the active controller, again and again, until another is elected."""
         cluster = self.work.cluster
         epoch = cluster.published.controller_epoch
         while cluster.published.controller_epoch == epoch:

@@ -1,10 +1,10 @@
 """Members of groups: they join, share partitions, commit, pause, leave, crash, and join again.
 
-A member finds its coordinator, joins, assigns if it leads, and asks where to go on, all on one
-connection; then it commits ever higher offsets. It does what a client's author gets wrong, too: it
-commits on after a pause in which it lost its membership, forgets its member id, or drops its
-connection while it waits. A committer uses no membership. Whatever they are told that no fault
-explains is an anomaly.
+A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
+offsets, all on one connection. Then it commits ever higher offsets. It also makes the mistakes of
+real clients. It commits after a pause in which it lost its membership, forgets its member id, or
+drops its connection while it waits. A committer has no membership. Any error that no fault explains
+is an anomaly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from tidelog.wire.registry import (
     SYNC_GROUP,
 )
 
-#: Highest versions of families of clients: none given means the newest of all.
+#: Highest API versions of client families; a missing API means its newest version.
 FAMILIES: Final[Sequence[Mapping[int, int]]] = (
     {},
     {},
@@ -72,12 +72,12 @@ _ANSWER_MS: Final = 2_500
 _JOIN_ANSWER_MS: Final = 2 * REBALANCE_TIMEOUT_MS
 _BACKOFF_MS: Final = (20, 250)
 _HEARTBEAT_MS: Final = 200
-#: From these versions on the shape of a request is another one.
+#: Versions from which a request has another form.
 _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
 _PROTOCOL_VERSION: Final = 5
-#: The request took no effect, and never will.
+#: Errors after which the request certainly has no effect.
 _FENCED: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -86,7 +86,7 @@ _FENCED: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
-#: May pass with the coordinator that is asked next; of a commit it is not known what became of it.
+#: Errors that the next coordinator may not have; the outcome of a commit is unknown after them.
 _PASSING: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -100,23 +100,23 @@ _PASSING: Final = frozenset(
 
 @dataclass(slots=True)
 class GroupPlan:
-    """A group: what its members share."""
+    """The data that all members of a group share."""
 
     name: str
     topic: str
     partitions: int
-    #: The next offset to commit, so that no two commits have the same.
+    #: The last offset taken; each commit takes the next one, so that all offsets are different.
     next_offset: int = 0
     has_static_members: bool = False
 
     def take_offset(self) -> int:
-        """An offset that nobody has committed."""
+        """Return an offset that no client has committed."""
         self.next_offset += 1
         return self.next_offset
 
 
 class _Speaker:
-    """A client that talks to the coordinator of one group."""
+    """A client of the coordinator of one group."""
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ class _Speaker:
         self.client = client
         self.plan = plan
         self.checker = checker
-        #: What it is called in histories.
+        #: The client's name in histories.
         self.process = f"member-{client.node_id}"
-        #: Behaves: no pauses, crashes and other oddities.
+        #: Whether the client behaves: no pauses, crashes and other mistakes.
         self.is_steady = False
-        #: How often it went all the way to its end, begun while steady.
+        #: Number of rounds that began while the client was steady, and reached their end.
         self.steady_rounds = 0
         self.stopping = False
         self.is_done = False
@@ -142,7 +142,7 @@ class _Speaker:
         self._coordinator_id = -1
 
     async def _coordinator(self) -> ClientConnection:
-        """A connection to whom a broker names."""
+        """Return a connection to the coordinator that a random broker names."""
         connection = await self.client.connection(self._draw.choice(self.client.bootstrap))
         version = self._version(connection, FIND_COORDINATOR)
         group = self.plan.name
@@ -170,7 +170,7 @@ class _Speaker:
         return await connection.call(api_key, version, message, patience_ms)
 
     def _expect(self, api_key: int, error: ErrorCode) -> None:
-        """Go on without an error; anything that no fault explains is an anomaly."""
+        """Raise an error other than NONE; report an error that no fault explains as an anomaly."""
         if error is ErrorCode.NONE:
             return
         if error not in _PASSING and error not in _FENCED:
@@ -191,7 +191,7 @@ class _Speaker:
         member_id: str = "",
         instance_id: str | None = None,
     ) -> None:
-        """Commit an offset for each of these partitions; raises what went wrong."""
+        """Commit an offset for each of these partitions; raise the first error."""
         plan, checker = self.plan, self.checker
         commits = [
             checker.commit_begins(
@@ -246,7 +246,7 @@ class _Speaker:
     async def _fetch(
         self, connection: ClientConnection, partitions: Sequence[int]
     ) -> dict[int, int]:
-        """The committed offset of each partition."""
+        """Return the committed offset of each partition."""
         plan = self.plan
         if self._version(connection, OFFSET_FETCH) >= _FETCHED_GROUPS_VERSION:
             topics = [OffsetFetchRequestTopics(plan.topic, list(partitions))]
@@ -266,7 +266,7 @@ class _Speaker:
         return offsets
 
     async def read_last(self) -> None:
-        """Tell the checker what every partition of the group has, however long it takes."""
+        """Report the committed offset of every partition to the checker, however long it takes."""
         while True:
             try:
                 connection = await self._coordinator()
@@ -281,10 +281,10 @@ class _Speaker:
 
 
 class Committer(_Speaker):
-    """Commits for a group that has no members."""
+    """A committer of a group that has no members."""
 
     async def run(self) -> None:
-        """Commit one after the other until stopped."""
+        """Commit one offset after the other until stopped."""
         while not self.stopping:
             try:
                 connection = await self._coordinator()
@@ -299,7 +299,7 @@ class Committer(_Speaker):
 
 
 class GroupMember(_Speaker):
-    """One member, over all its memberships."""
+    """One member with all its memberships."""
 
     def __init__(
         self,
@@ -314,14 +314,14 @@ class GroupMember(_Speaker):
         super().__init__(client, plan, checker, draw, family)
         self._instance_id = instance_id
         self._member_id = ""
-        #: When the last join was sent.
+        #: Time at which the last JoinGroup request was sent.
         self._joined_ns = -1
         self._generation = -1
         self._former_generation = -1
         self._owned: list[int] = []
 
     async def run(self) -> None:
-        """Be a member again and again until stopped."""
+        """Join and work as a member, again and again, until stopped."""
         while not self.stopping:
             try:
                 connection = await self._coordinator()
@@ -342,7 +342,7 @@ class GroupMember(_Speaker):
     # Joining
 
     async def _subscribe(self, connection: ClientConnection) -> None:
-        """Join, as an operation of the history."""
+        """Join the group, and record this as an operation of the history."""
         begin_ns = self.client.now_ns
         outcome = INFO
         try:
@@ -381,7 +381,7 @@ class GroupMember(_Speaker):
         version = self._version(connection, JOIN_GROUP)
         metadata = SUBSCRIPTION.encode(ConsumerProtocolSubscription([self.plan.topic]), 1)
         if self._draw.random() < 0.3:
-            # Another text of the same meaning: a member that joins with it makes all join again.
+            # Other bytes with the same meaning: the coordinator makes all members join again.
             subscription = ConsumerProtocolSubscription([self.plan.topic], self._draw.randbytes(2))
             metadata = SUBSCRIPTION.encode(subscription, 1)
         request = JoinGroupRequest(
@@ -451,11 +451,13 @@ class GroupMember(_Speaker):
         for partition, offset in (await self._fetch(connection, self._owned)).items():
             self.checker.fetched(self.plan.name, self._generation, partition, offset, asked_ns)
 
-    # Being a member
+    # Membership
 
     async def _live(self, connection: ClientConnection, was_steady: bool) -> None:
-        """Heartbeats, commits, and what a member should not do; until something ends it, or it is
-        told to behave and joins once more."""
+        """Send heartbeats and commits, and make mistakes, until the membership ends.
+
+        A member that has become steady ends its membership, too, and joins once more.
+        """
         draw = self._draw
         while not self.stopping:
             if self.is_steady and not was_steady:
@@ -466,20 +468,20 @@ class GroupMember(_Speaker):
                 self.steady_rounds += was_steady
                 await self.client.tasks.sleep(draw.randrange(20, _HEARTBEAT_MS))
             elif what < 0.03:
-                # It is given up meanwhile, and finds out by a commit.
+                # The coordinator removes the member meanwhile, and rejects its commit.
                 await self.client.tasks.sleep(SESSION_TIMEOUT_MS * draw.uniform(0.8, 3.0))
                 await self._commit_owned(connection)
             elif what < 0.05:
                 await self._leave(connection)
                 return
             elif what < 0.07:
-                # It crashes: nobody is told.
+                # The member crashes without leaving the group.
                 self._member_id = ""
                 connection.close("a member crashes")
                 await self.client.tasks.sleep(draw.randrange(100, 2_000))
                 return
             elif what < 0.09:
-                # It joins again and drops the connection while it waits.
+                # The member joins again and drops the connection while it waits.
                 self.client.tasks.spawn("a join that nobody waits for", self._forsake(connection))
                 await self.client.tasks.sleep(draw.randrange(1, 40))
                 connection.close("a member does not wait for its join")
@@ -515,7 +517,7 @@ class GroupMember(_Speaker):
             )
 
     async def _commit_late(self, connection: ClientConnection) -> None:
-        """What it had read in its former generation, when it has joined another one."""
+        """Commit under the former generation, after the member joined another one."""
         if not 0 <= self._former_generation < self._generation or not self._owned:
             return
         try:

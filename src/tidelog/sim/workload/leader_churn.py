@@ -1,7 +1,8 @@
-"""Preferred leaders are elected by request (ElectLeaders, KIP-183).
+"""Churn of preferred leader elections by request (ElectLeaders, KIP-183).
 
-Who is told that a partition's preferred leader was elected must find that it led at some time since
-the request; whether one leads in the end is balance's business, not asked here.
+If a response says that a partition's preferred leader was elected, that leader must have led at
+some time since the request. This module does not check whether it leads in the end, which depends
+on automatic balance.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class LeadersElected(ChurnKind):
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._admin = PartitionAdmin(self.client.router)
-        #: When each leader was last in office by published state.
+        #: Time at which published state last had each leader.
         self._led_ns: dict[tuple[LogKey, int], int] = {}
         work.cluster.published.on_state.append(self._follow)
 
@@ -55,7 +56,7 @@ class LeadersElected(ChurnKind):
         self.is_done = True
 
     def _check(self, partition: TopicPartition, begin_ns: int) -> None:
-        """The preferred replica led at some time since it was asked for."""
+        """Check that the preferred replica led at some time since the request."""
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:

@@ -1,11 +1,12 @@
-"""Consumers ask where to begin, by time and at the end, and retention takes what is old.
+"""Churn of offset lookups (ListOffsets), by time and at the end, and of retention.
 
-What a lookup tells is compared with what is committed (V36): "latest" is never beyond it, nor below
-what leaders of earlier epochs have committed, nor below what the same leader has told before; a
-record found by its time is committed, has that time, and is the first that is as new. Where none is
-found, and the published leader was asked and still leads, none was there when it was asked.
-Retention and DeleteRecords of everything take nothing that is not committed: the checkers of logs
-tell, for whom anything of such a topic may be gone that is.
+Each lookup is compared with the committed records (V36). "Latest" is never above their end. It is
+never below the end of what leaders of earlier epochs committed, nor below an earlier response of
+the same leader. A record found by time is committed, has that time, and is the first as new. If the
+published leader finds none and still leads, there was none at the time of the request.
+
+Retention and DeleteRecords of everything remove only committed records. `replication_checker`
+checks this: for it, any committed record of such a topic may be gone.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
 _READ_UNCOMMITTED: Final = 0
-#: What ListOffsets calls the record of the largest timestamp (KIP-734).
+#: Timestamp with which ListOffsets finds the record of the largest timestamp (KIP-734).
 _MAX_TIMESTAMP: Final = -3
-#: What DeleteRecords calls the high watermark.
+#: Offset that stands for the high watermark in DeleteRecords.
 _EVERYTHING: Final = -1
-#: No record is that new.
+#: Offset in a response if no record is as new.
 _NONE: Final = -1
-#: How long ago the records are that are looked for.
+#: Ages in ms of the records that lookups search.
 _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
 
 
@@ -44,7 +45,7 @@ class OffsetsLookedUp(ChurnKind):
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._reader = LogReader(self.client.router)
-        #: The latest offset that each leader has told, by partition and leader epoch.
+        #: The highest "latest" offset in responses of each leader, by partition and leader epoch.
         self._latest: dict[tuple[LogKey, int], int] = {}
 
     async def run(self) -> None:
@@ -54,7 +55,7 @@ class OffsetsLookedUp(ChurnKind):
         self.is_done = True
 
     def _wanted(self) -> int:
-        """What to ask for."""
+        """Return the timestamp to look up."""
         what = self.draw.random()
         if what < 0.5:
             return LATEST
@@ -77,7 +78,7 @@ class OffsetsLookedUp(ChurnKind):
             return
         if listed.offset != _NONE:
             self._check_found(truth, listed, wanted)
-        # Who leads has what was committed before it was asked; who was deposed may not.
+        # A leader has all records committed before the request; a deposed leader may lack some.
         asked_epoch = self.client.router.leader_epoch(partition)
         if led_by == self._leadership(key) and led_by[1] == asked_epoch:
             self._check_not_passed_over(truth, listed, wanted, committed)
@@ -90,7 +91,7 @@ class OffsetsLookedUp(ChurnKind):
         return self.work.cluster.replication.truth(self._key(partition))
 
     def _leadership(self, key: LogKey) -> tuple[int, int]:
-        """Who leads by published state, and under which epoch."""
+        """Return the published leader and its leader epoch."""
         state = self.work.cluster.published.partitions[key]
         return state.leader, state.leader_epoch
 
@@ -131,8 +132,10 @@ class OffsetsLookedUp(ChurnKind):
     def _check_not_passed_over(
         self, truth: Truth, listed: ListedOffset, wanted: int, committed: int
     ) -> None:
-        """So many records were committed when the leader was asked. The newest one of all may be
-        one that is not yet: then none is told."""
+        """Check that a lookup missed none of the records committed at the time of the request.
+
+        The newest record of all may be uncommitted. Then the response has no record.
+        """
         newest = max(self._times(truth)[:committed], default=-1)
         if listed.offset == _NONE and 0 <= wanted <= newest:
             self._wrong(f"{truth.name} has no record of {wanted}; {newest} is the time of one")
@@ -143,7 +146,7 @@ class OffsetsLookedUp(ChurnKind):
             )
 
     def _times(self, truth: Truth) -> list[int]:
-        """The time of each committed record."""
+        """Return the timestamp of each committed record."""
         by_number = self.client.history.by_number
         return [by_number[number].timestamp_ms for number in truth.committed]
 
@@ -188,7 +191,10 @@ class RecordsExpire(ChurnKind):
         self.is_done = True
 
     def _anything_may_go(self, key: LogKey) -> None:
-        """That is committed: nobody can tell here when retention looks, and what it finds."""
+        """Allow the removal of any committed record.
+
+        The time of retention and the records that it removes are not known here.
+        """
         end = 1 << 62
         history = self.client.history
         history.record_deletion_begins(key.topic_id, key.partition, end)

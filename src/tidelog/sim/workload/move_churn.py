@@ -1,9 +1,8 @@
-"""Partitions are moved from broker to broker, back, and elsewhere, while everything goes on (V50).
+"""Churn of reassignments: partitions move between brokers while clients work (V50).
 
-They are asked for by requests and by the administrator's node. When the faults are over every move
-is at its end: the topics' nodes name no replica that comes or goes, the administrator's node is
-gone, and whoever hosts a partition is one of its replicas (V52); what was moved aside does not
-count.
+The administrator uses requests and the reassignment node. After the faults every reassignment must
+end. Then the topics' nodes list no adding or removing replicas, and the reassignment node is gone.
+Every broker that hosts a partition is one of its replicas (V52); replicas set aside do not count.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class PartitionsMoved(ChurnKind):
         return [TopicPartition(topic.name, number) for number in topic.assignment]
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """Other brokers, or the same in another order; None: back to where it was."""
+        """Return other brokers, or the same in another order; None cancels a reassignment."""
         draw = self.draw
         if draw.random() < _BACK:
             return None
@@ -72,7 +71,7 @@ class PartitionsMoved(ChurnKind):
         return tuple(draw.sample(brokers, min(count, len(brokers))))
 
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """As Kafka's older tools did: the node is written where there is none."""
+        """Write the reassignment node if there is none, as Kafka's older tools did."""
         store = self.work.cluster.store
         path = layout.REASSIGN_PARTITIONS
         if store.is_available and store.tree.get(path) is None:

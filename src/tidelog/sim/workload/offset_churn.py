@@ -1,8 +1,8 @@
-"""Offsets of a group are committed, set back and deleted, and the group with them.
+"""Churn of committed offsets: an administrator commits, resets and deletes them, and the group.
 
-One administrator does it for a group without members, one thing after the other, so what the group
-has is known: what was acknowledged last. Only what was repeated, or never answered, may hold
-besides: any of its attempts may take effect late, for ever after.
+The group has no members, and the administrator sends one request after the other. So the group's
+offsets are known: they are those of the last acknowledged request. A request that was retried, or
+got no response, may also hold, because any of its attempts may take effect at any later time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _WRITES: Final = (OFFSET_COMMIT, OFFSET_DELETE, DELETE_GROUPS)
 
 
 class _Attempts:
-    """Counts how often an operation was sent that changes something."""
+    """The number of attempts of an operation that changes offsets."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def of(self, operation: Operation[T]) -> Operation[T]:
-        """The same operation, counted."""
+        """Return the same operation, with its attempts counted."""
         step: Any = next(operation)
         while True:
             if isinstance(step, Call) and step.api_key in _WRITES:
@@ -66,7 +66,7 @@ class OffsetsDeleted(ChurnKind):
         self._admin = GroupAdmin(router, Coordinators(router))
         self._partitions = [TopicPartition(work.steady[0].topic, n) for n in range(_PARTITIONS)]
         self._next_offset = 0
-        #: What each partition has, and what it may have besides.
+        #: The acknowledged offset of each partition, and other offsets that it may have.
         self._certain = dict.fromkeys(self._partitions, _NONE)
         self._possible: dict[TopicPartition, dict[int, None]] = {
             each: {} for each in self._partitions
@@ -96,14 +96,14 @@ class OffsetsDeleted(ChurnKind):
         self.is_done = True
 
     def _waits_for_operator(self) -> bool:
-        """Whether the group's coordinator cannot be until an operator has been there."""
+        """Return whether the partition of the group's coordinator waits for an operator."""
         cluster = self.work.cluster
         topic = cluster.published.topics.get(CONSUMER_OFFSETS)
         partition = cluster.groups.partition_of(_GROUP)
         return topic is not None and cluster.waits_for_operator(LogKey(topic.topic_id, partition))
 
     async def _commit(self, partitions: list[TopicPartition]) -> None:
-        """Offsets that nobody had before: also a way to set a group back, as far as it knows."""
+        """Commit new offsets; to the group this is also a reset."""
         wanted = {}
         for partition in partitions:
             self._next_offset += 1
@@ -132,7 +132,7 @@ class OffsetsDeleted(ChurnKind):
             self._possible[partition][offset] = None
 
     def _check_gone(self) -> None:
-        """It was said that there is no such group: then nothing that it must have is lost."""
+        """Check a response that the group does not exist: no offset may be required then."""
         for partition, certain in self._certain.items():
             if certain != _NONE and _NONE not in self._possible[partition]:
                 self.client.history.broken_promise(
@@ -141,7 +141,7 @@ class OffsetsDeleted(ChurnKind):
                 )
 
     async def _look(self) -> bool:
-        """Whether what the group has could be read; it is what it must be."""
+        """Read the group's offsets and check them; return whether the read succeeded."""
         try:
             found = await self.client.run(self._admin.committed(_GROUP, self._partitions))
         except TidelogError as error:

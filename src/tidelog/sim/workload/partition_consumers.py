@@ -1,9 +1,9 @@
-"""Consumers by assigned partition: each reads one partition from its beginning on, without end.
+"""Consumers of one assigned partition each, which read from its beginning on without end.
 
-A consumer follows the topic id: a topic that was made anew is read anew. One that speaks a version
-without topic ids reports only what surely is of the topic that it means. Out of range offsets are
-looked up again; where a consumer is told that the log ends before what it has read already, that is
-an anomaly, unless the topic is being deleted.
+A consumer follows the topic id, and reads a recreated topic from its beginning. A consumer with an
+API version without topic ids reports only records that certainly belong to its topic. After an
+offset out of range the consumer begins again. A response that the log ends before the consumer's
+position breaks a promise, unless the topic is being deleted.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MAX_WAIT_MS: Final = 300
 _ANSWER_MARGIN_MS: Final = 1_500
 _PARTITION_MAX_BYTES: Final = 4_096
 _BACKOFF_MS: Final = (10, 150)
-#: From this version on topics are named by id.
+#: First version of Fetch that names topics by id.
 _TOPIC_IDS_VERSION: Final = 13
 
 
 class _BeginAnewError(KafkaError):
-    """What the consumer knows of its place is not to be relied upon."""
+    """The error of a consumer that cannot rely on its position."""
 
 
 class PartitionConsumer:
-    """Reads one partition."""
+    """A consumer of one partition."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class PartitionConsumer:
         self.client = client
         self.partition = partition
         self.stopping = False
-        #: What it is called in histories.
+        #: The consumer's name in histories.
         self.process = client.history.new_consumer(client.node_id)
         self.topic_id: TopicId = b""
         #: The next offset to read.
@@ -100,7 +100,7 @@ class PartitionConsumer:
 
     @property
     def _name(self) -> str:
-        """The partition, of one incarnation of the topic, as histories name it."""
+        """Name of the partition of this incarnation of the topic, as in histories."""
         return f"{self.partition.topic}@{self.topic_id.hex()}-{self.partition.partition}"
 
     def _begin_anew(self, kind: str) -> None:
@@ -113,7 +113,7 @@ class PartitionConsumer:
     async def _fetch_for_long(
         self, address: Address, topic_id: TopicId, metadata: PartitionMetadata
     ) -> None:
-        """Fetch from one leader until it answers with an error."""
+        """Fetch from one leader until it responds with an error."""
         connection = await self.client.connection(address)
         version = connection.version(FETCH, self._highest_version)
         while not self.stopping:
@@ -132,7 +132,7 @@ class PartitionConsumer:
     async def _fetch(
         self, connection: ClientConnection, version: int, request: FetchRequest
     ) -> None:
-        """One fetch, which is one poll of the history."""
+        """Fetch once, and record this as one poll of the history."""
         begin_ns = self.client.now_ns
         told: list[tuple[int, int]] = []
         name, outcome = self._name, FAIL
@@ -215,7 +215,10 @@ class PartitionConsumer:
             self.position = batch.next_offset
 
     def _out_of_range(self, data: PartitionData, *, by_id: bool) -> None:
-        """Everything below our position was committed: a leader must have it."""
+        """Report a position out of range, and raise _BeginAnewError.
+
+        All records below the position were committed, so a leader must have them.
+        """
         life = self.client.history.topics.get(self.topic_id)
         if by_id and life is not None and life.deletion_begun_ns < 0:
             self.client.history.broken_promise(
@@ -226,8 +229,10 @@ class PartitionConsumer:
         raise _BeginAnewError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
 
     def _is_sent_on(self, data: PartitionData) -> bool:
-        """Whether the records at our position were deleted by request: then we go on where the log
-        begins, which is no further than somebody asked for."""
+        """Return whether a request deleted the records at the position; then continue behind them.
+
+        The consumer continues at the log start, which must not be above the requested offset.
+        """
         history = self.client.history
         key = (self.topic_id, self.partition.partition)
         start = data.log_start_offset

@@ -1,9 +1,9 @@
-"""Producers of one partition each: idempotent as librdkafka is, plain, and fire-and-hope.
+"""Producers of one partition each: idempotent like librdkafka's, plain, and fire-and-forget.
 
-The idempotent one keeps up to five batches in flight, repeats all that were not acknowledged in
-their order and with their sequences until they are, whatever went wrong, and takes a new id only
-where the broker says that its own is not known. The plain one (acks=all, one batch in flight)
-repeats too and may so store a batch twice. With acks=1 or 0 nothing is repeated.
+An idempotent producer keeps up to five batches in flight. After any failure it retries all
+unacknowledged batches in order, with their sequences. It takes a new producer id only if the broker
+does not know the old one, or if acknowledged data may be lost. A plain producer (acks=all, one
+batch in flight) retries, too, so it may store a batch twice. With acks=1 or 0 it never retries.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.registry import PRODUCE
 
 MAX_IN_FLIGHT: Final = 5
-#: What the broker may wait for replicas, and what we wait beyond it.
+#: Time that the broker may wait for replicas, and further time that the client waits.
 PRODUCE_TIMEOUT_MS: Final = 1_500
 _ANSWER_MARGIN_MS: Final = 700
 _BACKOFF_MS: Final = (5, 100)
-#: Refused before anything was appended, and may pass.
+#: Retriable errors after which nothing was appended.
 NOT_APPENDED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -45,14 +45,14 @@ NOT_APPENDED: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-#: May have been appended, and may pass.
+#: Retriable errors after which the batch may have been appended.
 UNCERTAIN: Final = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NETWORK_EXCEPTION,
-        # Losing leadership answers whatever waits with it, appended or not (V38).
+        # A deposed leader responds with it to all waiting requests, appended or not (V38).
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
@@ -72,14 +72,14 @@ class Numbers:
         self._last = 0
 
     def take(self, count: int) -> tuple[int, ...]:
-        """The next `count` numbers."""
+        """Return the next `count` numbers."""
         first = self._last + 1
         self._last += count
         return tuple(range(first, first + count))
 
 
 class Waiting:
-    """A batch that is not settled."""
+    """A batch without a final outcome."""
 
     __slots__ = ("batch", "operation", "paddings")
 
@@ -87,12 +87,12 @@ class Waiting:
         self.operation = operation
         #: Bytes of padding of each record.
         self.paddings = paddings
-        #: As it is sent.
+        #: The encoded batch.
         self.batch = b""
 
 
 class PartitionProducer:
-    """Sends batches to one partition, one every `pace_ms` or so, until told to stop."""
+    """A producer of one partition, with about one batch every `pace_ms`, until it is stopped."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class PartitionProducer:
         self._keyed = keyed
         self.idempotent = idempotent
         self.pace_ms = pace_ms
-        #: No new batches; what was begun is brought to its end.
+        #: The producer begins no new batches, and finishes open ones.
         self.stopping = False
         self._numbers = numbers
         self._draw = draw
@@ -129,11 +129,11 @@ class PartitionProducer:
 
     @property
     def is_done(self) -> bool:
-        """Told to stop, and nothing is open."""
+        """Whether the producer was stopped and has no open batch."""
         return self.stopping and not self._waiting
 
     def abandon(self) -> None:
-        """Wait for nothing any more: whatever is open stays unknown."""
+        """Stop without waiting: the outcome of open batches stays unknown."""
         self.stopping = True
         self._waiting_end_unknown()
 
@@ -172,7 +172,7 @@ class PartitionProducer:
         await self.client.tasks.sleep(self._draw.randrange(*_BACKOFF_MS))
 
     async def _pump(self, connection: ClientConnection) -> None:
-        """Keep the window full until something goes wrong or all is done."""
+        """Keep the window full until a batch fails or all batches are done."""
         in_flight: deque[tuple[Waiting, asyncio.Future[Any]]] = deque()
         healthy = True
         while True:
@@ -190,7 +190,7 @@ class PartitionProducer:
                 return
 
     async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
-        """The batch to send at a position of the window; a new one when it is time for it."""
+        """Return the batch at a position of the window, or a new batch when it is due."""
         if position < len(self._waiting):
             return self._waiting[position]
         if self.stopping:
@@ -257,7 +257,7 @@ class PartitionProducer:
         return connection.call(PRODUCE, version, request, PRODUCE_TIMEOUT_MS + _ANSWER_MARGIN_MS)
 
     def _settle(self, waiting: Waiting, answer: Any, failed: bool) -> bool:
-        """Take an answer; False when what follows must be sent again."""
+        """Handle a response; return False if later batches must be sent again."""
         if failed:
             return self._lost(waiting)
         if answer is None:
@@ -285,7 +285,8 @@ class PartitionProducer:
         operation = waiting.operation
         remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
         if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):
-            # The new topic may have taken a later batch first: it knows nothing of the producer.
+            # The recreated topic does not know the producer, so it may have accepted a later batch
+            # first.
             self._renew()
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -298,13 +299,13 @@ class PartitionProducer:
         return False
 
     def _lost(self, waiting: Waiting) -> bool:
-        """No answer: appended or not."""
+        """Handle a missing response: the batch may have been appended."""
         if not self._repeats:
             self._end(waiting, Outcome.UNKNOWN)
         return False
 
     def _renew(self) -> None:
-        """The broker does not know the producer: whatever is open stays unknown for ever."""
+        """Take a new producer id; the outcome of open batches stays unknown for ever."""
         self._waiting_end_unknown()
         self._producer_id = -1
 
@@ -321,7 +322,7 @@ class PartitionProducer:
 
 
 async def _outcome(future: asyncio.Future[Any]) -> tuple[Any, bool]:
-    """(answer, whether there is none)."""
+    """Return (response, whether it is missing)."""
     try:
         return await future, False
     except TidelogError:

@@ -1,9 +1,9 @@
-"""Records are deleted by request (DeleteRecords, KIP-107), of plain topics and of compacted ones.
+"""Churn of DeleteRecords (KIP-107), on plain and on compacted topics.
 
-What is deleted lies below an offset that was asked for, never above: a consumer that finds less is
-an anomaly. An acknowledged deletion has come to all live replicas: the low watermark told is what
-was asked for at least, and the log never begins before it again while one of their brokers lives:
-where a log begins is written down now and then only, as Kafka does it.
+Deleted records are below a requested offset; a log that begins above it breaks a promise. An
+acknowledged deletion has reached all live replicas, so its low watermark is at least the requested
+offset. From then on the log start is never below it, unless the leader's broker dies or all brokers
+die that knew it. As in Kafka, brokers write log starts to disk only from time to time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_UNCOMMITTED: Final = 0
 
 
 class _Deletions(ChurnKind):
-    """Of one partition of a topic of its own."""
+    """Churn of deletions from one partition of a topic of its own."""
 
     topic: ClassVar[str]
     configs: ClassVar[dict[str, str]]
@@ -42,7 +42,7 @@ class _Deletions(ChurnKind):
         self._partition = TopicPartition(self.topic, 0)
         self._consumers: list[PartitionConsumer] = []
         self._topic_id: TopicId = b""
-        #: The highest low watermark that was acknowledged, and the lives of those that went by it.
+        #: The acknowledged low watermark, and the incarnations of brokers that know it, by broker.
         self._low_watermark = 0
         self._knowing: dict[int, int] = {}
 
@@ -84,21 +84,27 @@ class _Deletions(ChurnKind):
         self._knowing = self._who_knows()
 
     def _ends(self, known_end: int) -> list[int]:
-        """Ends of replicas' logs that a deletion may ask for. An old leader that is cut off ends
-        where its successors' logs may begin: only the start of the epoch shows that records below
-        differ (V67). An offset drawn at random hardly ever meets that end."""
+        """Return ends of replicas' logs that a deletion may request.
+
+        The log of an isolated old leader may end where its successors' logs begin. Then only the
+        start of the epoch shows that records below differ (V67). A random offset hardly ever meets
+        that end.
+        """
         found = (self._log_end(broker) for broker in self.work.cluster.brokers.values())
         return [end for end in found if self._low_watermark <= end <= known_end]
 
     def _log_end(self, broker: SimBroker) -> int:
-        """Where the log ends to a broker, -1 where it has none."""
+        """Return a broker's log end offset, -1 if it has no log."""
         if broker.broker is None:
             return -1
         partition = broker.broker.replicas.get(self._partition)
         return -1 if partition is None else partition.log.log_end_offset
 
     def _who_knows(self) -> dict[int, int]:
-        """Brokers whose log begins where it must, with their lives: none of them forgets it."""
+        """Return the brokers that know the low watermark, with their incarnations.
+
+        A broker does not forget it within an incarnation.
+        """
         return {
             broker.node_id: broker.incarnation
             for broker in self.work.cluster.brokers.values()
@@ -106,15 +112,18 @@ class _Deletions(ChurnKind):
         }
 
     def _log_start(self, broker: SimBroker) -> int:
-        """Where the log begins to a broker, -1 where it has none."""
+        """Return a broker's log start offset, -1 if it has no log."""
         if broker.broker is None:
             return -1
         partition = broker.broker.replicas.get(self._partition)
         return -1 if partition is None else partition.log.log_start_offset
 
     def _known_low_watermark(self) -> int:
-        """What was acknowledged, while the leader knows of it. As in Kafka a broker that dies may
-        forget it, and lead on: then nothing is promised, even if others know."""
+        """Return the acknowledged low watermark while the leader knows it, else 0.
+
+        As in Kafka, a broker that dies may forget it and lead again. Then it is no longer promised,
+        even if other brokers know it.
+        """
         cluster = self.work.cluster
         self._knowing |= self._who_knows()
         lives = {node_id: broker.incarnation for node_id, broker in cluster.brokers.items()}
@@ -136,7 +145,7 @@ class _Deletions(ChurnKind):
         )
 
     async def _look(self) -> bool:
-        """Whether the beginning of the log could be asked for; it is where it must be."""
+        """Look up the log start and check it; return whether the lookup succeeded."""
         wanted = {self._partition: EARLIEST}
         try:
             listed = await self.client.run(self._reader.list_offsets(wanted, _READ_UNCOMMITTED))

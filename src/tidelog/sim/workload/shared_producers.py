@@ -1,13 +1,13 @@
-"""An idempotent producer of several partitions, as librdkafka has it.
+"""An idempotent producer of several partitions, like librdkafka's.
 
-All partitions share one producer id and one epoch. Each has up to five batches in flight; after a
-failure it sends nothing until all of its answers are there, then everything again, in order.
+All partitions share one producer id and one epoch. Each partition has up to five batches in flight.
+After a failure it waits for all open responses, then sends all batches again, in order.
 OUT_OF_ORDER_SEQUENCE_NUMBER for a batch behind an unacknowledged one makes the producer bump its
-epoch when no partition has a batch in flight: then every partition sends all that is not
-acknowledged under the new epoch, from sequence 0 on. A batch that was stored without an answer is
-stored twice by that. The acknowledgement of a batch acknowledges all batches before it, because a
-broker takes none out of sequence. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done),
-rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack),
+epoch as soon as no partition has a batch in flight. Then every partition sends all unacknowledged
+batches under the new epoch, from sequence 0 on. This stores a batch twice that was stored without a
+response. The acknowledgement of a batch acknowledges all batches before it, because a broker
+accepts no batch out of sequence. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done);
+rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack);
 rdkafka_broker.c (rd_kafka_toppar_producer_serve).
 """
 
@@ -29,23 +29,23 @@ _NO_ID = (-1, -1)
 
 
 class SharedProducer:
-    """One producer id and epoch, and the partitions that are written with it."""
+    """One producer id and epoch, and the partitions that use it."""
 
     def __init__(self, client: ClientNode) -> None:
         self.client = client
         self.partitions: list[SharedPartition] = []
         #: Producer id and epoch.
         self.identity = _NO_ID
-        #: The next identity, which waits for all answers; None: the identity stays.
+        #: The next identity, used after all open responses; None if the identity stays.
         self._next_identity: tuple[int, int] | None = None
         self._taking: asyncio.Task[None] | None = None
-        #: How often the epoch was bumped.
+        #: Number of epoch bumps.
         self.bumps = 0
 
     def add(
         self, partition: TopicPartition, numbers: Numbers, draw: random.Random, pace_ms: int
     ) -> SharedPartition:
-        """Write to a partition, too."""
+        """Add a partition to the producer."""
         added = SharedPartition(self, partition, numbers, draw, pace_ms)
         self.partitions.append(added)
         return added
@@ -56,7 +56,7 @@ class SharedProducer:
         return self.identity != _NO_ID and self._next_identity is None
 
     async def take_id(self) -> None:
-        """Ask for a producer id, once for all partitions that wait for it."""
+        """Request a producer id, once for all partitions that wait for it."""
         if self.identity != _NO_ID:
             return
         if self._taking is None or self._taking.done():
@@ -71,24 +71,24 @@ class SharedProducer:
         self.client.history.producer_id_given(self.client.node_id, self.identity[0])
 
     def bump_epoch(self) -> None:
-        """Use the next epoch as soon as nothing is in flight."""
+        """Use the next epoch as soon as no batch is in flight."""
         producer_id, epoch = self.identity
         if self._next_identity is None:
             self.bumps += 1
             self._next_identity = (producer_id, epoch + 1)
 
     def forget_id(self) -> None:
-        """Ask for another producer id as soon as nothing is in flight."""
+        """Request another producer id as soon as no batch is in flight."""
         self._next_identity = _NO_ID
 
     def answered(self) -> None:
-        """A batch is not in flight any more."""
+        """Change to the next identity if no batch is in flight any more."""
         if self._next_identity is not None and not any(p.in_flight for p in self.partitions):
             self.identity, self._next_identity = self._next_identity, None
 
 
 class SharedPartition(PartitionProducer):
-    """What a shared producer sends to one partition."""
+    """One partition of a shared producer."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class SharedPartition(PartitionProducer):
         self._take_identity()
 
     def _take_identity(self) -> None:
-        """Go on under the producer's id and epoch; all that is open begins at sequence 0."""
+        """Use the producer's id and epoch; open batches get new sequences from 0 on."""
         self._producer_id, self._producer_epoch = self._shared.identity
         self._next_sequence = 0
         for waiting in self._waiting:
@@ -126,7 +126,7 @@ class SharedPartition(PartitionProducer):
         return waiting
 
     def _forget_identity(self) -> None:
-        """The producer may have no id any more; then one is asked for before anything is sent."""
+        """Copy the producer's id; without an id, `run` requests one before it sends a batch."""
         self._producer_id = self._shared.identity[0]
 
     def _send(self, connection: Any, waiting: Waiting) -> asyncio.Future[Any]:
@@ -167,7 +167,7 @@ def begin_shared(
     numbers: Numbers,
     draws: Sequence[random.Random],
 ) -> SharedProducer:
-    """A shared producer begins to write to the partitions of a topic, each with its own draws."""
+    """Start a shared producer of a topic's partitions, each with its own random stream."""
     shared = SharedProducer(client)
     for number in range(partitions):
         draw = draws[number]

@@ -1,7 +1,8 @@
-"""Topics come, go, come back under their names, grow, and are configured anew.
+"""Churn of topics: they are created, deleted, recreated, extended and reconfigured.
 
-Each kind has topics of its own, with a writer and a reader. What was acknowledged holds: deletions
-and creations by the history, partitions and configurations when the faults are over.
+Each kind has topics of its own, with a producer and a consumer. Acknowledged changes must hold. The
+history shows this for deletions and creations; partitions and configurations are checked after the
+faults.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MAX_PARTITIONS = 3
 
 
 class OfTopics(ChurnKind):
-    """Has an administrator, and a writer and a reader for the topics that it makes."""
+    """A kind of churn with an administrator, and a writer and a reader for its topics."""
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -96,7 +97,7 @@ class TopicsRecreated(OfTopics):
 
 
 class _Altered(OfTopics):
-    """A topic that `Churn` changes; in the end every replica goes by what was set last."""
+    """A topic that `Churn` changes; in the end every replica uses the values that were set last."""
 
     topic: ClassVar[str]
     grows: ClassVar[float]
@@ -199,7 +200,10 @@ class PartitionsRemoved(OfTopics):
         self.is_done = True
 
     async def _until_done(self, what: str, ask: Callable[[], Operation[None]], done: str) -> None:
-        """Ask until it is done; `done` is said where it was done by a try without an answer."""
+        """Retry a request until it is done.
+
+        An error with the text `done` means that an attempt without a response succeeded.
+        """
         while True:
             try:
                 await self.client.run(ask())

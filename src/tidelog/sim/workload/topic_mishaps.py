@@ -1,9 +1,9 @@
-"""An operator's slip: the nodes of a topic are removed from the store, and brought back later.
+"""An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
-In between its replicas are strays; one is restored, by whichever broker takes it first. What was
-acknowledged before is read again then, record by record: checkers take the topic for one of which
-nothing is promised meanwhile, so that this is looked at here. Brokers die, without loss of data,
-wherever they happen to be (V25, V35).
+In between the topic's replicas are strays. One of them is restored, by the first broker that takes
+it. Then every record acknowledged before is read again. This module checks these records, because
+for other checkers no promise covers the topic meanwhile. Brokers die at any step, without loss of
+data (V25, V35).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PATHS: Final = (
     _STATE.rpartition("/")[0],
     _STATE,
 )
-#: Beyond the numbers of all other records.
+#: First record number, above the numbers of all other records.
 _FIRST_NUMBER: Final = 1 << 40
 _CRASHES: Final = 0.5
 _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
@@ -72,7 +72,8 @@ class TopicsMislaid(OfTopics):
             await self._bring_back(nodes)
             await self._restore()
             self.told("restored")
-        # What was brought back at once may have been set aside since, by who heard late of it.
+        # If the nodes were restored at once, a broker that learned of it late may have set its
+        # replica aside since.
         await self._restore()
         self.is_done = True
 
@@ -89,7 +90,7 @@ class TopicsMislaid(OfTopics):
                 self._kept[offset] = self._number
 
     def _lose(self) -> dict[str, tuple[bytes, int]] | None:
-        """Remove the nodes; returns their contents and versions."""
+        """Remove the nodes; return their contents and versions."""
         store = self.work.cluster.store
         found = {}
         for path in _PATHS:
@@ -102,7 +103,7 @@ class TopicsMislaid(OfTopics):
         return found
 
     async def _bring_back(self, nodes: dict[str, tuple[bytes, int]]) -> None:
-        """In versions that go on, as checkers take them for the same nodes."""
+        """Restore the nodes with higher versions, as checkers treat them as the same nodes."""
         store = self.work.cluster.store
         while not store.is_available:
             await self.pause(20, 100)
@@ -120,7 +121,7 @@ class TopicsMislaid(OfTopics):
             )
 
     async def _restore(self) -> None:
-        """Try strays in any order until somebody leads and has all that was acknowledged."""
+        """Restore strays in any order until a leader has every acknowledged record."""
         while not await self._is_whole():
             self._crash_soon()
             brokers = list(self.work.cluster.brokers)
@@ -137,7 +138,10 @@ class TopicsMislaid(OfTopics):
             self.client.router.forget()
 
     async def _is_whole(self) -> bool:
-        """Whether the partition is led; a leader without an acknowledged record is a violation."""
+        """Return whether a leader returned every acknowledged record.
+
+        A leader that lost an acknowledged record is a violation.
+        """
         found: dict[int, int] = {}
         end = 0
         try:
@@ -167,7 +171,10 @@ class TopicsMislaid(OfTopics):
         return not missing
 
     def _look_at_leader(self, offset: int) -> None:
-        """A leader whose log ends before an acknowledged record will never have it."""
+        """Check that the leader's log does not end before an acknowledged record.
+
+        Such a leader would never get the record.
+        """
         cluster = self.work.cluster
         topic = cluster.published.topics[_KEY.topic]
         state = cluster.published.partitions[cluster.published.key(topic.topic_id, 0)]

@@ -1,9 +1,9 @@
 """A client follows the list of brokers as librdkafka does.
 
-Its brokers are those of the last Metadata answer: a broker that the answer does not list is
-decommissioned, and the addresses that the client began with are dropped once it knows a broker.
-With an empty list nothing is left to ask, so the client hangs for ever. The steady topic exists all
-the time, so no broker may call it unknown either.
+The client knows only the brokers of the last Metadata response. It decommissions a broker that the
+response does not list, and drops its bootstrap addresses once it knows a broker. After an empty
+list the client has no broker left and hangs for ever. The steady topic exists all the time, so no
+broker may respond that it is unknown.
 Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
 """
 

@@ -1,1 +1,1 @@
-"""What several API modules share; no module here serves an API."""
+"""The shared parts of API modules; no module here serves an API."""

@@ -1,4 +1,4 @@
-"""Authorized operations of KIP-430: what a client may do with a resource, as a bit field.
+"""Authorized operations of KIP-430: the operations that a client may carry out, as a bit field.
 
 Bit N stands for the operation with code N in Kafka's `AclOperation`. Brokers have no authorizer, so
 every client may carry out every operation that the type of a resource supports.

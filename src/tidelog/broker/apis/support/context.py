@@ -1,4 +1,4 @@
-"""What the handlers of APIs work with: the rooms of this broker, each by its public objects.
+"""The context of API handlers: the rooms of this broker, each by its public objects.
 
 A test of one handler passes an object with the few of them that the handler uses.
 """

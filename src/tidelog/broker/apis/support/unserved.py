@@ -1,8 +1,8 @@
-"""Why APIs behind which brokers have nothing are rejected.
+"""The reasons for rejecting APIs that brokers do not implement.
 
-Such an API is answered all the same, with the error that a Kafka 3.9 broker without an authorizer
-and with PLAINTEXT listeners gives, or with a final one. A client shows it and stops, where a closed
-connection makes it connect and ask again. Cards name the reason (`Card.refused`).
+A broker responds to such an API all the same. The error is that of a Kafka 3.9 broker without an
+authorizer and with PLAINTEXT listeners, or a final one. A client shows it and stops, while a closed
+connection would make it connect and ask again. Cards name the reason (`Card.refused`).
 """
 
 from __future__ import annotations
