@@ -90,6 +90,7 @@ class Broker:
         )
         self.server = Server(
             services.config,
+            lambda: services.config.max_connections,  # dynamic (V25)
             services.ports,
             services.timers,
             services.fence,

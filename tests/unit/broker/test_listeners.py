@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -217,6 +218,7 @@ def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
         admission.is_serving = True
         server = Server(
             services.config,
+            lambda: services.config.max_connections,
             SimpleNamespace(clock=broker.clock, tracer=broker.tracer),  # type: ignore[arg-type]  # a fake
             timers,
             fence,
@@ -229,6 +231,12 @@ def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
         assert (connection.listener, connection.serves_own) == ("EXTERNAL", False)
         connection = server.accept("PLAINTEXT", transport)
         assert (connection.listener, connection.serves_own) == ("PLAINTEXT", True)
+        # The limit is dynamic: the value in force at this moment counts, not that of the start.
+        services.settings.in_force = replace(services.config, max_connections=2)
+        closed: list[str] = []
+        transport = SimpleNamespace(peer="client:2", close=closed.append)
+        server.accept("EXTERNAL", transport)
+        assert closed == ["max.connections=2 reached"]
 
     run(scenario())
 

@@ -151,6 +151,20 @@ def test_a_replica_leads_no_isr_that_it_is_not_a_member_of() -> None:
     run(story())
 
 
+def test_a_leader_epoch_has_one_leader() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        await broker.command(state(isr=(1, 2), is_new=True))
+        answer = await broker.command(state(leader=2, isr=(2, 3), partition_epoch=1))
+        assert errors(answer) == [ErrorCode.INVALID_REQUEST]
+        assert role_of(broker).isr.committed == (1, 2)
+        answer = await broker.command(state(leader=2, isr=(2, 3), leader_epoch=1))
+        assert errors(answer) == [ErrorCode.NONE]
+        assert not broker.partition().is_leader
+
+    run(story())
+
+
 def test_no_role_is_taken_when_the_registration_ends_meanwhile() -> None:
     async def story() -> None:
         broker = a_cluster()[1]

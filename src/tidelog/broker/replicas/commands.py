@@ -146,23 +146,22 @@ class _LeaderAndIsr:
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.services.tracer.mark("replica_lost")
-            elif state.leader == broker_id and broker_id not in state.isr:
-                # No controller elects so (V12, V13): records of the ISR may be missing here.
-                error = ErrorCode.INVALID_REQUEST
-            elif partition is None:
-                error = _name_error(topic_partition.topic)
-                if not error:
-                    self.missing.append(command)
-            elif commands.is_current(
+            elif partition is not None and not commands.is_current(
                 partition.leader_epoch,
                 partition.partition_epoch,
                 state.leader_epoch,
                 state.partition_epoch,
             ):
-                self.obeyed.append((partition, command))
-            else:
                 error = ErrorCode.STALE_CONTROLLER_EPOCH
                 self.services.tracer.mark("command_of_older_epoch")
+            elif _is_contradictory(broker_id, partition, state):
+                error = ErrorCode.INVALID_REQUEST
+            elif partition is None:
+                error = _name_error(topic_partition.topic)
+                if not error:
+                    self.missing.append(command)
+            else:
+                self.obeyed.append((partition, command))
         self.errors[topic_partition] = error
         if error:
             self.services.tracer.event(
@@ -404,6 +403,21 @@ class ReplicaCommands:
             return ErrorCode.KAFKA_STORAGE_ERROR
         tracer.event("replica_deleted", partition=str(partition.topic_partition))
         return ErrorCode.NONE
+
+
+def _is_contradictory(
+    broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
+) -> bool:
+    """Whether no controller can have decided this state (V12, V13).
+
+    A leader is a member of its ISR: without it, records of the ISR may be missing here. One leader
+    epoch has one leader.
+    """
+    if state.leader == broker_id:
+        return broker_id not in state.isr
+    return (
+        partition is not None and partition.is_leader and partition.has_role_of(state.leader_epoch)
+    )
 
 
 def _name_error(topic: str) -> ErrorCode:

@@ -29,6 +29,7 @@ class Server:
     def __init__(
         self,
         config: BrokerConfig,
+        max_connections: Callable[[], int],
         ports: Ports,
         timers: TimerWheel,
         fence: Fence,
@@ -37,6 +38,7 @@ class Server:
         submit_appends: Callable[[], bool],
     ) -> None:
         self._config = config
+        self._max_connections = max_connections
         self._ports = ports
         self._admission = admission
         self._connections: dict[Connection, None] = {}
@@ -107,8 +109,9 @@ class Server:
         """Return the handler of a connection that the listener of that name accepted."""
         serves_own = listener == self._config.inter_broker_listener_name
         connection = Connection(self._parts, transport, serves_own, listener)
-        if len(self._connections) >= self._config.max_connections:
-            connection.close(f"max.connections={self._config.max_connections} reached")
+        max_connections = self._max_connections()
+        if len(self._connections) >= max_connections:
+            connection.close(f"max.connections={max_connections} reached")
         self._connections[connection] = None
         self._admission.connections[connection] = None
         return connection
