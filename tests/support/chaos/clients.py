@@ -34,6 +34,8 @@ WINDOW = 300
 BATCH_BYTES = 1_200
 PADDING = "." * 180
 POLL_MS = 200
+#: Longer than any join: a member that is gone is waited for until its session is over.
+JOIN_POLL_MS = 30_000
 COMMIT_EVERY_S = 0.5
 #: Longer than any fault: a producer must not give a record up.
 DELIVERY_MS = 600_000
@@ -282,7 +284,10 @@ class KafkaPythonConsumer(Consumer):
         )
         consumer.subscribe([self.topic], listener=_Listener(self))
         while not self.is_done:
-            self.take(records_of(consumer.poll(timeout_ms=POLL_MS)))
+            # kafka-python 3.0.12 drops the outcome of a join that new metadata asked for if the
+            # poll that began the join ends before it; it is without partitions for ever after.
+            poll_ms = POLL_MS if consumer.assignment() else JOIN_POLL_MS
+            self.take(records_of(consumer.poll(timeout_ms=poll_ms)))
             if self.is_commit_due():
                 self._commit(consumer)
         consumer.close()
