@@ -7,7 +7,7 @@ so that a half-removed one is never taken for a stray. A file of the log directo
 that wait for an operator's decision.
 
 Does not know whether a stray may return; that depends on topic, epochs and leader
-(`broker/strays`).
+(`broker/replicas/stray_recovery`).
 """
 
 from __future__ import annotations
