@@ -412,7 +412,10 @@ def test_a_broker_waits_for_a_quorum_and_says_so(tmp_path: Path) -> None:
         server = LocalZookeeper(str(tmp_path / "zookeeper"), port, end_with_program=True)
         server.start()
         try:
-            assert any(" started on " in line for line in broker.stderr)
+            lines: list[str] = []
+            while not lines or (lines[-1] and " started on " not in lines[-1]):
+                lines.append(broker.stderr.readline())
+            assert lines[-1], "the broker ended: " + "".join(lines)
         finally:
             broker.kill()
             server.stop()

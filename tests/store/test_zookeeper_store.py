@@ -297,6 +297,28 @@ def test_a_server_that_falls_silent_is_left_for_another(cluster: ZookeeperCluste
     cluster.run(story())
 
 
+def test_a_handshake_that_is_swallowed_is_begun_again_before_the_session_timeout(
+    cluster: ZookeeperCluster,
+) -> None:
+    """A server that is just starting swallows one now and then; a broker must not wait it out."""
+
+    async def story() -> None:
+        (address,) = cluster.servers.addresses
+        async with proxied(address[1]) as proxy:
+            servers = dataclasses.replace(cluster.servers, addresses=((LOOPBACK, proxy.port),))
+            store = ZookeeperStore(servers, asyncio.get_running_loop(), 50_000)
+            cluster.stores.append(store)
+            proxy.swallows_answers = True
+            opening = asyncio.ensure_future(store.open())
+            # The first two are swallowed, then the server answers; the timeout is far away.
+            await cluster.until(lambda: proxy.connections == 2)
+            proxy.swallows_answers = False
+            await opening
+            await store.close()
+
+    cluster.run(story())
+
+
 # what is refused
 
 

@@ -42,6 +42,10 @@ from tidelog.runtime.stores.zookeeper_servers import Servers
 _STUCK_PART = 1.5
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
+#: How long a server may take for each response of the handshake; doubled after each that came too
+#: late, up to the session timeout: a server that is just starting loses a handshake now and then,
+#: an ensemble under load takes seconds to create a session.
+_FIRST_HANDSHAKE_S = 2.0
 
 _log = logging.getLogger("tidelog.kazoo")
 _log.addHandler(logging.NullHandler())
@@ -49,15 +53,41 @@ _log.propagate = False
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's way to sockets, with a bound on connecting that leaves time for other servers."""
+    """kazoo's way to sockets, with bounds on connecting that leave time for other servers.
+
+    kazoo waits for a handshake as long as a session lasts: a server that swallowed one would cost
+    the session.
+    """
 
     def __init__(self, connect_timeout_s: float) -> None:
         super().__init__()
         self._connect_timeout_s = connect_timeout_s
+        self.handshake_s: float
+        self.be_brisk()
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
         named["timeout"] = self._connect_timeout_s
         return super().create_connection(*arguments, **named)
+
+    def select(
+        self,
+        readable: Sequence[Any],
+        writable: Sequence[Any],
+        failed: Sequence[Any],
+        timeout_s: float | None = None,
+    ) -> Any:
+        bound_s = self.handshake_s if timeout_s is None else min(timeout_s, self.handshake_s)
+        return super().select(readable, writable, failed, bound_s)
+
+    def be_patient(self, session_timeout_s: float) -> float:
+        """Give the next handshake twice the time; return what the last one had, in seconds."""
+        waited_s = self.handshake_s
+        self.handshake_s = min(2 * waited_s, session_timeout_s)
+        return waited_s
+
+    def be_brisk(self) -> None:
+        """Give the next handshake the time of the first one."""
+        self.handshake_s = min(_FIRST_HANDSHAKE_S, self._connect_timeout_s)
 
 
 class _Client(KazooClient):  # type: ignore[misc]
@@ -67,7 +97,7 @@ class _Client(KazooClient):  # type: ignore[misc]
         """Do nothing: the thread that made the connection sees its state itself."""
 
 
-def _client(servers: Servers, timeout_ms: int) -> Any:
+def _client(servers: Servers, timeout_ms: int, handler: _Handler) -> Any:
     tls, options = servers.tls, {}
     if tls is not None:
         options = {
@@ -84,7 +114,7 @@ def _client(servers: Servers, timeout_ms: int) -> Any:
     return _Client(
         hosts=servers.hosts,
         timeout=timeout_ms / 1000,
-        handler=_Handler(timeout_ms / 1000 / (len(servers.addresses) + 1)),
+        handler=handler,
         sasl_options=sasl,
         logger=_log,
         **options,
@@ -106,7 +136,8 @@ class ServerThread:
         log: Callable[[str], None],
     ) -> None:
         self._log = log
-        self._client = _client(servers, timeout_ms)
+        self._handler = _Handler(timeout_ms / 1000 / (len(servers.addresses) + 1))
+        self._client = _client(servers, timeout_ms, self._handler)
         self._connection = self._client._connection
         self._generation = 0
         self.line = Line(deliver, loop_side, timeout_s=timeout_ms / 1000)
@@ -166,6 +197,7 @@ class ServerThread:
                     self.line.last_failure = str(dropped)
                     continue
                 pause_s = _FIRST_PAUSE_S
+                self._handler.be_brisk()
                 self._converse(f"{host}:{port}", granted_s)
                 break
             self._pause(pause_s)
@@ -199,7 +231,15 @@ class ServerThread:
         except SessionExpiredError:
             _close(connection._socket)
             raise
-        except (ConnectionDropped, KazooTimeoutError, OSError) as error:
+        except KazooTimeoutError as error:
+            if connection._socket is None:
+                raise Dropped(f"{where}: {error or 'no answer'}") from error
+            _close(connection._socket)
+            waited_ms = self._handler.be_patient(self.line.timeout_s) * 1000
+            raise Dropped(
+                f"{where}: no answer to the handshake within {waited_ms:.0f} ms"
+            ) from error
+        except (ConnectionDropped, OSError) as error:
             _close(connection._socket)
             raise Dropped(f"{where}: {error or 'no answer'}") from error
         except (AuthFailedError, SASLException) as error:
