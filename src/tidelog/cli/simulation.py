@@ -303,7 +303,7 @@ def _jobs(
                 "a file of seeds names their profiles and faults itself: --seeds-file goes without"
                 " --seeds, --profile, --mutant, --faults and --minutes"
             )
-        known = _knownparse_seeds(seeds_file)
+        known = _known_seeds(seeds_file)
         return iter(known), len(known)
     wanted = parse_seeds(seeds)
     found = _profile(profile, mutant)
@@ -315,7 +315,7 @@ def _jobs(
     return jobs, None if minutes else len(wanted)
 
 
-def _knownparse_seeds(path: str) -> list[Job]:
+def _known_seeds(path: str) -> list[Job]:
     from tidelog.sim.faults import KINDS
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import SeedsFileError, read_seeds

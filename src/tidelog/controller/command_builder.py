@@ -197,12 +197,12 @@ class CommandBuilder:
 
     def _make_full(self, commands: Commands, broker_id: int, everything: Shown) -> None:
         image = self._image
-        told = commands.roles
+        own_roles = commands.roles
         roles: dict[TopicPartition, Role] = {}
         placed, known = self._placed, self._roles
         for topic_partition in image.hosted_by(broker_id):
-            if topic_partition in told:
-                roles[topic_partition] = told[topic_partition]
+            if topic_partition in own_roles:
+                roles[topic_partition] = own_roles[topic_partition]
             elif broker_id in placed.get(topic_partition, ()):
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)

@@ -42,7 +42,7 @@ from tidelog.log.segment import Segment
 from tidelog.log.segment_files import (
     DamagedSegment,
     SegmentFile,
-    ends_as_told,
+    ends_at_entry,
     finish_swaps,
     index_files,
     last_entry,
@@ -336,18 +336,18 @@ class _Loader:
         segment.sealed = True
         has_records = segment.size_bytes or self.files.exists(segment.path(names.TIME_INDEX))
         known = not has_records or self._read_last_timestamp(segment)
-        told = last_entry(self.files, segment)
+        entry = last_entry(self.files, segment)
         if (
-            told is not None
+            entry is not None
             and segment.max_timestamp_ms >= 0
             and segment.offset_of_max_timestamp < segment_end
         ):
-            told = told._replace(offset=max(told.offset, segment.offset_of_max_timestamp))
+            entry = entry._replace(offset=max(entry.offset, segment.offset_of_max_timestamp))
         # Where indexes have no entry, damage is found when it is read (V68).
-        if told is not None and told.offset >= segment.base_offset:
-            is_whole, newest_ms = ends_as_told(self.files, segment, told)
+        if entry is not None and entry.offset >= segment.base_offset:
+            is_whole, newest_ms = ends_at_entry(self.files, segment, entry)
             if not is_whole:
-                self._check_whole(segment, told.offset, segment_end)
+                self._check_whole(segment, entry.offset, segment_end)
             # An index may cover only the beginning of its segment: one rolled just at the recovery
             # point and not flushed since. Lookups by time would pass over the rest.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms

@@ -88,20 +88,20 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
     return IndexEntry(segment.base_offset + relative, position)
 
 
-def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool, int]:
+def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bool, int]:
     """Return whether a log file agrees with its last index entry, and its largest later timestamp.
 
     It agrees where whole batches go on from that entry to its end and reach the entry's offset.
     The timestamp is -1 where there is none. Raises OSError.
     """
-    if told.position >= segment.size_bytes:
-        return not segment.size_bytes and told.offset < segment.base_offset, -1
+    if entry.position >= segment.size_bytes:
+        return not segment.size_bytes and entry.offset < segment.base_offset, -1
     handle = files.open(segment.file.path)
     try:
         scan = Scan(
             lambda size, at: files.pread(handle, size, at),
             segment.base_offset,
-            told.position,
+            entry.position,
             segment.size_bytes,
         )
         last = newest_ms = -1
@@ -110,7 +110,7 @@ def ends_as_told(files: Files, segment: Segment, told: IndexEntry) -> tuple[bool
             newest_ms = max(newest_ms, batch.max_timestamp)
     finally:
         files.close(handle)
-    return scan.problem is None and last >= told.offset, newest_ms
+    return scan.problem is None and last >= entry.offset, newest_ms
 
 
 def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None:

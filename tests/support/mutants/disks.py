@@ -40,10 +40,10 @@ def recovery_without_checksums(_: Any) -> Any:
     return lambda batch: None
 
 
-@_breaks("V39", "tidelog.log.recovery:ends_as_told", profile="damaged_disks")
+@_breaks("V39", "tidelog.log.recovery:ends_at_entry", profile="damaged_disks")
 def segment_ends_believed(_: Any) -> Any:
     """A segment that is not read again is believed wherever it ends."""
-    return lambda files, segment, told: (True, -1)
+    return lambda files, segment, entry: (True, -1)
 
 
 @_breaks("V64", "tidelog.log.append_queue:_write_rest", profile="failing_disks")

@@ -49,7 +49,7 @@ FIRST_RETRY_MS = 20
 FULL_DISK_RETRY_MS = 1_000
 
 #: Reasons for retries that the log reports once each, until the broker has taken all commands.
-_MAX_TOLD = 20
+_MAX_REPORTED = 20
 
 
 class Channel:
@@ -74,7 +74,7 @@ class Channel:
         self._refused: dict[TopicPartition, Role] = {}
         self._repetition: Timeout | None = None
         #: Reasons for retries that the log reported since the broker last took all commands.
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
         self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
 
     def add(self, commands: Commands) -> None:
@@ -229,15 +229,16 @@ class Channel:
         return True
 
     def _report(self, one: Outgoing, reason: str) -> None:
+        api = api_name(one.api_key)
         self._services.tracer.event(
-            "command_repeated", to=self.info.broker_id, api=api_name(one.api_key), reason=reason
+            "command_repeated", to=self.info.broker_id, api=api, reason=reason
         )
-        told = f"{api_name(one.api_key)} to broker {self.info.broker_id} will be repeated: {reason}"
+        problem = f"{api} to broker {self.info.broker_id} will be repeated: {reason}"
         # A retry comes ten times a second until a dead broker's session ends. No other line reports
         # it.
-        self._log(logging.DEBUG if told in self._told else logging.WARNING, told)
-        if len(self._told) < _MAX_TOLD:
-            self._told[told] = None
+        self._log(logging.DEBUG if problem in self._reported else logging.WARNING, problem)
+        if len(self._reported) < _MAX_REPORTED:
+            self._reported[problem] = None
         self._services.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
         behind_ms = self._overdue.failed(self._services.clock.monotonic_ms())
         if behind_ms is None:
@@ -252,7 +253,7 @@ class Channel:
         )
 
     def _caught_up(self) -> None:
-        self._told.clear()
+        self._reported.clear()
         now_ms = self._services.clock.monotonic_ms()
         behind_ms = self._overdue.answered(now_ms, more=self._waiting is not None)
         if behind_ms is None:
@@ -405,7 +406,7 @@ class Channels:
 
         The call also comes after `limit_ms`, or when the term ends first.
         """
-        untold = len(self._channels)
+        behind = len(self._channels)
         called = False
 
         def call() -> None:
@@ -413,19 +414,19 @@ class Channels:
             if not called:
                 called = True
                 for channel in self._channels.values():
-                    channel.forget(told)
+                    channel.forget(is_idle)
                 callback()
 
-        def told() -> None:
-            nonlocal untold
-            untold -= 1
-            if untold <= 0:
+        def is_idle() -> None:
+            nonlocal behind
+            behind -= 1
+            if behind <= 0:
                 call()
 
-        if untold == 0:
+        if behind == 0:
             call()
         for channel in list(self._channels.values()):
-            channel.when_idle(told)
+            channel.when_idle(is_idle)
         if not called:
             self.services.timers.after(limit_ms, call)
 

@@ -78,25 +78,25 @@ async def committed(
         services.tracer.mark("coordinator_loaded_above_high_watermark")
         wait = _Wait()
         partition.watchers.wait_for_acks(offset, wait)
-        is_committed = await wait.told
+        is_committed = await wait.outcome
 
 
 class _Wait:
     """The wait for the high watermark; an AcksWait."""
 
-    __slots__ = ("told",)
+    __slots__ = ("outcome",)
 
     def __init__(self) -> None:
         #: Whether the high watermark has passed.
-        self.told: Completion[bool] = Completion()
+        self.outcome: Completion[bool] = Completion()
 
     def acknowledged(self) -> None:
         """Report that the high watermark has passed."""
-        self.told.resolve(True)
+        self.outcome.resolve(True)
 
     def refused(self, error: ErrorCode, message: str) -> None:
         """Look again: the ISR fell below the minimum, or the leadership is over."""
-        self.told.resolve(False)
+        self.outcome.resolve(False)
 
 
 class _Replay:

@@ -75,7 +75,7 @@ class TopicCreation(Protocol):
         """Have these topics made, unless they are being made already."""
 
 
-class _Told(NamedTuple):
+class _TimedEvent(NamedTuple):
     """An event, and when it was recorded by the wall clock."""
 
     time_ms: int
@@ -130,8 +130,8 @@ class ClusterEvents:
 
     def record(self, events: Iterable[ClusterEvent]) -> None:
         """Record events; return at once, whatever becomes of them."""
-        told = list(events)
-        self.record_later(len(told), iter(told))
+        all_events = list(events)
+        self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
         """Record `count` events that are made when they are sent (None: the event does not occur).
@@ -238,26 +238,26 @@ class ClusterEvents:
 
     def _next_batch(self) -> list[NewRecord]:
         broker_id, epoch = self._services.broker_id, self._services.broker_epoch
-        told: list[_Told] = []
+        timed: list[_TimedEvent] = []
         if self._dropped:
             count, self._dropped = self._dropped, 0
             self._times_dropped += 1
             missing = cluster_events.dropped(broker_id, epoch, self._times_dropped, count)
-            told.append(_Told(self._services.clock.wall_ms(), missing))
+            timed.append(_TimedEvent(self._services.clock.wall_ms(), missing))
         for _ in range(_BATCH_EVENTS):
             if not self._queue:
                 break
             first = self._queue[0]
             event = next(first.events, None)
             if event is not None:
-                told.append(_Told(first.time_ms, event))
+                timed.append(_TimedEvent(first.time_ms, event))
             self._waiting -= 1
             first.count -= 1
             if first.count == 0:
                 self._queue.popleft()
         return [
             NewRecord(one.event.key, one.event.value(broker_id, one.time_ms), one.time_ms)
-            for one in told
+            for one in timed
         ]
 
     def _failed(self, reason: str) -> bool:

@@ -64,17 +64,17 @@ class StrayRecovery:
         response = ListStraysResponse()
         await self._replicas.upkeep.hold_strays()
         for directory in self._replicas.directories:
-            told = ListedStrayDirectory(directory.path)
-            response.directories.append(told)
+            listed = ListedStrayDirectory(directory.path)
+            response.directories.append(listed)
             try:
                 found = await directory.stray_replicas.look()
             except StorageError:
-                told.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                listed.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
-            told.strays = [self._told(one) for one in found]
+            listed.strays = [self._listed(one) for one in found]
         return response
 
-    def _told(self, found: StrayFound) -> ListedStray:
+    def _listed(self, found: StrayFound) -> ListedStray:
         stray, key = found.stray, found.topic_partition
         delay_ms = self._services.config.log_stray_delete_delay_ms
         return ListedStray(
@@ -249,16 +249,16 @@ class StrayRecovery:
 
     def _assigned(self, topic_partition: TopicPartition) -> strays.Assigned | None:
         view = self._services.view
-        topic, told = view.topics.get(topic_partition.topic), view.partition(topic_partition)
-        if topic is None or told is None:
+        topic, known = view.topics.get(topic_partition.topic), view.partition(topic_partition)
+        if topic is None or known is None:
             return None
         return strays.Assigned(
             topic.topic_id,
-            told.leader,
-            told.leader_epoch,
-            told.first_leader_epoch,
-            told.replicas,
-            told.isr,
+            known.leader,
+            known.leader_epoch,
+            known.first_leader_epoch,
+            known.replicas,
+            known.isr,
         )
 
     # roles

@@ -68,11 +68,11 @@ def tell(
 
 
 def _lost(partition: HostedReplica, role: LeaderReplica) -> str:
-    end, told = role.log_end_offset, partition.told_high_watermark
-    if told > end:
+    end, high_watermark = role.log_end_offset, partition.told_high_watermark
+    if high_watermark > end:
         return (
-            f"records from offset {end} up to {told} were committed and are lost, and what came"
-            f" after them"
+            f"records from offset {end} up to {high_watermark} were committed and are lost,"
+            " and what came after them"
         )
     return f"records from offset {end} on are lost if there were any"
 

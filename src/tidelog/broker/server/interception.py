@@ -101,7 +101,7 @@ class Interceptions(Protocol):
     def matched(self, rule: Rule) -> int:
         """Count a request that fits; return its number at all brokers together, from 1 on."""
 
-    def struck(self, rule: Rule, told: str) -> None:
+    def struck(self, rule: Rule, description: str) -> None:
         """Note that a rule struck a request, described in one line."""
 
 
@@ -260,11 +260,11 @@ class Interceptor:
 
     def _tell(self, rule: Rule, request: Request[Any]) -> None:
         header = request.header
-        told = (
+        description = (
             f"broker {self._intercepted.broker_id}: {API[header.api_key].name}"
             f" {header.correlation_id} of {header.client_id!r} at {request.connection.peer}"
         )
-        self._interceptions.struck(rule, told)
+        self._interceptions.struck(rule, description)
 
 
 @dataclass(slots=True)

@@ -126,10 +126,10 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     move = image.move(topic_partition)
     if move is not None and state.mzxid < move.since_zxid:
         # The replicas may not have been sent the changed assignment yet.
-        told = transitions.under_next_epoch(state, controller_epoch)
+        after = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
-            told = replace(told, reassigned_to=state.reassigned_to)
-        draft.write_state(WritePartitionState(topic_partition, told, state.partition_epoch))
+            after = replace(after, reassigned_to=state.reassigned_to)
+        draft.write_state(WritePartitionState(topic_partition, after, state.partition_epoch))
 
 
 def _write(

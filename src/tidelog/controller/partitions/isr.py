@@ -225,8 +225,8 @@ def _refused_for_good(
     epochs (V10), or the request has none for a joining member (V63), the node's last modification
     separates incarnations. The node is then left alone.
     """
-    told = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
-    joining = [epoch for member, epoch in told.items() if member not in state.isr]
+    epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
+    joining = [epoch for member, epoch in epochs.items() if member not in state.isr]
     if state.isr_epochs is None or NO_BROKER_EPOCH in joining:
         return Verdict(error)
     next_epoch = state.partition_epoch + 1
