@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -46,6 +48,35 @@ class _Figure:
     costs: list[float] = field(default_factory=list)
 
 
+def check_walks(against: str) -> None:
+    """Refuse a comparison in which one checkout only lacks its compiled walk over records."""
+    here, there = _has_compiled_walk(None), _has_compiled_walk(against)
+    if False in (here, there) and True in (here, there):
+        without = against if here else "this checkout"
+        raise SystemExit(
+            f"{without} has not compiled src/tidelog/records/_walk.c, the other checkout has: the"
+            " figures would show that alone. `make check` there installs it, with a C compiler."
+        )
+
+
+def _has_compiled_walk(checkout: str | None) -> bool | None:
+    """Whether brokers of the checkout walk with the extension; None when its sources have none."""
+    code = (
+        "import importlib.util, sys; find = importlib.util.find_spec;"
+        " walk = find('tidelog.records.walk'), find('tidelog.records._walk');"
+        " sys.stdout.write('none' if walk[0] is None else str(walk[1] is not None))"
+    )
+    path = {} if checkout is None else {"PYTHONPATH": str(Path(checkout) / "src")}
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return None if result.stdout == "none" else result.stdout == "True"
+
+
 @contextmanager
 def _brokers_of(checkout: str | None, directory: Path) -> Iterator[Running]:
     """Three brokers that run the sources of a checkout, or these."""
@@ -69,6 +100,8 @@ def _brokers_of(checkout: str | None, directory: Path) -> Iterator[Running]:
 def run(rounds: int, run_bytes: int, against: str | None) -> list[str]:
     """The table: a line for each kind of produce and each figure, a column for each checkout."""
     checkouts = [None, against] if against is not None else [None]
+    if against is not None:
+        check_walks(against)
     figures: dict[tuple[int, int, int], _Figure] = {}
     with tempfile.TemporaryDirectory() as work:
         driver = Driver(work)
