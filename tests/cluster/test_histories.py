@@ -33,7 +33,7 @@ KILLS = 3
 #: Acknowledged to each producer before a kill, and again after it.
 ENOUGH = 200
 #: How long brokers and servers are killed in turns.
-ENSEMBLE_S = float(os.environ.get("TIDELOG_TEST_HISTORY_S", "60"))
+ENSEMBLE_S = float(os.environ.get("TIDELOG_TEST_HISTORY_S", "40"))
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:

@@ -90,8 +90,9 @@ def test_every_version_that_is_advertised_is_answered(
     assert (served.min_version, served.max_version) == (first, versions[-1])
     subjects = [(TP.topic, topic_id, 0), (TP.topic, topic_id, 7), ("nowhere", b"\7" * 16, 0)]
     for version in versions:
-        for topic, its_id, partition in subjects:
-            message = sensible_request(api_key, version, topic, its_id, partition)
+        messages = [sensible_request(api_key, version, *subject) for subject in subjects]
+        # A request that names no partition is the same for both: a second member would only wait.
+        for message in [each for n, each in enumerate(messages) if each not in messages[:n]]:
             answer = ask(cluster, api_key, version, message)
             assert type(answer) is API[api_key].response
 

@@ -378,7 +378,7 @@ def test_without_a_quorum_an_administrator_is_answered_with_the_name_of_the_stor
         zookeeper = cluster.zookeeper
         assert zookeeper is not None
         zookeeper.kill()
-        told = tidelog("topics", "create", "flights", "--dir", directory, "--timeout", "20")
+        told = tidelog("topics", "create", "flights", "--dir", directory, "--timeout", "10")
         assert told.returncode == 1, told.stderr
         assert f"the metadata store zookeeper://{zookeeper.address} has not answered" in told.stderr
         assert "it has no quorum" in told.stderr

@@ -46,11 +46,11 @@ from tidelog.wire.registry import (
 GROUP = "group"
 
 
-def join_group(version: int, topic: str) -> JoinGroupRequest:
+def join_group(version: int, topic: str, group_id: str = GROUP) -> JoinGroupRequest:
     """A consumer of one topic that has no member id yet."""
     metadata = SUBSCRIPTION.encode(ConsumerProtocolSubscription([topic]), 1)
     return JoinGroupRequest(
-        group_id=GROUP,
+        group_id=group_id,
         session_timeout_ms=6_000,
         rebalance_timeout_ms=6_000,
         member_id="",
@@ -93,7 +93,8 @@ def _offset_delete(version: int, topic: str) -> OffsetDeleteRequest:
 GROUP_REQUESTS: dict[int, Callable[[int, str], Any]] = {
     OFFSET_COMMIT: offset_commit,
     OFFSET_FETCH: _offset_fetch,
-    JOIN_GROUP: join_group,
+    # A group of its own: where another member is in the group, it would be waited for.
+    JOIN_GROUP: lambda version, topic: join_group(version, topic, f"{GROUP}-{version}-{topic}"),
     HEARTBEAT: lambda version, topic: HeartbeatRequest(GROUP, 1, "m"),
     LEAVE_GROUP: _leave_group,
     SYNC_GROUP: _sync_group,
