@@ -41,6 +41,11 @@ class Seen:
             if taken:
                 self._revoked.append(taken)
 
+    def end(self) -> None:
+        """Note that the client has ended: the next one begins without an assignment."""
+        with self._lock:
+            self._assigned = frozenset()
+
     def note(self, partition: int, offset: int) -> None:
         with self._lock:
             self._received.append(Received(partition, offset))

@@ -73,6 +73,7 @@ class KcatMember:
             # then one starts it again.
             self.close()
             assert "1/1 brokers are down: terminating" in self._told[-1], self._told
+            self._seen.end()
             self._start()
         return self._seen.state()
 
