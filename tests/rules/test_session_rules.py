@@ -256,7 +256,7 @@ def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(
 ) -> None:
     async def story() -> None:
         broker = harness.broker()
-        broker.services.identity.clean_shutdown_epoch = 41
+        broker.services.identity.proven_epoch = 41
         await broker.session.open()
         await broker.session.register()
         node = harness.node()
@@ -287,6 +287,6 @@ def test_every_log_directory_must_prove_the_same_clean_shutdown(
                 await directory.close(broker_epoch=epoch)
         second = harness.broker(log_dirs="/a,/b")
         await second._open_directories()
-        assert second.services.identity.clean_shutdown_epoch == proved
+        assert second.services.identity.proven_epoch == proved
 
     harness.tell(story())

@@ -234,7 +234,7 @@ class Broker:
             self.directories.append(directory)
         epochs = [directory.clean_shutdown_epoch for directory in self.directories]
         if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
-            services.identity.clean_shutdown_epoch = epochs[0]
+            services.identity.proven_epoch = epochs[0]
 
     # the session's tenant
 

@@ -31,7 +31,7 @@ class Identity:
     The session writes it; every room reads it.
     """
 
-    __slots__ = ("broker_epoch", "broker_id", "clean_shutdown_epoch", "cluster_id", "is_leaving")
+    __slots__ = ("broker_epoch", "broker_id", "cluster_id", "is_leaving", "proven_epoch")
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -39,8 +39,9 @@ class Identity:
         self.broker_epoch = NO_BROKER_EPOCH
         #: Empty until the session is open.
         self.cluster_id = ""
-        #: Broker epoch of the clean shutdown that every log directory proves, until registered.
-        self.clean_shutdown_epoch = NO_BROKER_EPOCH
+        #: Epoch of an earlier registration since which this broker has lost nothing: every log
+        #: directory proves a clean shutdown (E3), or this process was registered under it (E7).
+        self.proven_epoch = NO_BROKER_EPOCH
         #: Whether the controlled shutdown has begun (V43).
         self.is_leaving = False
 
@@ -50,13 +51,14 @@ class Identity:
         return self.broker_epoch != NO_BROKER_EPOCH
 
     def registered(self, broker_epoch: int) -> None:
-        """Take the epoch of a registration.
-
-        The clean shutdown found at start proves nothing for a later registration of this process
-        (E3).
-        """
+        """Take the epoch of a registration."""
         self.broker_epoch = broker_epoch
-        self.clean_shutdown_epoch = NO_BROKER_EPOCH
+
+    def session_expired(self) -> None:
+        """Note that the registration is gone; this process has its logs still (E7)."""
+        if self.is_registered:
+            self.proven_epoch = self.broker_epoch
+        self.broker_epoch = NO_BROKER_EPOCH
 
 
 class Settings:

@@ -13,7 +13,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tidelog.controller.incarnations import Brokers, recorded_epochs
+from tidelog.controller.incarnations import Brokers
+from tidelog.core import eligible_replicas
 from tidelog.core.types import (
     NO_LEADER,
     RECOVERING,
@@ -156,7 +157,7 @@ def _cause_of_isr(
 
 
 def _has_restarted(broker_id: int, state: PartitionState, brokers: Brokers) -> bool:
-    recorded = dict(zip(state.isr, recorded_epochs(state), strict=True))
+    recorded = eligible_replicas.members(state)
     broker = brokers.get(broker_id)
     return broker is not None and recorded.get(broker_id) != broker.broker_epoch
 

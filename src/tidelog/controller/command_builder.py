@@ -172,6 +172,13 @@ class CommandBuilder:
         assert broker_id in self._image.brokers, f"broker {broker_id} is not alive"
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 
+    def ask_for_log_end(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Ask a broker for the end of its log of a partition, once it has its role there (E6)."""
+        topic = self._image.topics.get(topic_partition.topic)
+        if topic is not None and broker_id in self._image.brokers:
+            key = (topic.topic_id, topic_partition.partition)
+            self._of(broker_id).log_ends[key] = topic_partition
+
     def send_everything(self, broker_id: int) -> None:
         """Send a broker everything that it should hold and know (V35, V41)."""
         if broker_id in self._image.brokers:

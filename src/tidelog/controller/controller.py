@@ -24,7 +24,7 @@ from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import Commands
 from tidelog.controller.decision import Decision, Effects
 from tidelog.controller.draft import Draft
-from tidelog.controller.elections import leaders, preferred
+from tidelog.controller.elections import leaders, preferred, recoveries
 from tidelog.controller.elections.balance import Balance
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
@@ -138,6 +138,12 @@ class Controller:
                 image.apply(producer_ids.ProducerIdsFound(event.found))
             case leaders.UncleanRead():
                 self.settings = leaders.unclean_read(event, image, agenda, self.settings)
+            case leaders.MinimumRead():
+                self.settings = leaders.minimum_read(event, image, agenda, self.settings)
+            case recoveries.RecoveryWaitOver():
+                recoveries.wait_over(event, image, agenda)
+            case recoveries.LogEndsReported():
+                recoveries.log_ends_reported(event, image, agenda)
             case preferred.PreferredElectionRead():
                 self._preferred.read(event)
             case preferred.RebalanceDue():
@@ -296,6 +302,7 @@ class Controller:
             self._preferred.key(),
             self._shutdowns.key(),
             self.settings.unclean,
+            self.settings.min_insync_replicas,
             len(self._events),
             self._deciding is None,
         )

@@ -19,6 +19,7 @@ from tidelog.controller.records import (
     Deletion,
     LastProducerId,
     Move,
+    Recovery,
     Removal,
     RequestedReassignments,
     Topic,
@@ -66,6 +67,8 @@ class Image:
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
         #: Replica presence by broker (D3). Kept only after a broker reported the replica missing.
         self.presences: dict[TopicPartition, dict[int, bool]] = {}
+        #: Recoveries by proof under way (E6).
+        self.recoveries: dict[TopicPartition, Recovery] = {}
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
         self._is_read_only = False
@@ -167,7 +170,14 @@ class Image:
                 )
             ),
             tuple(
-                (name, topic.topic_id, topic.unclean, topic.version, len(topic.assignments))
+                (
+                    name,
+                    topic.topic_id,
+                    topic.unclean,
+                    topic.min_insync_replicas,
+                    topic.version,
+                    len(topic.assignments),
+                )
                 for name, topic in sorted(self.topics.items())
             ),
             tuple(
@@ -186,6 +196,7 @@ class Image:
                 (topic_partition, tuple(sorted(answers.items())))
                 for topic_partition, answers in sorted(self.presences.items())
             ),
+            tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),
             self.producer_ids,
         )
 
@@ -213,6 +224,7 @@ class Image:
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
         other.presences = {tp: dict(answers) for tp, answers in self.presences.items()}
+        other.recoveries = {tp: recovery.copy() for tp, recovery in self.recoveries.items()}
         return other
 
     # changing
@@ -285,6 +297,7 @@ class Image:
             self.states.pop(topic_partition, None)
             self.unreadable_states.pop(topic_partition, None)
             self.presences.pop(topic_partition, None)
+            self.recoveries.pop(topic_partition, None)
             self.end_move(topic_partition)
             for replica in replicas:
                 self._hosted[replica].pop(topic_partition, None)
@@ -297,6 +310,7 @@ class Image:
         self.former[topic_partition] = self.states.pop(topic_partition, None)
         self.unreadable_states.pop(topic_partition, None)
         self.presences.pop(topic_partition, None)
+        self.recoveries.pop(topic_partition, None)
         for hosted in self._hosted.values():
             hosted.pop(topic_partition, None)
 

@@ -79,6 +79,9 @@ def _forget_answers_of(broker_id: int, image: Image) -> None:
         one.waiting.pop(broker_id, None)
     for replicas in image.leaving.values():
         replicas.pop(broker_id, None)
+    for recovery in image.recoveries.values():
+        recovery.asked.pop(broker_id, None)
+        recovery.logs.pop(broker_id, None)
     for topic_partition in [tp for tp, known in image.presences.items() if broker_id in known]:
         answers = image.presences[topic_partition]
         del answers[broker_id]

@@ -16,7 +16,7 @@ from tidelog.controller.orders import SendFoundState, SendState
 from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
-from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 #: Expected partition epoch of a partition without a state node, which is to be created.
 NO_STATE = -1
@@ -35,6 +35,8 @@ class StatePublished(Change):
             image.states[self.topic_partition] = self.state
             image.unreadable_states.pop(self.topic_partition, None)
             image.former.pop(self.topic_partition, None)
+            if self.state.leader != NO_LEADER:
+                image.recoveries.pop(self.topic_partition, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class StateUnreadable(Change):
         """Drop the known state."""
         image.states.pop(self.topic_partition, None)
         image.presences.pop(self.topic_partition, None)
+        image.recoveries.pop(self.topic_partition, None)
         image.unreadable_states[self.topic_partition] = self.reason
 
 

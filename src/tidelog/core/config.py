@@ -231,6 +231,13 @@ class BrokerConfig:
     replica_lag_max_bytes: int = long(
         -1, "A follower this far behind leaves the ISR; -1: off (rule V62).", at_least=-1, ours=True
     )
+    leader_recovery_wait_ms: int = integer(
+        3_000,
+        "Where no replica is proven to have a partition's whole log, how long the controller waits"
+        " for the others before it compares the logs of those that are there (rule E6).",
+        at_least=0,
+        ours=True,
+    )
     replica_fetch_wait_max_ms: int = integer(
         500, "How long a leader may hold a follower's fetch.", at_least=0
     )

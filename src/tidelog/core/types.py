@@ -85,8 +85,11 @@ class BrokerInfo:
     broker_epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    #: Broker epoch of the clean shutdown that it proved at registration, -1 without proof (E3).
+    #: Broker epoch of an earlier registration since which it provably lost nothing: its process
+    #: shut down cleanly, or lives on (E3, E7). -1 without proof.
     previous_broker_epoch: int = NO_BROKER_EPOCH
+    #: It answers GetReplicaLogInfo (E6), as brokers of Kafka 3.9 do not.
+    reports_log_ends: bool = False
     #: It has asked the controller for a controlled shutdown (V43); not part of the node.
     is_leaving: bool = False
 
@@ -97,6 +100,8 @@ class PartitionState:
 
     `partition_epoch` is the version of the node. `isr_epochs` holds, in the order of `isr`, the
     broker epoch under which each member was in sync (V10); None where the node lacks the key.
+    `elr_epochs` holds the same for `elr`, the replicas that left a small ISR with every committed
+    record (E1); -1 where the epoch is not known.
     """
 
     leader: int
@@ -107,6 +112,8 @@ class PartitionState:
     leader_recovery_state: int = RECOVERED
     isr_epochs: tuple[int, ...] | None = None
     elr: tuple[int, ...] = ()
+    elr_epochs: tuple[int, ...] = ()
+    #: The last leader of a partition that has none (E4).
     last_leader: int = NO_LEADER
     #: The partition was removed: the node is kept for its epochs (V71).
     removed: bool = False

@@ -48,6 +48,7 @@ from tidelog.wire.messages import (
     expire_delegation_token,
     fetch,
     find_coordinator,
+    get_replica_log_info,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -137,6 +138,7 @@ ALLOCATE_PRODUCER_IDS: Final = 67
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
+GET_REPLICA_LOG_INFO: Final = 93
 #: tidelog's own APIs have keys from here on (G5); Kafka's are far below.
 FIRST_OWN_KEY: Final = 20_000
 REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
@@ -208,6 +210,7 @@ API: Final[dict[int, Api]] = {
         consumer_group_heartbeat.API,
         consumer_group_describe.API,
         describe_topic_partitions.API,
+        get_replica_log_info.API,
         remove_partitions.API,
         list_strays.API,
         alter_strays.API,
@@ -278,6 +281,7 @@ __all__ = [
     "CONSUMER_GROUP_HEARTBEAT",
     "CONSUMER_GROUP_DESCRIBE",
     "DESCRIBE_TOPIC_PARTITIONS",
+    "GET_REPLICA_LOG_INFO",
     "FIRST_OWN_KEY",
     "REMOVE_PARTITIONS",
     "LIST_STRAYS",

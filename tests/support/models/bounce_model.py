@@ -458,7 +458,7 @@ def registered(lives: Lives) -> dict[int, BrokerInfo]:
 def unchanged(state: PartitionState, lives: Lives) -> list[int]:
     """Members of the ISR that live, or ended, in the life in which they were in sync, or have
     proven that they ended it cleanly."""
-    recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
+    recorded = dict(zip(state.isr, eligible_replicas.isr_epochs(state), strict=True))
     return [
         member
         for member in state.isr

@@ -18,8 +18,10 @@ from tests.support.controller.values import (
 
 from tidelog.controller import lifecycle
 from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.incarnations import Brokers
+from tidelog.controller.records import Recovery
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -35,8 +37,13 @@ def elect(
     replicas: Sequence[int] = (1, 2, 3),
     absent: Sequence[int] = (),
     unclean: bool = False,
+    minimum: int = 1,
+    recovery: Recovery | None = None,
 ) -> Election | None:
-    return elections.elect(published, replicas, live, absent, unclean, CONTROLLER_EPOCH)
+    around = Circumstances(
+        replicas, live, CONTROLLER_EPOCH, minimum, absent, unclean, recovery=recovery
+    )
+    return elections.elect(published, around)
 
 
 def elected(published: PartitionState, live: Brokers, **how: Any) -> PartitionState:

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peers import PeerConnection, api_name
 from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
+from tidelog.controller.elections.recoveries import LogEndsReported
 from tidelog.controller.events import Event
 from tidelog.controller.overdue import Overdue
+from tidelog.controller.records import NO_LOG, LogEnd
 from tidelog.controller.replica_answers import (
     CommandsDropped,
     LeaderAndIsrAnswered,
@@ -32,6 +34,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.tasks import Signal
 from tidelog.core.types import BrokerInfo, TopicPartition
+from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoResponse
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.peer import CorrelationIds
@@ -48,6 +51,8 @@ FIRST_RETRY_MS = 20
 #: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
 
+#: What a broker gets once it has acknowledged its roles.
+_LATE = (Part.SHOWN, Part.LOG_ENDS)
 #: Reasons for retries that the log reports once each, until the broker has taken all commands.
 _MAX_REPORTED = 20
 
@@ -160,8 +165,8 @@ class Channel:
     async def _deliver(self, commands: Commands) -> bool:
         """Send all commands; return False when some of them must be sent again."""
         outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
-        early = [one for one in outgoing if one.part is not Part.SHOWN]
-        late = [one for one in outgoing if one.part is Part.SHOWN]
+        early = [one for one in outgoing if one.part not in _LATE]
+        late = [one for one in outgoing if one.part in _LATE]
         return await self._exchange(commands, early) and await self._exchange(commands, late)
 
     async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
@@ -176,10 +181,10 @@ class Channel:
         def answered(one: Outgoing, answer: Any, error: Exception | None) -> None:
             nonlocal pending, succeeded
             pending -= 1
-            if self._take_answer(one, answer, error):
+            if self._take_answer(commands, one, answer, error):
                 if one.part is Part.ROLES:
                     self._roles_answered(commands, one.message, answer)
-                commands.answered(one.part)
+                commands.answered(one)
             else:
                 succeeded = False
             if pending == 0 and not done.done():
@@ -210,7 +215,9 @@ class Channel:
         if connection is not None:
             connection.close(reason)
 
-    def _take_answer(self, one: Outgoing, answer: Any, error: Exception | None) -> bool:
+    def _take_answer(
+        self, commands: Commands, one: Outgoing, answer: Any, error: Exception | None
+    ) -> bool:
         """Pass a response on; return False when the request must be sent again."""
         if self._closed:
             return False
@@ -218,6 +225,8 @@ class Channel:
             self._report(one, str(error))
             self._disconnect(str(error))
             return False
+        if one.part is Part.LOG_ENDS:
+            return self._log_ends_reported(commands, answer)
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
             self._report(one, code.name)
@@ -341,6 +350,24 @@ class Channel:
         self._channels.offer(
             StopReplicaAnswered(self.info.broker_id, self.info.broker_epoch, stopped)
         )
+
+    def _log_ends_reported(self, commands: Commands, answer: GetReplicaLogInfoResponse) -> bool:
+        """Pass on the ends of logs; return False for those of another registration (E6)."""
+        if answer.broker_epoch != self.info.broker_epoch:
+            return False
+        logs: dict[TopicPartition, LogEnd] = {}
+        for topic in answer.topic_partition_log_info_list:
+            for info in topic.partition_log_info:
+                topic_partition = commands.log_ends.get((topic.topic_id, info.partition))
+                if topic_partition is None:
+                    continue
+                logs[topic_partition] = NO_LOG
+                if info.error_code == ErrorCode.NONE:
+                    logs[topic_partition] = LogEnd(
+                        info.last_written_leader_epoch, info.log_end_offset, info.log_start_offset
+                    )
+        self._channels.offer(LogEndsReported(self.info.broker_id, self.info.broker_epoch, logs))
+        return True
 
     def _report_errors(self, api: str, outcomes: list[tuple[TopicPartition, ErrorCode]]) -> None:
         failed = [

@@ -25,7 +25,8 @@ from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiti
 from tidelog.broker.server.requests import Pending
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.decision import Effects
-from tidelog.controller.elections.leaders import ElectLeadersAsked, UncleanRead
+from tidelog.controller.elections.leaders import ElectLeadersAsked, MinimumRead, UncleanRead
+from tidelog.controller.elections.recoveries import RecoveryBegun, RecoveryWaitOver
 from tidelog.controller.events import Event
 from tidelog.controller.notices import TopicOutdated
 from tidelog.controller.partitions import removal
@@ -170,7 +171,9 @@ class ControllerRuntime:
 
     def defaults_changed(self) -> None:
         """Pass on that the configuration of this broker has changed."""
-        self.offer(UncleanRead({}, self.services.config.unclean_leader_election_enable))
+        config = self.services.config
+        self.offer(UncleanRead({}, config.unclean_leader_election_enable))
+        self.offer(MinimumRead({}, config.min_insync_replicas))
 
     # requests
 
@@ -290,6 +293,18 @@ class ControllerRuntime:
         answer = term.controller.give_up(ticket)
         if answer is not None:
             term.waiting.pop(ticket).pending.complete(answer)
+
+    def _time_recoveries(self, term: Term, effects: Effects) -> None:
+        """Let the waits of recoveries that begin end (E6)."""
+        begun = [one.topic_partition for one in effects.notices.of(RecoveryBegun)]
+        if not begun:
+            return
+
+        def over() -> None:
+            if self._term is term:
+                self.offer(RecoveryWaitOver(begun))
+
+        self.services.timers.after(self.services.config.leader_recovery_wait_ms, over)
 
     # elections
 
@@ -504,6 +519,7 @@ class ControllerRuntime:
         term.balancing.decided()
         # Watch the nodes of new topics.
         self._store_watches.look_at(one.name for one in effects.notices.of(TopicCreated))
+        self._time_recoveries(term, effects)
         outdated = [one.name for one in effects.notices.of(TopicOutdated)]
         if outdated:
             self._store_watches.read_again(outdated)

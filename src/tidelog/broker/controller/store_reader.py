@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tidelog.broker.controller.store_ops import producer_ids_found
-from tidelog.controller.elections.leaders import UncleanRead
+from tidelog.controller.elections.leaders import MinimumRead, UncleanRead
 from tidelog.controller.elections.preferred import PreferredElectionRead
 from tidelog.controller.partitions.addition import AdditionsRead, FormerRead
 from tidelog.controller.partitions.refusals import RequestsUnreadable
@@ -35,6 +35,7 @@ from tidelog.metadata.store import MetadataStore, Node, WatchCallback
 
 T = TypeVar("T")
 _UNCLEAN = "unclean.leader.election.enable"
+_MINIMUM = "min.insync.replicas"
 
 
 class StoreReader:
@@ -220,10 +221,11 @@ class StoreReader:
             RequestedReassignments(node.stat.version, {one.topic_partition: one for one in entries})
         )
 
-    async def unclean(self, names: Sequence[str]) -> UncleanRead:
-        """Read the present unclean.leader.election.enable of these topics."""
+    async def election_configs(self, names: Sequence[str]) -> tuple[UncleanRead, MinimumRead]:
+        """Read the present configuration of these topics on which elections depend."""
         paths = [layout.config_path("topics", name) for name in names]
-        found: dict[str, bool | None] = {}
+        unclean: dict[str, bool | None] = {}
+        minimums: dict[str, int | None] = {}
         nodes = await self._store.get_many(paths)
         for name, path, node in zip(names, paths, nodes, strict=True):
             try:
@@ -231,8 +233,8 @@ class StoreReader:
             except LayoutError as error:
                 self._report(str(error))
             else:
-                found[name] = _unclean(configs)
-        return UncleanRead(found)
+                unclean[name], minimums[name] = _unclean(configs), _minimum(configs)
+        return UncleanRead(unclean), MinimumRead(minimums)
 
     async def _watched(self, path: str, on_change: WatchCallback) -> list[str]:
         return await self._store.children(path, on_change) or []
@@ -333,6 +335,7 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
         _unclean(configs),
         node.stat.version,
         _moves(assignment, node.stat.mzxid),
+        _minimum(configs),
     )
 
 
@@ -351,3 +354,9 @@ def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
 def _unclean(configs: Mapping[str, str]) -> bool | None:
     value = configs.get(_UNCLEAN)
     return None if value is None else value == "true"
+
+
+def _minimum(configs: Mapping[str, str]) -> int | None:
+    """Return min.insync.replicas; None where it is no number, which every broker ignores too."""
+    value = configs.get(_MINIMUM, "")
+    return int(value) if value.isdecimal() else None

@@ -150,7 +150,8 @@ class StoreWatches:
         if self._configs_changed or is_every_due:
             wanted = list(controller.image.topics if is_every_due else self._configs_changed)
             self._configs_changed = {}
-            controller.offer(await term.patiently(lambda: reader.unclean(wanted)))
+            for read in await term.patiently(lambda: reader.election_configs(wanted)):
+                controller.offer(read)
         if self._take(Reading.REMOVALS):
             for event in await term.patiently(lambda: reader.removals(self._on_removals)):
                 controller.offer(event)

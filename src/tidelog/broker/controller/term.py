@@ -20,6 +20,7 @@ from tidelog.controller.cluster_events import StateChange, is_unclean
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
+from tidelog.controller.elections.recoveries import LeaderAwaited
 from tidelog.controller.notices import Notices, Report
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.requests import ReassignmentRefused
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Pause between two attempts at a store that cannot be reached.
 RETRY_MS = 50
+#: Partitions without a leader that the log names after one decision.
+_MAX_AWAITED_LOGGED = 20
 
 #: Response to a request when this broker is not the controller; made by the API's own handler.
 Refusal = Callable[[], Any]
@@ -89,6 +92,7 @@ class Term:
                     deletion_enabled=config.delete_topic_enable,
                 ),
                 unclean=config.unclean_leader_election_enable,
+                min_insync_replicas=config.min_insync_replicas,
             )
         )
         self.writer = StoreWriter(store, services.tasks, services.tracer, claim.epoch_version)
@@ -163,9 +167,25 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
             " replica to be in sync",
         )
+    _report_recoveries(log, notices)
     for one in notices.of(Report):
         tracer.event("store_edit_refused", reason=one.text)
         log(logging.ERROR, one.text)
+
+
+def _report_recoveries(log: Log, notices: Notices) -> None:
+    """Log the partitions without a leader, and which of their members are awaited (E4, E6)."""
+    awaited = notices.of(LeaderAwaited)
+    for one in awaited[:_MAX_AWAITED_LOGGED]:
+        log(
+            logging.WARNING,
+            f"partition {one.topic_partition} has no leader: no live member of"
+            f" {list(one.members)} is proven to have all committed records;"
+            f" {one.quorum} of them must be registered, {list(one.missing)} are not",
+        )
+    if len(awaited) > _MAX_AWAITED_LOGGED:
+        more = len(awaited) - _MAX_AWAITED_LOGGED
+        log(logging.WARNING, f"{more} more partitions have no leader for such a reason")
 
 
 def _report_reassignments(

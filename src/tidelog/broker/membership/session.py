@@ -116,7 +116,7 @@ class Session:
             return
         self._expiries += 1
         services.tracer.log("server", logging.WARNING, "the session with the store has expired")
-        services.identity.broker_epoch = NO_BROKER_EPOCH
+        services.identity.session_expired()
         self._tenant.session_expired()
         if not self._registering:
             services.tasks.spawn("register again", self._register_again())
@@ -153,7 +153,8 @@ class Session:
                 broker_epoch=NO_BROKER_EPOCH,
                 endpoints=self._advertised_endpoints(),
                 rack=services.config.broker_rack or None,
-                previous_broker_epoch=services.identity.clean_shutdown_epoch,
+                previous_broker_epoch=services.identity.proven_epoch,
+                reports_log_ends=True,
             )
             data = layout.encode_broker(info, services.clock.wall_ms())
             try:

@@ -79,6 +79,7 @@ def _alter(
         image.brokers,
         draft.settings.controller_epoch,
         asked.version,
+        draft.minimum(topic_partition),
     )
     is_refused = verdict.error is not ErrorCode.NONE
     # Under another leader epoch every replica is sent its role.

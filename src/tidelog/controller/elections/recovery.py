@@ -1,0 +1,84 @@
+"""Recovery by proof: which member leads while no live member is proven to have its log (E6).
+
+Every committed record was on all members. At most k - 1 of them have lost unsynced data (k: the
+effective minimum): that is the promise. So among k members one is intact. Of two logs, the one with
+the greater pair (last leader epoch, end offset) has every committed record that the other has. So
+the greatest log of k members has every committed record. All members are awaited for
+leader.recovery.wait.ms; those that are registered then are asked for the ends of their logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.elections.circumstances import Circumstances
+from tidelog.controller.records import NO_LOG, Recovery
+from tidelog.core import eligible_replicas
+from tidelog.core.types import NO_LEADER, PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next step of a recovery."""
+
+    members: tuple[int, ...]
+    #: Members that are not registered, or are leaving.
+    missing: tuple[int, ...]
+    #: Number of members that must be registered before any of them may lead.
+    quorum: int
+    #: The member that may lead now; NO_LEADER while that is not known.
+    leader: int = NO_LEADER
+    #: Members whose logs must be known first.
+    asked: tuple[int, ...] = ()
+    #: Enough members are registered: the recovery goes on by the wait and by answers.
+    is_under_way: bool = False
+
+
+def plan(state: PartitionState, around: Circumstances) -> Plan:
+    """Return the next step; no live member of the partition is proven."""
+    recovery = around.recovery or Recovery()
+    brokers = around.brokers
+    members = tuple(one for one in eligible_replicas.members(state) if one in around.replicas)
+    here = [one for one in members if one in brokers and not brokers[one].is_leaving]
+    missing = tuple(one for one in members if one not in here)
+    quorum = min(around.minimum, len(members))
+    candidates = [one for one in here if one not in around.absent]
+    if not candidates or len(here) < quorum:
+        return Plan(members, missing, quorum)
+    if len(members) == 1:
+        return Plan(members, missing, quorum, leader=candidates[0], is_under_way=True)
+    if missing and not recovery.is_due:
+        return Plan(members, missing, quorum, is_under_way=True)
+    asked = tuple(
+        one for one in candidates if brokers[one].reports_log_ends and one not in recovery.logs
+    )
+    leader = NO_LEADER
+    if not asked or (recovery.is_due and len(here) - len(asked) >= quorum):
+        leader = _greatest([one for one in candidates if one not in asked], here, quorum, around)
+    is_under_way = bool(asked) or leader != NO_LEADER
+    return Plan(members, missing, quorum, leader, asked, is_under_way)
+
+
+def _greatest(
+    candidates: Sequence[int], here: Sequence[int], quorum: int, around: Circumstances
+) -> int:
+    """Return the member with the greatest log, of several such the first as assigned.
+
+    A member without the replica counts as one that has lost its data. Brokers of Kafka 3.9 report
+    no log ends: where too few other members are here, the first member leads, as in Kafka. Such a
+    partition has Kafka's promise and no more.
+    """
+    known = {} if around.recovery is None else around.recovery.logs
+    silent = [one for one in candidates if one not in known]
+    if silent and len(here) - len(silent) < quorum:
+        return candidates[0]
+    logs = {one: known[one] for one in candidates if known.get(one, NO_LOG) != NO_LOG}
+    # Records below the start of a log were committed: a log that ends before it lacks some.
+    start = max((log.start_offset for log in logs.values()), default=0)
+    complete = [one for one in around.replicas if one in logs and logs[one].end_offset >= start]
+    return max(
+        complete,
+        key=lambda one: (logs[one].leader_epoch, logs[one].end_offset),
+        default=NO_LEADER,
+    )
