@@ -26,10 +26,10 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: isr_model.IsrModel(isr_model.Bounds(3, 3)),
     lambda: failover_model.FailoverModel(failover_model.Bounds(2, 1, 2)),
     lambda: failover_model.FailoverModel(failover_model.Bounds(3, 1, 1)),
-    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=1)),
-    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 2, deaths=1, stops=0)),
+    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 1, losses=1, stops=1)),
+    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 2, losses=1, stops=0)),
     lambda: bounce_model.BounceModel(
-        bounce_model.Bounds(1, 2, deaths=1, stops=0), tells_lives=False
+        bounce_model.Bounds(1, 2, losses=1, stops=0), tells_lives=False
     ),
 )
 

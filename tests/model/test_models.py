@@ -17,8 +17,8 @@ MODELS: list[Model] = [
     isr_model.IsrModel(isr_model.Bounds(2, 3, minimum=1)),
     isr_model.IsrModel(isr_model.Bounds(2, 3, minimum=2)),
     failover_model.FailoverModel(failover_model.Bounds(2, 1, 1)),
-    bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0)),
-    bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0), tells_lives=False),
+    bounce_model.BounceModel(bounce_model.Bounds(1, 1, losses=1, stops=0)),
+    bounce_model.BounceModel(bounce_model.Bounds(1, 1, losses=1, stops=0), tells_lives=False),
 ]
 
 

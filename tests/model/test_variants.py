@@ -43,7 +43,7 @@ def model_of(variant: Variant) -> Model:
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
     if variant.name in FAILOVER_VARIANTS:
         return failover_model.FailoverModel(failover_model.Bounds(2, 1, variant.max_version))
-    bounds = bounce_model.Bounds(1, 1, deaths=1, stops=0)
+    bounds = bounce_model.Bounds(1, 1, losses=1, stops=0)
     return bounce_model.BounceModel(bounds, tells_lives=variant.name != UNTOLD)
 
 

@@ -87,6 +87,7 @@ def broker(
         endpoints=(Endpoint("PLAINTEXT", f"host{broker_id}", 9000 + broker_id),),
         rack=rack,
         previous_broker_epoch=previous_broker_epoch,
+        reports_log_ends=True,
     )
 
 
@@ -109,9 +110,13 @@ def state(
     partition_epoch: int = 10,
     isr_epochs: Sequence[int] | str | None = "first lives",
     leader_recovery_state: int = 0,
+    elr: Mapping[int, int] | None = None,
     mzxid: int = 1000,
 ) -> PartitionState:
-    """Published state; led by the first ISR member, all in their first lives."""
+    """Published state; led by the first ISR member, all in their first lives.
+
+    `elr` has the recorded broker epoch of each eligible replica.
+    """
     if isr_epochs == "first lives":
         isr_epochs = [epoch(member) for member in isr]
     assert not isinstance(isr_epochs, str)
@@ -123,6 +128,8 @@ def state(
         partition_epoch=partition_epoch,
         leader_recovery_state=leader_recovery_state,
         isr_epochs=None if isr_epochs is None else tuple(isr_epochs),
+        elr=tuple(elr or ()),
+        elr_epochs=tuple((elr or {}).values()),
         mzxid=mzxid,
     )
 

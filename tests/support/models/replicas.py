@@ -16,7 +16,7 @@ from tests.support.models.explorer import REPLICAS, Table
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import KafkaError
-from tidelog.core.types import EpochEnd, PartitionState
+from tidelog.core.types import NO_LEADER, EpochEnd, PartitionState
 from tidelog.replication import commands, leader, truncation, watermark
 from tidelog.replication.effects import (
     AdvanceLogStart,
@@ -404,11 +404,18 @@ def renamed_state(state: PartitionState, names: Mapping[int, int]) -> PartitionS
     """Published state under other numbers."""
     epochs = state.isr_epochs or (-1,) * len(state.isr)
     members = sorted((names[one], epoch) for one, epoch in zip(state.isr, epochs, strict=True))
+    eligible = sorted(
+        (names[one], epoch) for one, epoch in zip(state.elr, state.elr_epochs, strict=True)
+    )
     return replace(
         state,
         leader=names.get(state.leader, state.leader),
         isr=tuple(member for member, _ in members),
         isr_epochs=tuple(epoch for _, epoch in members),
+        elr=tuple(member for member, _ in eligible),
+        elr_epochs=tuple(epoch for _, epoch in eligible),
+        # Nothing depends on it.
+        last_leader=NO_LEADER,
     )
 
 

@@ -23,6 +23,7 @@ from tidelog.controller.commands import (
     STOP_REPLICA,
     UPDATE_METADATA,
     Commands,
+    Outgoing,
     Part,
     Sender,
     Stop,
@@ -312,7 +313,8 @@ class TestAnswered:
         left = [Part.BROKERS, Part.STOPS, Part.ROLES, Part.SHOWN]
         while left:
             assert [part for part, _ in sent(commands)] == left
-            commands.answered(left.pop(0))
+            left.pop(0)
+            commands.answered(commands.requests(SENDER, 1)[0])
         assert sent(commands) == []
 
     def test_metadata_carries_the_live_brokers_too(self, image: Image) -> None:
@@ -320,7 +322,7 @@ class TestAnswered:
         builder.send_brokers()
         builder.send_role(TP, is_new=False)
         commands = builder.build()[1]
-        commands.answered(Part.SHOWN)
+        commands.answered(Outgoing(Part.SHOWN, 0, 0, None))
         assert [part for part, _ in sent(commands)] == [Part.ROLES]
 
 

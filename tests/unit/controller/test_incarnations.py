@@ -7,6 +7,7 @@ from tests.support.controller.values import broker, brokers, epoch, state
 
 from tidelog.controller import incarnations
 from tidelog.controller.registrations import broker_changes
+from tidelog.core import eligible_replicas
 from tidelog.core.types import BrokerInfo, Endpoint
 
 
@@ -81,4 +82,4 @@ def test_without_a_recorded_epoch_no_shutdown_is_proved() -> None:
 
 
 def test_epochs_that_do_not_match_the_isr_count_as_absent() -> None:
-    assert incarnations.recorded_epochs(state(isr_epochs=[epoch(1)])) == (-1, -1, -1)
+    assert eligible_replicas.isr_epochs(state(isr_epochs=[epoch(1)])) == (-1, -1, -1)

@@ -71,9 +71,9 @@ def _greatest(
     """
     known = {} if around.recovery is None else around.recovery.logs
     silent = [one for one in candidates if one not in known]
-    if silent and len(here) - len(silent) < quorum:
-        return candidates[0]
     logs = {one: known[one] for one in candidates if known.get(one, NO_LOG) != NO_LOG}
+    if silent and (not logs or len(here) - len(silent) < quorum):
+        return next(one for one in candidates if one in silent or one in logs)
     # Records below the start of a log were committed: a log that ends before it lacks some.
     start = max((log.start_offset for log in logs.values()), default=0)
     complete = [one for one in around.replicas if one in logs and logs[one].end_offset >= start]
