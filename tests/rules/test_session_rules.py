@@ -250,8 +250,8 @@ def test_an_id_that_a_live_broker_holds_is_refused_after_the_session_timeout(
     harness.tell(story())
 
 
-@pytest.mark.rule("E3")
-def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(
+@pytest.mark.rule("E3", "E7")
+def test_a_registration_proves_a_clean_shutdown_and_a_later_one_the_process_that_lived_on(
     harness: SessionHarness,
 ) -> None:
     async def story() -> None:
@@ -267,7 +267,7 @@ def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(
         await harness.cluster.until(lambda: broker.broker_epoch > first)
         node = harness.node()
         assert node is not None
-        assert "previous_broker_epoch" not in json.loads(node.data)
+        assert json.loads(node.data)["previous_broker_epoch"] == first
 
     harness.tell(story())
 

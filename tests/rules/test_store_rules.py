@@ -416,6 +416,7 @@ def test_the_state_node_is_kafkas_with_keys_of_ours() -> None:
         leader_recovery_state=RECOVERING,
         isr_epochs=(900,),
         elr=(1,),
+        elr_epochs=(700,),
         last_leader=1,
         removed=True,
         mzxid=33,

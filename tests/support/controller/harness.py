@@ -69,6 +69,12 @@ from tidelog.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
+from tidelog.wire.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    PartitionLogInfo,
+    TopicPartitionLogInfo,
+)
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -103,6 +109,10 @@ class Script:
         self.role_errors: dict[TopicPartition, ErrorCode] = {}
         #: Error of whole requests, by request class; taken one after the other.
         self.errors: dict[type, list[ErrorCode]] = {}
+        #: Ends of logs: (last leader epoch, end offset); a partition without any is not here.
+        self.log_ends: dict[TopicPartition, tuple[int, int]] = {}
+        #: Broker epoch of the present registration.
+        self.broker_epoch = -1
         #: Nothing is answered while set.
         self.silent = False
         #: Connections are refused while set.
@@ -113,8 +123,12 @@ class Script:
         return [one for one in self.received if isinstance(one, kind)]
 
     def kinds(self) -> list[str]:
-        """What came, in order: U (metadata), S (stop), L (roles), F (roles, full)."""
-        letters = {UpdateMetadataRequest: "U", StopReplicaRequest: "S"}
+        """What came, in order: U (metadata), S (stop), L (roles), F (roles, full), E (log ends)."""
+        letters = {
+            UpdateMetadataRequest: "U",
+            StopReplicaRequest: "S",
+            GetReplicaLogInfoRequest: "E",
+        }
         return [letters.get(type(one)) or ("F" if one.type == 2 else "L") for one in self.received]
 
     def roles(self) -> dict[TopicPartition, Any]:
@@ -136,7 +150,26 @@ class Script:
             return LeaderAndIsrResponse(error_code=error, topics=topics)
         if isinstance(message, StopReplicaRequest):
             return StopReplicaResponse(error_code=error)
+        if isinstance(message, GetReplicaLogInfoRequest):
+            return self._log_ends(message)
         return UpdateMetadataResponse(error_code=error)
+
+    def _log_ends(self, message: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
+        names = {
+            one.topic_id: one.topic_name
+            for request in self.of(LeaderAndIsrRequest)
+            for one in request.topic_states
+        }
+        answer = GetReplicaLogInfoResponse(broker_epoch=self.broker_epoch)
+        for topic in message.topic_partitions or ():
+            logs = []
+            for number in topic.partitions:
+                end = self.log_ends.get(TopicPartition(names[topic.topic_id], number))
+                error = ErrorCode.NONE if end else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                epoch, offset = end or (-1, -1)
+                logs.append(PartitionLogInfo(number, epoch, 0, offset, error))
+            answer.topic_partition_log_info_list.append(TopicPartitionLogInfo(topic.topic_id, logs))
+        return answer
 
     def _topic(self, told: Any) -> LeaderAndIsrTopicError:
         return LeaderAndIsrTopicError(
@@ -332,6 +365,7 @@ class Candidate:
     @broker_epoch.setter
     def broker_epoch(self, broker_epoch: int) -> None:
         self.services.identity.broker_epoch = broker_epoch
+        self.script.broker_epoch = broker_epoch
 
     async def _main(self) -> None:
         self.store.on_session(self._session_event)
@@ -346,6 +380,7 @@ class Candidate:
             -1,
             (Endpoint("PLAINTEXT", f"broker{self.broker_id}", 9092),),
             previous_broker_epoch=self.previous_broker_epoch,
+            reports_log_ends=True,
         )
         create = Create(
             layout.broker_path(self.broker_id), layout.encode_broker(info, 0), ephemeral=True

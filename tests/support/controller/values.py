@@ -151,6 +151,11 @@ def topic(
     return Topic(name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean, version, moves or {})
 
 
+def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 3)) -> TopicFound:
+    """The topic with one partition in this state."""
+    return TopicFound(topic("t", {0: replicas}), {0: published})
+
+
 def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
     """What a controller is told in tests."""
     return Settings(

@@ -38,6 +38,7 @@ from tests.support.models.replicas import (
 
 from tidelog.controller import lifecycle
 from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, PartitionState
@@ -246,7 +247,7 @@ class IsrModel:
         if now.partition_epoch < self.bounds.max_version:
             for lost in FOLLOWERS:
                 others = {number: info for number, info in BROKERS.items() if number != lost}
-                election = elections.elect(now, REPLICAS, others, (), False, 1)
+                election = elections.elect(now, Circumstances(REPLICAS, others, 1))
                 if election is not None:
                     number = self._publish(election.state)
                     commands = (*sent.commands, command_of(election.state))
