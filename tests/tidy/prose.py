@@ -34,8 +34,10 @@ GENERATED = (
     "docs/reference/cli.md",
 )
 MAX_PAGE_WORDS = 40
-#: Code, and the quoted lines that `tests.support.rules` writes below each rule.
-_CODE_BLOCK = re.compile(r"^( *)```.*?^\1```$|^>.*$", re.MULTILINE | re.DOTALL)
+#: Code, and what commands write into a page: quoted lines, and parts between two comments.
+_CODE_BLOCK = re.compile(
+    r"^( *)```.*?^\1```$|^>[^\n]*$|^<!-- .*?^<!-- end of ", re.MULTILINE | re.DOTALL
+)
 _CODE_SPAN = re.compile(r"`[^`]+`")
 #: What ends a sentence on a page: a full stop, a blank line, a heading, a list item, a table cell.
 _PAGE_END = re.compile(

@@ -37,6 +37,7 @@ def test_banned_words_and_long_sentences_of_a_page_are_found() -> None:
         f"Here {words}.\n"
         f"A {words}. A {words}\n\n"
         f"- Told: {words}, `nobody`\n"
+        "> Told\n\n"
         "| so-and-so | 'anew' |\n"
     )
     assert prose.page_findings(page) == {prose.WORDS: 4, prose.SENTENCES: 4}
@@ -49,6 +50,7 @@ def test_code_and_the_ends_of_sentences_of_a_page_are_seen() -> None:
         f"| {half} | {half} |\n## {half}\n"
         f"```sh\ntell {half} {half}\n```\n   ```\n   tell\n   ```\n"
         f"> told {half} {half}\n"
+        "<!-- table -->\n| told |\n\ntold\n<!-- end of table -->\n"
     )
     assert prose.page_findings(page).total() == 0
 
