@@ -41,7 +41,7 @@ _CODE_BLOCK = re.compile(
 _CODE_SPAN = re.compile(r"`[^`]+`")
 #: What ends a sentence on a page: a full stop, a blank line, a heading, a list item, a table cell.
 _PAGE_END = re.compile(
-    r"(?<=[.!?])\s+(?=[A-Z*\[`])|\n\s*\n|^#.*$|^\s*(?:[-*]|\d+\.)\s|\|", re.MULTILINE
+    r"(?<=[.!?])\s+(?=[A-Z*(\[`])|\n\s*\n|^#.*$|^\s*(?:[-*]|\d+\.)\s|\|", re.MULTILINE
 )
 
 
