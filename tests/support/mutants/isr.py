@@ -40,7 +40,7 @@ def watermark_of_confirmed_isr(*_: Any) -> Any:
     profile="slow_catch_up",
 )
 def pending_expand_ignored(_: Any, high_watermark: Any) -> Any:
-    """The high watermark does not wait for a proposed member until the controller has accepted it."""
+    """The high watermark does not wait for a proposed member before the controller accepts it."""
 
     def without_who_joins(log_end_offset: int, followers: Any, *rest: Any) -> Any:
         waited_for = [one for one in followers if one.in_maximal_isr or not one.in_target_isr]

@@ -59,7 +59,7 @@ def old_replica_readded(_replicas: Any, _departing: Any) -> Any:
 
 @_breaks("V52", "tidelog.controller.image:Image.has_left", profile=_PROFILE)
 def old_replicas_not_awaited(_: Any) -> Any:
-    """The controller writes the topic's node before the old replicas have confirmed their deletion."""
+    """The controller writes the topic's node before the old replicas confirm their deletion."""
     return lambda self, topic_partition: True
 
 
