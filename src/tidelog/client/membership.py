@@ -202,14 +202,17 @@ class GroupMember:
         """Return every member's share, as the leader assigns it."""
         members = {}
         for each in joined.members:
-            told = protocol.SUBSCRIPTION.decode(each.metadata)
+            subscription = protocol.SUBSCRIPTION.decode(each.metadata)
             owned = frozenset(
                 TopicPartition(topic.topic, number)
-                for topic in told.owned_partitions
+                for topic in subscription.owned_partitions
                 for number in topic.partitions
             )
             members[each.member_id] = MemberSubscription(
-                tuple(told.topics), each.group_instance_id, owned, told.generation_id
+                tuple(subscription.topics),
+                each.group_instance_id,
+                owned,
+                subscription.generation_id,
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):

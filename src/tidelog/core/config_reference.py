@@ -95,7 +95,7 @@ def _row(cells: tuple[str, ...]) -> str:
 def _broker_rows() -> Iterator[tuple[str, ...]]:
     live = dynamic_keys()
     for name, (_, key, default) in _sorted(keys_of(BrokerConfig)):
-        names = ", ".join(f"`{one}`" for one in key.synonyms)
+        names = ", ".join(f"`{synonym}`" for synonym in key.synonyms)
         meaning = key.meaning + (f" Also {names}." if names else "")
         meaning += " *Ours.*" if key.ours else ""
         meaning += _inert(key)

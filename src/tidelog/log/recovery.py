@@ -148,7 +148,7 @@ class _Loader:
         self._load_segments(found, scan_from)
         loaded.log_start_offset = max(start, loaded.segments[0].base_offset)
         if loaded.log_end_offset < start:
-            self._start_anew(start)
+            self._restart_at(start)
         loaded.epochs.truncate_from_end(loaded.log_end_offset)
         loaded.epochs.truncate_from_start(loaded.log_start_offset)
         self._load_producers()
@@ -356,7 +356,7 @@ class _Loader:
         segment.index = segment.time_index = None
         return segment
 
-    def _check_whole(self, segment: Segment, told_offset: int, segment_end: int) -> None:
+    def _check_whole(self, segment: Segment, indexed_offset: int, segment_end: int) -> None:
         """Check a whole segment whose index and log contradict each other.
 
         The log is right where all of it is batches, up to the next segment, or at least up to the
@@ -374,8 +374,8 @@ class _Loader:
         finally:
             self.files.close(handle)
         reason = scan.problem
-        if reason is None and end <= told_offset < segment_end:
-            reason = f"the file ends here, and its index tells of offset {told_offset}"
+        if reason is None and end <= indexed_offset < segment_end:
+            reason = f"the file ends here, and its index tells of offset {indexed_offset}"
         if reason is not None:
             raise DamagedLog(segment.file.path, scan.position, end, reason, self.request.now_ms)
 
@@ -559,7 +559,7 @@ class _Loader:
             return f"leader epochs go back to {epoch} after {latest_epoch}"
         return None
 
-    def _start_anew(self, start: int) -> None:
+    def _restart_at(self, start: int) -> None:
         """Restart the log at its start offset: all records are below it."""
         loaded = self.loaded
         self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it is "

@@ -171,13 +171,13 @@ def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Even
     """
     stopping = asyncio.Event()
 
-    def told() -> None:
+    def signalled() -> None:
         if stopping.is_set():
             broker.controlled_shutdown.give_up()
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, signalled)
     return stopping
 
 

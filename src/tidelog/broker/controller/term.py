@@ -59,7 +59,7 @@ class Waiting(NamedTuple):
     pending: Pending
     refusal: Refusal
     #: Whether the response waits until all brokers have responded, beyond being durable.
-    when_told: bool
+    when_acknowledged: bool
 
 
 class Term:
@@ -156,16 +156,16 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             "broker_handed_over",
             broker=broker_id,
             epoch=controller_epoch,
-            remaining=[str(one) for one in left],
+            remaining=[str(partition) for partition in left],
         )
         log(
             logging.INFO,
             f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
             " replica to be in sync",
         )
-    for one in notices.of(Report):
-        tracer.event("store_edit_refused", reason=one.text)
-        log(logging.ERROR, one.text)
+    for refused in notices.of(Report):
+        tracer.event("store_edit_refused", reason=refused.text)
+        log(logging.ERROR, refused.text)
 
 
 def _report_reassignments(
@@ -188,14 +188,14 @@ def _report_reassignments(
 def _report_topics(tracer: Tracer, log: Log, notices: Notices) -> None:
     for removed in notices.of(TopicRemoved):
         tracer.event("topic_removed", topic=removed.name)
-    for name in [one.name for one in notices.of(UnreadableTopicDeleted)]:
+    for name in [deleted.name for deleted in notices.of(UnreadableTopicDeleted)]:
         tracer.event("unread_topic_deleted", topic=name)
         log(
             logging.WARNING,
             f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
             " brokers that hold replicas of it set them aside as strays",
         )
-    for name in [one.name for one in notices.of(TopicNodeRemoved)]:
+    for name in [removed.name for removed in notices.of(TopicNodeRemoved)]:
         tracer.event("topic_node_removed", topic=name)
         log(
             logging.WARNING,

@@ -256,8 +256,8 @@ class ClusterEvents:
             if first.count == 0:
                 self._queue.popleft()
         return [
-            NewRecord(one.event.key, one.event.value(broker_id, one.time_ms), one.time_ms)
-            for one in timed
+            NewRecord(entry.event.key, entry.event.value(broker_id, entry.time_ms), entry.time_ms)
+            for entry in timed
         ]
 
     def _failed(self, reason: str) -> bool:

@@ -88,7 +88,9 @@ class ControlledShutdown:
     def _is_of_use(self) -> bool:
         """Whether this broker has any replica, and any other broker might take its leaderships."""
         services = self._services
-        others = [one for one in services.view.brokers if one != services.broker_id]
+        others = [
+            broker_id for broker_id in services.view.brokers if broker_id != services.broker_id
+        ]
         return len(self._replicas) > 0 and bool(others)
 
     def _controller(self) -> tuple[int, int]:
@@ -136,7 +138,9 @@ class ControlledShutdown:
         timeout.cancel()
 
     def _led(self) -> str:
-        led = [one.topic_partition for one in self._replicas.all() if one.is_leader]
+        led = [
+            partition.topic_partition for partition in self._replicas.all() if partition.is_leader
+        ]
         return _named(list(map(str, led))) if led else "any of the ISRs that it is in"
 
     def _log(self, level: int, message: str) -> None:
@@ -153,7 +157,10 @@ def _verdict(answer: Any, error: Exception | None) -> str:
             return f"{ErrorCode(response.error_code).name} answered"
         except ValueError:
             return f"error {response.error_code} answered"
-    left = [f"{one.topic_name}-{one.partition_index}" for one in response.remaining_partitions]
+    left = [
+        f"{partition.topic_name}-{partition.partition_index}"
+        for partition in response.remaining_partitions
+    ]
     return f"no other replica is in sync of {_named(left)}" if left else ""
 
 

@@ -205,10 +205,10 @@ class _LeaderAndIsr:
             directory: [] for directory in self.replicas.directories
         }
         for command in self.missing:
-            fewest = min(shares, key=lambda one: len(one.logs) + len(shares[one]))
+            fewest = min(shares, key=lambda directory: len(directory.logs) + len(shares[directory]))
             shares[fewest].append(command)
         begun = [
-            (directory, share, directory.create_many([self._replica(one) for one in share]))
+            (directory, share, directory.create_many([self._replica(command) for command in share]))
             for directory, share in shares.items()
             if share
         ]
@@ -259,7 +259,9 @@ class _LeaderAndIsr:
                 for topic in self.request.topic_states
                 if not topic.partition_states
             }
-            hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
+            hosted = {
+                partition.topic_partition: partition.topic_id for partition in self.replicas.all()
+            }
             strays = list(dict.fromkeys([*strays, *commands.strays(hosted, listed, kept)]))
         if not strays:
             return

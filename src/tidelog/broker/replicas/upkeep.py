@@ -180,12 +180,12 @@ class ReplicaUpkeep:
                 for directory in replicas.directories
                 for stray in directory.strays.values()
             ),
-            key=lambda one: one[:2],
+            key=lambda stray: stray[:2],
         )
-        for event in _events(strays, lambda one: one[0]):
+        for event in _events(strays, lambda stray: stray[0]):
             if not commands.deletion_waits(len(event), len(replicas) + len(event)):
                 continue
-            new = [one for one in event if not one[2].strays[one[1]].is_held]
+            new = [stray for stray in event if not stray[2].strays[stray[1]].is_held]
             if not new:
                 continue
             self._services.tracer.event("strays_wait", count=len(event))
@@ -225,9 +225,9 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
     """Return strays that rise in time, in groups of strays close together."""
     groups: list[list[T]] = []
-    for one in strays:
-        if groups and since_ms(one) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:
-            groups[-1].append(one)
+    for stray in strays:
+        if groups and since_ms(stray) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:
+            groups[-1].append(stray)
         else:
-            groups.append([one])
+            groups.append([stray])
     return groups

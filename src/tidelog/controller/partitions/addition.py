@@ -174,7 +174,8 @@ def _on_conflict(result: Result[str], conflict: Conflict) -> tuple[ErrorCode, st
 def _response(results: Sequence[Result[str]]) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(one.subject, one.error, one.message) for one in results
+            CreatePartitionsTopicResult(result.subject, result.error, result.message)
+            for result in results
         ]
     )
 
@@ -239,8 +240,8 @@ class Additions:
         except KafkaError as error:
             refused = range(count, count + len(run)) if topic is not None else wanted
             for partition in refused:
-                one = TopicPartition(name, partition)
-                refusals.refuse(one, error.message, draft, is_removal=False)
+                topic_partition = TopicPartition(name, partition)
+                refusals.refuse(topic_partition, error.message, draft, is_removal=False)
             return ""
         draft.resized[name] = None
         draft.add(AddPartitions(planned))
@@ -256,16 +257,16 @@ class Additions:
         additions = [self._wanted]
         for event in events:
             if isinstance(event, CreatePartitionsAsked):
-                for one in event.request.topics:
-                    asked[one.name] = max(one.count, asked.get(one.name, 0))
+                for topic in event.request.topics:
+                    asked[topic.name] = max(topic.count, asked.get(topic.name, 0))
             elif isinstance(event, AdditionsRead):
                 additions.append(event.wanted)
             elif isinstance(event, FormerRead):
                 known.update(event.states)
         for wanted in additions:
             for name, partitions in wanted.items():
-                asked[name] = max(asked.get(name, 0), *(one + 1 for one in partitions))
-        return [one for one in unknown_numbers(asked, image) if one not in known]
+                asked[name] = max(asked.get(name, 0), *(number + 1 for number in partitions))
+        return [partition for partition in unknown_numbers(asked, image) if partition not in known]
 
     def copy(self) -> Additions:
         """Return an independent copy."""
@@ -322,7 +323,7 @@ def plan(
         live = list(image.brokers.values())
         new = placement.place(live, added, factor, seed, existing)
     else:
-        chosen = [tuple(one.broker_ids) for one in wanted.assignments]
+        chosen = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
         new = assignments.explicit(chosen, added, len(existing), factor, image.brokers)
     states = {}
     for partition, replicas in new.items():

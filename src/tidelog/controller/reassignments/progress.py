@@ -197,7 +197,7 @@ class ReassignmentsDraft:
                     topic_partition,
                     transitions.under_next_epoch(state, self.draft.settings.controller_epoch),
                     state.partition_epoch,
-                    new_replicas=tuple(one for one in full if one not in assigned),
+                    new_replicas=tuple(replica for replica in full if replica not in assigned),
                 )
             )
         return node.write

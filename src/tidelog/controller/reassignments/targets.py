@@ -49,7 +49,7 @@ def check_target(
 ) -> None:
     """Raise KafkaError unless an existing partition can be moved to the target now."""
     fault = None
-    dead = [one for one in target if one not in image.brokers]
+    dead = [replica for replica in target if replica not in image.brokers]
     if not target:
         fault = "is given no replicas: at least one is needed"
     elif len(dict.fromkeys(target)) != len(target):

@@ -193,13 +193,13 @@ class SqliteStore:
                 )
 
     def _session_event(self, event: SessionEvent, session_id: int | None) -> Callable[[], None]:
-        def tell() -> None:
+        def deliver() -> None:
             self._session_id = session_id
             self._expired = event is SessionEvent.EXPIRED
             for callback in list(self._session_callbacks):
                 callback(event)
 
-        return tell
+        return deliver
 
     def _thread_failed(self, error: BaseException) -> Callable[[], None]:
         """Fail all requests after a fault of the store's own code.

@@ -249,11 +249,11 @@ def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
     others = {node.path: node for node in second.nodes}
     differences: list[Difference] = []
     for path in sorted({**ones, **others}):
-        one, other = ones.get(path), others.get(path)
-        if one is None or other is None or _meaning(one) != _meaning(other):
+        node, other = ones.get(path), others.get(path)
+        if node is None or other is None or _meaning(node) != _meaning(other):
             differences.append(
                 Difference(
-                    path, None if one is None else one.data, None if other is None else other.data
+                    path, None if node is None else node.data, None if other is None else other.data
                 )
             )
     return differences

@@ -523,7 +523,9 @@ class _Life:
             self._opened.set_exception(error)
         requests = [*self._unanswered, *self._waiting]
         self._waiting.clear()
-        self._unanswered = deque(one for one in self._unanswered if one.message is wire.CLOSE)
+        self._unanswered = deque(
+            request for request in self._unanswered if request.message is wire.CLOSE
+        )
         for request in requests:
             if not request.is_of_connection and request.message is not wire.CLOSE:
                 unknown = request.is_write and request.is_sent
