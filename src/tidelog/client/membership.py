@@ -249,8 +249,8 @@ class GroupMember:
             return frozenset(read_assignment(response.assignment))
         except ProtocolError as error:
             raise ProtocolError(
-                f"the leader of group {self.options.group!r} assigned what no consumer reads:"
-                f" {error}"
+                f"the leader of group {self.options.group!r} sent an assignment that cannot be"
+                f" decoded: {error}"
             ) from error
 
     def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:

@@ -192,7 +192,7 @@ class ClusterRouter:
             topic = self._topics.get(name)
         if topic is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the cluster tells nothing of topic {name}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the metadata response lacks topic {name}"
             )
         if topic.error is not ErrorCode.NONE:
             raise KafkaError(topic.error, f"topic {name!r}: {_topic_hint(topic.error)}")

@@ -102,7 +102,7 @@ def broker_config(
     for layer in (dynamic.cluster, dynamic.own):
         for name in sorted(layer):
             if name not in known:
-                problems.append(_passed_over(name))
+                problems.append(_skip_reason(name))
                 continue
             try:
                 config = static.with_dynamic({**usable, name: layer[name]})
@@ -113,11 +113,11 @@ def broker_config(
     return config, tuple(problems)
 
 
-def _passed_over(name: str) -> str:
+def _skip_reason(name: str) -> str:
     if is_accepted_without_effect(name):
         reason = why(name) if name in UNSUPPORTED_KEYS else "the key is not known"
         return f"{name} has no effect here: {reason}"
-    return f"{name} cannot be changed while the broker runs: passed over"
+    return f"{name} cannot be changed while the broker runs"
 
 
 # altering

@@ -181,7 +181,7 @@ async def _load(
                 raise
             if loaded.is_unfinished:
                 # The crash came before the replica was created: it never held a record.
-                loaded.notes.append((False, f"{request.path}: its creation was cut short"))
+                loaded.notes.append((False, f"{request.path}: its creation was interrupted"))
                 files.remove_tree(request.path)
             partitions.append((topic_partition, loaded))
         return partitions

@@ -90,7 +90,8 @@ class _Produce:
     def timed_out(self) -> None:
         for append in list(self.unanswered):
             append.refused(
-                ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it in time"
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the in-sync replicas did not replicate the records in time",
             )
 
 

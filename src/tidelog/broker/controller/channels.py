@@ -101,8 +101,8 @@ class Channel:
         self._services.tracer.event("commands_dropped", to=self.info.broker_id)
         self._log(
             logging.WARNING,
-            f"more waits for broker {self.info.broker_id} than the cluster has partitions: "
-            "it will be told everything anew",
+            f"command backlog for broker {self.info.broker_id} exceeds the number of partitions;"
+            " replacing it by the full state",
         )
         self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
 
@@ -248,8 +248,8 @@ class Channel:
         self._report_behind(behind_ms, is_over=False)
         self._log(
             logging.ERROR,
-            f"broker {self.info.broker_id} has not taken what it was told {behind_ms} ms ago: "
-            "it is told again for as long as it is registered, others are told meanwhile",
+            f"broker {self.info.broker_id} has not acknowledged controller commands for"
+            f" {behind_ms} ms; resending while it is registered, other brokers do not wait",
         )
 
     def _caught_up(self) -> None:
@@ -263,7 +263,7 @@ class Channel:
         self._report_behind(behind_ms, is_over=True)
         self._log(
             logging.INFO,
-            f"broker {self.info.broker_id} has taken its commands after {behind_ms} ms",
+            f"broker {self.info.broker_id} acknowledged controller commands after {behind_ms} ms",
         )
 
     def _report_behind(self, behind_ms: int, *, is_over: bool) -> None:
@@ -358,7 +358,7 @@ class Channel:
             self._services.tracer.log(
                 "controller",
                 logging.WARNING,
-                f"broker {self.info.broker_id} answered {api} with {len(failed)} errors: "
+                f"broker {self.info.broker_id} responded to {api} with {len(failed)} errors: "
                 + ", ".join(failed[:20]),
             )
 

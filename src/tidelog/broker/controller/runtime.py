@@ -124,7 +124,7 @@ class ControllerRuntime:
             try:
                 await self._leave_office()
             except (SessionExpired, StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
-                self._log(logging.WARNING, f"/controller is left to the session's end: {error}")
+                self._log(logging.WARNING, f"/controller stays until the session ends: {error}")
 
     def resign(self, reason: str) -> None:
         """End the term of office, if there is one; every waiting request is refused at once."""
@@ -325,10 +325,10 @@ class ControllerRuntime:
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
         self._log(
             logging.ERROR,
-            "the store has not answered the controller's request, while the session lives: "
-            "giving up what was under way and /controller, if it is this broker's",
+            "the metadata store has not responded to the controller although the session is alive:"
+            " abandoning the request, and /controller if this broker owns it",
         )
-        self.resign("it does not act")
+        self.resign("the metadata store does not respond")
         if self._flow is not None:
             self._flow.cancel()
         self._flow = self.services.tasks.spawn("controller", self._run())
@@ -489,7 +489,7 @@ class ControllerRuntime:
         """Watch `/controller`, and raise DeposedError unless this very session owns it."""
         node = await self._store.get(layout.CONTROLLER, self._on_claim)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
-            raise DeposedError("/controller is another's")
+            raise DeposedError("another session owns /controller")
 
     def _carry_out(self, term: Term, effects: Effects) -> None:
         term.channels.follow(term.controller.image.brokers)

@@ -205,7 +205,7 @@ class StoreReader:
             return PreferredElectionRead(layout.decode_partition_list(path, node.data))
         except LayoutError as error:
             # An unreadable request cannot be carried out: it is removed like a completed one.
-            self._report(str(error), "taken away")
+            self._report(str(error), "removed")
             return PreferredElectionRead(())
 
     async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
@@ -218,7 +218,7 @@ class StoreReader:
             entries = layout.decode_reassignments(path, node.data)
         except LayoutError as error:
             # An unreadable request cannot be carried out: it is removed like a completed one.
-            self._report(str(error), "taken away")
+            self._report(str(error), "removed")
             entries = []
         return ReassignmentsRead(
             RequestedReassignments(
@@ -319,7 +319,7 @@ class StoreReader:
 
     def _report(self, message: str, outcome: str = "left alone") -> None:
         self._tracer.event("unreadable_node", reason=message)
-        self._tracer.log("controller", logging.ERROR, f"{outcome}, as it cannot be read: {message}")
+        self._tracer.log("controller", logging.ERROR, f"node cannot be read, {outcome}: {message}")
 
 
 def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:

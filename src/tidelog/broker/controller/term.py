@@ -146,7 +146,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
                 logging.WARNING,
                 f"unclean election: {change.topic_partition} had no live replica in sync, its ISR"
                 f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
-                f" {change.after.leader_epoch}, and tells in its log which offsets are at risk",
+                f" {change.after.leader_epoch}, and logs which offsets are at risk",
             )
     _report_reassignments(tracer, log, notices)
     _report_topics(tracer, log, notices)
@@ -176,8 +176,8 @@ def _report_reassignments(
         tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
         log(
             logging.ERROR,
-            f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
-            f" where it is: {reason}",
+            f"{layout.REASSIGN_PARTITIONS}: reassignment of {topic_partition} rejected, its"
+            f" replicas stay: {reason}",
         )
     for ended in notices.of(ReassignmentEnded):
         topic_partition, replicas = ended.topic_partition, ended.replicas
@@ -199,7 +199,7 @@ def _report_topics(tracer: Tracer, log: Log, notices: Notices) -> None:
         tracer.event("topic_node_removed", topic=name)
         log(
             logging.WARNING,
-            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
-            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
-            " back, `tidelog strays restore` restores them)",
+            f"{layout.topic_path(name)} was removed from the metadata store: topic {name} is no"
+            " longer served, and brokers move its replicas aside (`tidelog strays list` shows them;"
+            " with its nodes back, `tidelog strays restore` restores them)",
         )

@@ -282,7 +282,9 @@ class _LeaderAndIsr:
             try:
                 await partition.directory.set_aside(topic_partition, partition.high_watermark)
             except StorageError as error:
-                self.services.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+                self.services.tracer.log(
+                    "server", logging.ERROR, f"cannot set {topic_partition} aside: {error}"
+                )
         await self.replicas.upkeep.hold_strays()
 
     def _leftovers(self) -> list[TopicPartition]:

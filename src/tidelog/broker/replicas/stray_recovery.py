@@ -148,7 +148,7 @@ class StrayRecovery:
             if key is None:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{directory.path}/{name} does not tell which partition it was of",
+                    f"the partition of stray {directory.path}/{name} is unknown",
                 )
             await self._replicas.load_configs([key.topic])
             config = self._replicas.log_config(key.topic)
@@ -299,7 +299,7 @@ class StrayRecovery:
         services.tracer.log(
             "controller",
             logging.INFO,
-            f"the controller has not heard of a restored stray: {reason}",
+            f"cannot ask the controller for the role of a restored stray: {reason}",
         )
         return False
 

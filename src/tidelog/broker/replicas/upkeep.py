@@ -192,9 +192,9 @@ class ReplicaUpkeep:
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
-                f"{len(event)} strays went at once: they are kept until `tidelog strays delete`"
-                " removes or `tidelog strays restore` restores them; `tidelog strays list` shows"
-                " them",
+                f"{len(event)} replicas became strays at once: they are kept until `tidelog strays"
+                " delete` removes or `tidelog strays restore` restores them; `tidelog strays list`"
+                " shows them",
             )
             for directory in replicas.directories:
                 names = [name for _, name, where in new if where is directory]
@@ -202,7 +202,9 @@ class ReplicaUpkeep:
                     await directory.hold_strays(names)
                 except StorageError as error:
                     # This process keeps them as long as it runs; the next one judges them again.
-                    self._services.tracer.log("server", logging.ERROR, f"held strays: {error}")
+                    self._services.tracer.log(
+                        "server", logging.ERROR, f"cannot hold strays: {error}"
+                    )
 
     async def _purge_strays(self) -> None:
         """Delete strays that are old enough, unless too many went at once (V35)."""

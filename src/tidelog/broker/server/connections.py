@@ -256,7 +256,7 @@ class Connection:
             if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
                 raise ProtocolError(
                     f"a {API[header.api_key].name} request of {len(frame)} bytes; at most"
-                    f" {limits.MAX_LISTING_REQUEST_BYTES} are taken"
+                    f" {limits.MAX_LISTING_REQUEST_BYTES} are allowed"
                 )
             message = decode_body(header, frame, body_offset)
         except UnsupportedVersion as error:
@@ -279,7 +279,7 @@ class Connection:
         except Exception as error:  # a defect of ours: this request pays, the broker lives
             answer = self._dispatcher.request_failed(request, error)
             if answer is None:
-                self.close(f"internal error in {API[header.api_key].name}, which has no answer")
+                self.close(f"internal error in {API[header.api_key].name}, which has no response")
                 return
         if type(answer) is Pending:
             slot.pending = answer

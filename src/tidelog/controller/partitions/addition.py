@@ -166,8 +166,7 @@ def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
 def _on_conflict(result: Result[str], conflict: Conflict) -> tuple[ErrorCode, str | None]:
     return (
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"topic {result.subject!r} was changed by somebody else meanwhile: look at it, and ask"
-        " again",
+        f"topic {result.subject!r} was changed concurrently: describe it and retry",
     )
 
 
@@ -340,7 +339,7 @@ def changeable(name: str, image: Image) -> Topic:
     if is_internal_topic(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"the partitions of internal topic {name!r} cannot be changed: what is in them goes by"
+            f"the partitions of internal topic {name!r} cannot be changed: keys map to them by"
             " their number",
         )
     topic = image.topics.get(name)
@@ -353,12 +352,12 @@ def changeable(name: str, image: Image) -> Topic:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"partitions {closing.start} to {closing.stop - 1} of topic {name!r} are being removed:"
-            " wait for the end of it",
+            " wait until the removal ends",
         )
     if topic.is_reassigning:
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"partitions of topic {name!r} are being reassigned: wait for the end of it, or"
+            f"partitions of topic {name!r} are being reassigned: wait until that ends, or"
             " cancel it",
         )
     if sorted(topic.assignments) != list(range(len(topic.assignments))) or not topic.assignments:
@@ -381,6 +380,6 @@ def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name!r} has {now} partitions, more than the {wanted.count} asked for:"
-            " this request only adds; RemovePartitions takes the highest away",
+            " this request only adds; RemovePartitions removes the highest",
         )
     return wanted.count - now

@@ -259,8 +259,7 @@ def _on_conflict(
 ) -> tuple[ErrorCode, str | None]:
     return (
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"topic {result.subject.topic!r} was changed by somebody else meanwhile: look at it, and"
-        " ask again",
+        f"topic {result.subject.topic!r} was changed concurrently: describe it and retry",
     )
 
 

@@ -94,7 +94,7 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
     if not move.original:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"nobody recorded which replicas {topic_partition} had: name them to move it back",
+            f"the former replicas of {topic_partition} are not recorded: name them to move it back",
         )
     check_can_turn(topic_partition, image)
     return move.original

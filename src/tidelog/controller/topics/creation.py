@@ -174,7 +174,7 @@ def create_topics(asked: CreateTopicsAsked, draft: Draft, names: TakenNames) -> 
 def _on_conflict(result: Result[Creation], conflict: Conflict) -> tuple[ErrorCode, str | None]:
     return (
         ErrorCode.TOPIC_ALREADY_EXISTS,
-        f"topic {result.subject.name!r} was made by somebody else meanwhile",
+        f"topic {result.subject.name!r} was created concurrently",
     )
 
 

@@ -49,7 +49,7 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
         left = replace(after, topic_id=before.topic_id, assignments=before.assignments)
         return Adopted(
             TopicFound(left, kept, _of(left, unreadable)),
-            report=f"the node of topic {name!r} was changed, which is left alone: {error.message}",
+            report=f"the node of topic {name!r} was edited, the edit is ignored: {error.message}",
         )
     if removed:
         assignments = {
@@ -111,7 +111,7 @@ def _check(
         raise KafkaError(
             ErrorCode.INCONSISTENT_TOPIC_ID,
             f"it has another topic id, {topic_id_to_text(after.topic_id)} instead of"
-            f" {topic_id_to_text(before.topic_id)}: replicas that go by the former one would be"
+            f" {topic_id_to_text(before.topic_id)}: replicas of the former id would be"
             " set aside",
         )
     if not (added or removed or moved):

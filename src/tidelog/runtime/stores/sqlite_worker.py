@@ -132,7 +132,7 @@ class StoreThread:
             for request in given_up:
                 request.is_claimed = True
         error = StoreUnavailable(
-            f"the store's lock was not to be had for longer than {self._timeout_ms} ms"
+            f"the metadata store's lock was not available for {self._timeout_ms} ms"
         )
         self._deliver(failures(given_up, error))
 
