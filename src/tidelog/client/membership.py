@@ -216,7 +216,7 @@ class GroupMember:
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):
-            if name not in counts:  # another member's: it may not exist yet
+            if name not in counts:  # another member's topic, which may not exist yet
                 found = (yield from self._router.metadata([name])).topics.get(name)
                 if found is not None and found.error is ErrorCode.NONE:
                     counts[name] = len(found.partitions)
@@ -380,7 +380,7 @@ def leave_group(
     answer = yield from coordinators.ask(group, LEAVE_GROUP, build, patience)
     response = expect(answer, LeaveGroupResponse)
     for number in [response.error_code, *(each.error_code for each in response.members)]:
-        if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # gone already
+        if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # the member has left already
             coordinators.check(group, number)
 
 

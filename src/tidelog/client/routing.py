@@ -130,7 +130,7 @@ class ClusterRouter:
             return self._keep(outdated)
         reasons = "; ".join(str(failure) for failure in failures)
         if all(isinstance(failure, ProtocolError) for failure in failures):
-            raise ProtocolError(reasons)  # that will not pass by waiting
+            raise ProtocolError(reasons)  # waiting will not change this
         raise NotSent(f"no broker answers: {reasons}")
 
     def metadata_at(

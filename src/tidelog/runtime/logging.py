@@ -88,7 +88,7 @@ def start_logging(level: int = logging.INFO) -> logging.handlers.QueueListener:
 
 
 def _stop_quietly(listener: logging.handlers.QueueListener) -> None:
-    if listener._thread is not None:  # stopped already otherwise
+    if listener._thread is not None:  # None after an earlier stop
         listener.stop()
 
 

@@ -74,7 +74,7 @@ class _Produce:
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: One more for the loop that begins the partitions, so that it cannot reach 0 too early.
+        #: Partitions without a result, and 1 for the loop that begins them: its end comes first.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
         #: How many bad records the response may still name.

@@ -231,7 +231,7 @@ class LiveConfigs:
             if now_ms - seen_ms < EXPIRATION_MS:
                 continue
             path = f"{layout.CONFIG_CHANGES}/{name}"
-            with contextlib.suppress(TransactionFailed):  # another broker was quicker
+            with contextlib.suppress(TransactionFailed):  # another broker removed it first
                 await self._services.store.transact([Delete(path, ANY_VERSION)])
             del self._seen[name]
 

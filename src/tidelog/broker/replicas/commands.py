@@ -75,7 +75,7 @@ class _LeaderAndIsr:
         #: Partitions that get another role.
         self.changing: list[Partition] = []
         self.missing: list[_Command] = []
-        #: One command for each partition; of several in one request the last counts.
+        #: One command for each partition; the last one in a request counts.
         self.commands = {
             TopicPartition(topic.topic_name, state.partition_index): _Command(
                 TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
@@ -292,7 +292,7 @@ class _LeaderAndIsr:
         for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
             if partition is None or state.leader_epoch < 0:
-                continue  # its controller knows nothing of it, and lists it so that it is kept
+                continue  # the controller cannot read it, and lists it to keep it
             if state.is_new and not partition.has_topic_id(topic_id):
                 # The controller creates the new topic's replica now: the old topic is gone.
                 found.append(topic_partition)

@@ -54,7 +54,7 @@ class Takeovers:
         if (self._begun - 1) % self._stride:
             return
         if len(watched) >= MAX_TAKEOVERS_WATCHED:
-            # Where there are more than fit, every second one goes: the sample stays an even one.
+            # Above the limit every second leadership leaves the sample, which stays even.
             for skipped in list(watched)[1::2]:
                 del watched[skipped]
             self._stride *= 2

@@ -236,7 +236,7 @@ class Interceptor:
         outer = Pending()
 
         def answered(message: Any) -> None:
-            if message is None:  # it wanted no answer
+            if message is None:  # a Produce with acks=0 has no response
                 outer.complete(None)
                 return
             self._report(rule, request)

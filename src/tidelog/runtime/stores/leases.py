@@ -66,7 +66,7 @@ def remove_session_files(directory: str, session_id: int) -> None:
     """Remove lease and socket of an ended session; nothing depends on it."""
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
     for name in (f"{session_id}.lease", wake_name(session_id)):
-        with contextlib.suppress(FileNotFoundError):  # a peer was quicker
+        with contextlib.suppress(FileNotFoundError):  # a peer removed it first
             os.unlink(os.path.join(sessions, name))
 
 

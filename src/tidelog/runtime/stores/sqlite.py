@@ -179,7 +179,7 @@ class SqliteStore:
         try:
             self._loop.call_soon_threadsafe(self._receive)
         except RuntimeError:
-            return  # the loop is closed: nobody is left to hear it
+            return  # the loop is closed: no callback can run
 
     def _receive(self) -> None:
         inbox = self._inbox
@@ -187,7 +187,7 @@ class SqliteStore:
             call = inbox.popleft()
             try:
                 call()
-            except Exception as error:  # a watch's fault must not keep answers from others
+            except Exception as error:  # a failing watch must not block other responses
                 self._loop.call_exception_handler(
                     {"message": "a callback of the metadata store failed", "exception": error}
                 )

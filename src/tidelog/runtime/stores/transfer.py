@@ -178,7 +178,7 @@ def without_lives(node: SavedNode) -> bytes:
     try:
         state = json.loads(node.data)
     except ValueError:
-        return node.data  # nobody can read it there, and nobody will be able to here
+        return node.data  # illegible in the original, too
     if not isinstance(state, dict) or state.pop("isr_epochs", None) is None:
         return node.data
     return encode_json(state)
