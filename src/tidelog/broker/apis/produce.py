@@ -74,7 +74,7 @@ class _Produce:
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: Partitions without a result, and 1 for the loop that begins them: its end comes first.
+        #: Partitions without a result, plus 1 until the loop has begun them all.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
         #: How many bad records the response may still name.
