@@ -116,11 +116,11 @@ class BrokerConfig:
     )
 
     # Defaults of created topics.
-    num_partitions: int = integer(1, "Partitions of an automatically made topic.", at_least=1)
+    num_partitions: int = integer(1, "Partitions of an automatically created topic.", at_least=1)
     default_replication_factor: int = integer(
-        1, "Replication factor of an automatically made topic.", at_least=1, at_most=INT16_MAX
+        1, "Replication factor of an automatically created topic.", at_least=1, at_most=INT16_MAX
     )
-    auto_create_topics_enable: bool = boolean(True, "Make a topic when a client asks for it.")
+    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first uses it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
 
     # Defaults that a topic has unless it sets the key itself.
@@ -313,7 +313,7 @@ class BrokerConfig:
     )
     offsets_topic_replication_factor: int = integer(
         3,
-        "Replication factor of __consumer_offsets, which is not made with fewer live brokers.",
+        "Replication factor of __consumer_offsets, which needs as many live brokers to be created.",
         at_least=1,
         at_most=INT16_MAX,
     )

@@ -21,7 +21,7 @@ TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
 EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
 
 METRICS: Final[Mapping[str, str]] = {
-    COMMANDS_OVERDUE: "1 while a broker has not answered commands for controller.socket.timeout.ms",
+    COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
     COMMANDS_REPEATED: "commands resent because a broker did not acknowledge them or rejected them",
     COMMANDS_DROPPED: "command backlogs of a broker that were replaced by the full state",
     PARTITIONS_UNLED: "partitions whose published leader has not acknowledged its role yet",

@@ -223,7 +223,9 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
         elif names.parse_aside_name(name) is not None:
             opened.aside.append(name)
         elif name not in _KNOWN_FILES:
-            opened.notes.append((logging.WARNING, f"{root}/{name} is not ours and left alone"))
+            opened.notes.append(
+                (logging.WARNING, f"{root}/{name} is no partition directory and is ignored")
+            )
     opened.is_new = opened.is_new and not opened.found and not opened.aside
     return opened
 

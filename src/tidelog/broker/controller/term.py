@@ -160,8 +160,8 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
         )
         log(
             logging.INFO,
-            f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
-            " replica to be in sync",
+            f"broker {broker_id} is shutting down: {len(left)} of its partitions wait for another"
+            " in-sync replica",
         )
     for refused in notices.of(Report):
         tracer.event("store_edit_refused", reason=refused.text)

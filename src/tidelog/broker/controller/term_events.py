@@ -172,7 +172,7 @@ class TermEvents:
                 logging.INFO,
                 f"failover from brokers {fields['brokers']} ({fields['cause']}):"
                 f" {fields['partitions']} partitions, {_detection(fields)}{phases};"
-                f" {fields['unanswered']} of the sample without an answer",
+                f" {fields['unanswered']} sampled leaders have not responded",
             )
         self._record(over)
 
