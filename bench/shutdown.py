@@ -31,7 +31,7 @@ _MOVED = 500
 _BROKERS = 3
 _POLL_S = 0.002
 _LIMIT_S = 180.0
-_HANDED_OVER = re.compile(r"handed over what it led in (\d+) ms")
+_HANDED_OVER = re.compile(r"leaderships transferred in (\d+) ms")
 
 
 def run(rounds: int) -> list[str]:

@@ -139,7 +139,9 @@ def _elect_uncleanly(
 
     A replica with a log goes first.
     """
-    live = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
+    live = [
+        replica for replica in replicas if replica in brokers and not brokers[replica].is_leaving
+    ]
     if not live:
         return None
     with_log = [replica for replica in live if replica not in absent]
