@@ -38,7 +38,7 @@ _GROUP: Final = re.compile(r"\b(?:group|by group) (\w+)")
 _NS_PER_S: Final = 1_000_000_000
 
 
-def tell(watcher: Watcher, violation: str) -> list[str]:
+def story_lines(watcher: Watcher, violation: str) -> list[str]:
     """Return the story of a run that has ended; `violation` is empty if there was none."""
     subjects = _subjects(watcher, violation)
     chosen = [each for each in _with_faults(watcher) if _matters(each, subjects)]
