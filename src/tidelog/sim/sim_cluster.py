@@ -200,7 +200,7 @@ class SimCluster:
         elif name in _ROLE_EVENTS:
             self.commands.role_taken(incarnation.node_id, fields["partition"], fields["leader"])
         elif name == "brokers_told":
-            self.commands.brokers_told(incarnation.node_id, fields["brokers"])
+            self.commands.metadata_applied(incarnation.node_id, fields["brokers"])
         elif name == "unread_topic_deleted":
             self.commands.unread_deleted(fields["topic"])
         elif name == "broker_handed_over":
@@ -227,9 +227,7 @@ class SimCluster:
             if broker.was_damaged:
                 broker.was_refused = True
             else:
-                self.simulator.violate(
-                    f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
-                )
+                self.simulator.violate(f"node {broker.node_id} refuses an undamaged disk: {error}")
 
     # Health
 

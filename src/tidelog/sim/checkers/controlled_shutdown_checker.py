@@ -36,7 +36,7 @@ class ControlledShutdownChecker:
         """Check a controller's response to a controlled shutdown, with the remaining partitions."""
         published = self._published
         if controller_epoch != published.controller_epoch:
-            return  # it is deposed, and does not know what has come since
+            return  # a deposed controller does not know the present state
         self.shutdowns += 1
         for key, state in published.partitions.items():
             topic = published.all_topics[key.topic_id]
@@ -44,7 +44,9 @@ class ControlledShutdownChecker:
                 continue
             name = f"{topic.name}-{key.partition}"
             if state.leader == broker_id:
-                heirs = [one for one in state.isr if one != broker_id and self._stays(state, one)]
+                heirs = [
+                    each for each in state.isr if each != broker_id and self._stays(state, each)
+                ]
                 if heirs and name not in remaining:
                     self._violate(
                         f"{name}: broker {broker_id} was allowed to shut down, and leads although"
