@@ -1,8 +1,8 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V46, V80, E3,
-S1, S2).
+"""Mutants of the controller and of the metadata store.
 
-Each takes one rule out of how state is decided, written and believed; what it does stands in its
-docstring, and from there in docs/internals/mutants.md.
+Rules V3, V10, V13, V25, V42, V43, V46, V80, E3, S1 and S2.
+Each removes one rule about decisions on state, its writes, or trust in it. The docstring of a
+mutant describes the defect, and appears in docs/internals/mutants.md.
 """
 
 from __future__ import annotations

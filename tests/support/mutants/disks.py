@@ -1,6 +1,6 @@
-"""Mutants of what brokers make of their disks (V38, V39, V64, V68, V81, D3, D17).
+"""Mutants of a broker's use of its disks (V38, V39, V64, V68, V81, D3, D17).
 
-Each believes a disk where it must not be believed, or forgets what a disk has refused.
+Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mutants of coordinators of groups (G1).
 
-Each lets a coordinator tell members what is not written down, or believe what is not told any more.
+Each lets a coordinator respond with unwritten state, or trust outdated state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Mutants of the ISR and the high watermark (V60 to V64, A3 to A9).
 
-Each lets a replica count that may lack what is committed, or commits what too few replicas have.
+Each counts a replica that may lack committed records, or commits records that too few replicas
+have.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def minimum_ignored(_: Any) -> Any:
 
 @_breaks("V61", "tidelog.replication.watermark:on_follower", profile="slow_catch_up")
 def watermark_beyond_log(_: Any) -> Any:
-    """A follower takes the leader's high watermark, also beyond its own log."""
+    """A follower takes the leader's high watermark even beyond its own log."""
     return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
         leader_high_watermark, log_start_offset
     )

@@ -1,6 +1,6 @@
 """Mutants of the log: flushing, producers, compaction (V38, V60, E3).
 
-Each takes out one rule of what a log keeps, forgets, or knows of its producers.
+Each removes one rule about the records of a log, or about its producers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mutants of reassignments (V51, V52).
 
-Each takes one step of the order out in which a move is completed; what it does stands in its
-docstring, and from there in docs/internals/mutants.md.
+Each removes one step of the order in which a move completes. The docstring of a mutant describes
+the defect, and appears in docs/internals/mutants.md.
 """
 
 from __future__ import annotations

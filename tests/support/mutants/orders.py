@@ -1,6 +1,6 @@
-"""Mutants of what is told to whom, and when (V17, V22, V41, V45).
+"""Mutants of the order of commands (V17, V22, V41, V45).
 
-Each takes one step of an order out; what it does stands in its docstring, and from there in
+Each removes one step of an order. The docstring of a mutant describes the defect, and appears in
 docs/internals/mutants.md.
 """
 

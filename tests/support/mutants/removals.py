@@ -1,6 +1,6 @@
 """Mutants of partitions that are removed and added again (V71), and of replicas that return (V35).
 
-Each forgets that there was a life before: the controller its epochs, or a broker its records.
+Each forgets a former life: the controller its epochs, or a broker its records.
 """
 
 from __future__ import annotations

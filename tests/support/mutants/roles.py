@@ -1,6 +1,6 @@
-"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64, D3).
+"""Mutants of leading and following: truncation, epochs, commands, responses (V30 to V38, V64, D3).
 
-Each takes out one rule of what a replica obeys, cuts, serves or answers.
+Each removes one rule about commands, truncation, or requests of a replica.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     ) -> Any:
         has_records = rest[-1]
         if has_records and not diverging and position.fetch_offset != role.log_end_offset:
-            return NOTHING  # a log takes no records but those that continue it
+            return NOTHING  # a log accepts only records that continue it
         return answered(role, role.position, error, diverging, epochs, *rest)
 
     def handle(fetcher: Any, sequence: int, connection: Any, response: Any) -> None:

@@ -1,6 +1,6 @@
-"""Mutants of what clients are told, and of what is deleted (V36, V60, V64, V67).
+"""Mutants of responses to clients, and of deletions (V36, V60, V64, V67).
 
-Each tells of records that are not committed, or lets a log begin where it must not.
+Each exposes uncommitted records, or lets a log begin at a wrong offset.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 _LATEST_TIMESTAMP: Final = -1
-#: What DeleteRecords calls the high watermark.
+#: The offset that stands for the high watermark in DeleteRecords.
 _EVERYTHING: Final = -1
 
 

@@ -1,6 +1,6 @@
-"""Mutants of what a broker answers when it cannot know what is true (V47, V82).
+"""Mutants of a broker's responses without certain knowledge (V47, V82).
 
-Each takes away one reason for which requests or answers wait, or the view that they are made from.
+Each removes one reason for which requests or responses wait, or the view behind the responses.
 """
 
 from __future__ import annotations
