@@ -173,7 +173,7 @@ def run(systems: Sequence[System], rounds: int) -> list[str]:
         ),
         ("brokers' CPU µs per offset", *(f"{one.fill_cpu_us:.1f}" for one in measured)),
         (
-            "leader told to stop, until a running broker serves them, s",
+            "SIGTERM to the leader, until a running broker serves them, s",
             *(spread(one.handed_over_s, 2) for one in measured),
         ),
         (

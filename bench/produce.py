@@ -48,8 +48,11 @@ class _Figure:
     costs: list[float] = field(default_factory=list)
 
 
-def check_walks(against: str) -> None:
-    """Refuse a comparison in which one checkout only lacks its compiled walk over records."""
+def check_walks(against: str) -> tuple[bool | None, bool | None]:
+    """Refuse a comparison in which one checkout only lacks its compiled walk over records.
+
+    Returns for this checkout and the other whether the walk is compiled; None where there is none.
+    """
     here, there = _has_compiled_walk(None), _has_compiled_walk(against)
     if False in (here, there) and True in (here, there):
         without = against if here else "this checkout"
@@ -57,6 +60,7 @@ def check_walks(against: str) -> None:
             f"{without} has not compiled src/tidelog/records/_walk.c, the other checkout has: the"
             " figures would show that alone. `make check` there installs it, with a C compiler."
         )
+    return here, there
 
 
 def _has_compiled_walk(checkout: str | None) -> bool | None:

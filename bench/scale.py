@@ -55,9 +55,9 @@ _WRITTEN_AND_COMMANDED = ("write", "command")
 _ROWS = (
     ("made", "made, logs on disk, s", 2, ("", ""), ("<= 10", "<= 10"), ("10.3 cold", "40 to 60")),
     ("in_sync", "to the full ISR seen by a client, s", 2, ("", ""), ("", ""), ("", "")),
-    ("led_from_kill", "SIGKILL of a broker to all led again, seen by a client, s", 2,
+    ("led_from_kill", "SIGKILL of a broker to a leader for each, seen by a client, s", 2,
      ("<= 0.3", ""), ("<= 1.5", ""), ("", "")),
-    ("led_from_notice", "the end of its registration to all led again, s", 2,
+    ("led_from_notice", "the end of its registration to a leader for each, s", 2,
      ("", ""), ("", "<= 1.5"), ("0.8", "4.3")),
     ("phases", "of it store write and commands, by the controller's log, s", 3,
      ("", ""), ("<= 0.3", "<= 0.3"), ("", "")),

@@ -31,7 +31,7 @@ _MOVED = 500
 _BROKERS = 3
 _POLL_S = 0.002
 _LIMIT_S = 180.0
-_HANDED_OVER = re.compile(r"handed over what it led in (\d+) ms")
+_HANDED_OVER = re.compile(r"leaderships transferred in (\d+) ms")
 
 
 def run(rounds: int) -> list[str]:
@@ -51,8 +51,8 @@ def run(rounds: int) -> list[str]:
         finally:
             cluster.down(timeout_s=_LIMIT_S)
     rows = [
-        ("leads nothing any more, seen by a client, ms", spread(seen), "<= 300"),
-        ("all handed over and everybody told, by its own log, ms", spread(told), ""),
+        ("leads no partition any more, seen by a client, ms", spread(seen), "<= 300"),
+        ("all leaderships moved and all brokers informed, by its own log, ms", spread(told), ""),
         ("its process has ended, ms", spread(ended), ""),
     ]
     title = f"Controlled shutdown of a broker that leads {_MOVED} of {_PARTITIONS:,} partitions"

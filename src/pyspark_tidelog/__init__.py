@@ -1,7 +1,7 @@
-"""Lets Spark find `format("tidelog")`: it looks into top-level modules named `pyspark_*`.
+"""The entry point by which Spark finds `format("tidelog")`: a top-level module `pyspark_*`.
 
 Every Spark session of an environment imports this module on the first use of any Python source, so
-it imports nothing: `DefaultSource` is loaded when Spark asks for it.
+it imports nothing: `DefaultSource` is loaded when Spark requests it.
 """
 
 from __future__ import annotations

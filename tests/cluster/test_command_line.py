@@ -421,7 +421,7 @@ class TestUpkeep:
             assert lost["groups"] == [{"group": "drainers", "committed": 2, "unread": 3}]
             assert set(client.partition_counts("drained").values()) == {3}
             shell(*remove, "--no-wait")
-            assert "waits until drainers have read what is there" in shell.err
+            assert "waits until drainers have read all of it" in shell.err
             assert "topic drained will have 2 partitions" in shell.err
             # It is read on, and takes no more.
             assert client.list_offsets({last: -1})[last].offset == 5

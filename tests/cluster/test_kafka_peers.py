@@ -400,7 +400,7 @@ def test_a_controlled_shutdown_hands_over_to_kafka_and_the_broker_comes_back(pee
     write("before")
     produce(peers.bootstrap, cut, values_of("deleted", 20))
     peers.brokers[OURS].stop()
-    assert "handed over what it led" in peers.brokers[OURS].wrote()
+    assert "leaderships transferred in" in peers.brokers[OURS].wrote()
     peers.await_state(led, 1, [1, 2], asked=(1, 2))
     peers.await_state(followed, 2, [1, 2], asked=(1, 2))
     write("meanwhile")

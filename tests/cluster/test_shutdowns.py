@@ -98,8 +98,8 @@ def test_every_broker_is_restarted_and_clients_notice_nothing(make_cluster: Make
             assert stopped not in led_by
             assert NO_LEADER not in led_by
             log = log_of(cluster, stopped)
-            assert "controlled shutdown: handed over what it led in " in log
-            assert "stops without having handed over" not in log
+            assert "controlled shutdown: leaderships transferred in " in log
+            assert "stopping although this broker" not in log
             cluster.start(stopped)
             cluster.await_full_isrs()
             with BlockingClient(cluster.bootstrap) as client:

@@ -333,8 +333,8 @@ def test_a_node_that_cannot_be_read_is_named_and_the_rest_goes_on(
         make_topic(cluster, "new", 2)
         logs = "".join(Path(p.log_path).read_text() for p in cluster.places().values())
         for words in (
-            f"left alone, as it cannot be read: {layout.topic_path('bad-topic')}: not JSON",
-            f"left alone, as it cannot be read: {state}: ",
+            f"node cannot be read, left alone: {layout.topic_path('bad-topic')}: not JSON",
+            f"node cannot be read, left alone: {state}: ",
             "no topic!",
         ):
             assert words in logs

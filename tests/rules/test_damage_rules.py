@@ -117,7 +117,10 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_fetches_anew() -> None:
     assert result.violation == ""
     halts = [line for line in told if " halt log directory failed" in line]
     assert len(halts) == 1
-    assert "Others have the records: at the next start the log is cut at offset" in halts[0]
+    assert (
+        "Other replicas have the records: at the next start the log is truncated at offset"
+        in halts[0]
+    )
     assert result.marks["damage_read"] >= 1
     recovered = [line for line in told if "log_recovered" in line and "steady" in line]
     assert recovered, "it was cut at the damage when it came back"

@@ -197,7 +197,7 @@ def test_the_broker_waits_for_what_remains_and_goes_in_the_end() -> None:
         asked[1][1](left, None)
         await settle()
         assert task.done()
-        assert "stops without having handed over 1 partitions: t-0" in broker.tracer.lines[-1]
+        assert "stopping although this broker leads 1 partitions: t-0" in broker.tracer.lines[-1]
 
     asyncio.run(story())
 
@@ -211,6 +211,6 @@ def test_the_broker_goes_as_soon_as_nothing_remains_and_reports_how_long_it_took
         asked[0][1](ControlledShutdownResponse(), None)
         await settle()
         assert task.done()
-        assert broker.tracer.lines[-1].endswith("handed over what it led in 70 ms")
+        assert broker.tracer.lines[-1].endswith("leaderships transferred in 70 ms")
 
     asyncio.run(story())

@@ -140,7 +140,7 @@ HEAD = json.dumps(
         (["{"], "f, line 1: not an export"),
         (["[]"], "f, line 1: not an export"),
         (['{"format": "tidelog metadata", "version": 2}'], "f, line 1: not an export"),
-        ([HEAD], "f is cut short: 0 nodes, 1 were exported"),
+        ([HEAD], "f is incomplete: 0 nodes, 1 were exported"),
         ([HEAD, '{"path": "/a"}'], "f, line 2: not an export"),
         ([HEAD, '{"path": "a", "mzxid": 1, "data": ""}'], "'a' is not a path of a node"),
         ([HEAD, '{"path": "/a", "mzxid": 1, "base64": "?"}'], "f, line 2: not an export"),

@@ -124,7 +124,7 @@ def test_a_stray_may_return_where_nothing_is_lost(
             replace(ASSIGNED, leader=1),
             replace(EMPTY_LEADER, follower_ends={2: -1}),
             ErrorCode.INVALID_REQUEST,
-            "has not told where its log ends",
+            "has not reported its log end",
         ),
     ],
 )

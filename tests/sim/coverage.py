@@ -84,9 +84,9 @@ def render(coverage: Coverage, command: str) -> str:
     told = ", ".join(f"`{name}`" for name in missed) or "none"
     return (
         "# Coverage of the simulator\n\n"
-        f"What {coverage.runs:,} runs went through, as written by `{command}` from what `tidelog"
-        " sim run --coverage FILE` keeps (`make soak`). A fault, a churn or a state that stands"
-        " here with little was tested little.\n\n"
+        f"This page sums up {coverage.runs:,} runs: `{command}` writes it from the files of"
+        " `tidelog sim run --coverage FILE` (`make soak`). Faults, churn and states with low"
+        " numbers were tested little.\n\n"
         f"## Profiles\n\n{profiles(coverage)}\n"
         "## Faults and churn\n\nRuns that had both / interesting states reached in such runs, of"
         f" {len(SOMETIMES)}.\n\n{pairs(coverage)}\n"

@@ -30,12 +30,12 @@ _SHOWN_CHARS = 110
 _HEAD = """\
 # Mutants
 
-Brokers with one safety rule taken out, each of which the simulator or a model catches. `make test`
-replays the seed that is named here, and replays it without the mutant, which shows nothing until
-then. `make soak` searches other seeds and counts those that catch each mutant (`python -m
-tests.support.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE --mutant
-tests.support.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table` writes
-this page, with `--search` after a search of up to 200 seeds each.
+A mutant is a broker with one safety rule removed; the simulator or a model catches each. `make
+test` replays the seed of this page with the mutant, and without it up to the same event, where no
+violation may appear. `make soak` searches other seeds and counts those that catch each mutant
+(`python -m tests.support.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE
+--mutant tests.support.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table`
+writes this page, with `--search` after a search of up to 200 seeds each.
 
 | mutant | rule | what it does | profile | seed | events | found by |
 |---|---|---|---|---:|---:|---|
@@ -44,8 +44,8 @@ this page, with `--search` after a search of up to 200 seeds each.
 _TAIL = """
 ## Found by models
 
-These need an interleaving that random faults hardly ever bring about, such as a message that comes
-again after all that it belongs to is over. [Models](proof.md) go through every interleaving of the
+These mutants need an interleaving that random faults hardly ever cause, such as a message that
+arrives again after its operation has ended. [Models](proof.md) go through every interleaving of the
 same production functions, and find each within seconds. The tests are
 `tests/model/test_variants.py::test_the_verdict_on_a_variant[...]`.
 
@@ -53,7 +53,7 @@ same production functions, and find each within seconds. The tests are
 |---|---|---|---|---|
 """
 _BOTH = """
-Of those that seeds catch, models find these by themselves, too: {}.
+Models find these mutants of the first table, too: {}.
 """
 
 

@@ -64,14 +64,14 @@ def test_an_offset_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(GroupAdmin, "committed", forgetful)
     result = runs(monkeypatch, 1, ["offsets_deleted"], {"slow_link": 1.0})
-    assert "group ledger was told offset -1 for" in result.violation
+    assert "group ledger got offset -1 for" in result.violation
 
 
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
         ("records_deleted", "the log start of trimmed-0 is"),
-        ("offsets_looked_up", "was told that steady-"),
+        ("offsets_looked_up", "got a response: steady-"),
     ],
 )
 @pytest.mark.parametrize("by", [-1, 1_000_000])
@@ -104,7 +104,7 @@ def test_an_election_that_never_was_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     violations = (
         runs(monkeypatch, seed, ["leaders_elected"], weights).violation for seed in range(3)
     )
-    assert any("was said to be elected" in violation for violation in violations)
+    assert any("was reported as elected" in violation for violation in violations)
 
 
 @pytest.mark.rule("V25")
@@ -115,9 +115,9 @@ def test_edited_nodes_are_adopted_named_and_mended() -> None:
         run = SeedRun(seed, "edited_nodes", listener=lines.append)
         assert not run.run().violation
     for what in (
-        "made by its node",
+        "created by its node",
         "written into its node",
-        "taken from its node",
+        "removed from its node",
         "deleted with",
     ):
         assert any("churn kind=nodes_edited" in line and what in line for line in lines), what

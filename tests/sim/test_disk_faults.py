@@ -61,7 +61,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
         ("replaced",),
         r"(?s)its disk is replaced.*log_directory_opened directory=\S+ partitions=0",
     ),
-    "damaged_batches": (("bits flipped", "cut short"), r"is cut at byte|damaged at byte"),
+    "damaged_batches": (("bits flipped", "cut short"), r"is truncated at byte|damaged at byte"),
     "damaged_indexes": (("bits flipped|cut short",), r"index at \d+ is |index of \S+ was damaged"),
     "damaged_checkpoints": (
         ("bits flipped|cut short",),

@@ -173,13 +173,13 @@ def test_half_open_connections_are_believed_open_by_one_side_or_both(at: FaultHa
         first = len(at.lines)
         at.inject("half_open", seed)
         text = at.noted(" fault half open ")[-1]
-        ends, _, is_told = text.rpartition(" fault half open ")[2].partition(" told ")
+        ends, _, closes = text.rpartition(" fault half open ")[2].partition(" one side closed ")
         lost = [line.split(" lost ")[1] for line in at.lines[first:] if " lost " in line]
-        # Nobody has told the other side.
-        assert (f"{ends} the connection is forgotten" in lost) == (is_told == "True")
+        # The other side gets no notice.
+        assert (f"{ends} the connection is forgotten" in lost) == (closes == "True")
         noted = len(at.noted(" fault half open ")) - sum(map(seen.count, ("True", "False")))
-        assert len(lost) == (noted if is_told == "True" else 0)
-        seen += [is_told] * noted
+        assert len(lost) == (noted if closes == "True" else 0)
+        seen += [closes] * noted
     assert {*seen} == {"True", "False"}
     broker = at.brokers[0]
     assert broker.life is not None
@@ -189,7 +189,7 @@ def test_half_open_connections_are_believed_open_by_one_side_or_both(at: FaultHa
         if endpoint.peer_name.startswith(CLIENT)
     ]
     for endpoint in mine:
-        at.simulator.network.vanish(endpoint, is_told=True)
+        at.simulator.network.vanish(endpoint, closes=True)
     at.run(10)
     assert at.connections[1].is_open
     told = at.ask(1)
@@ -417,7 +417,7 @@ def test_stop_ends_a_broker_as_told(at: FaultHarness) -> None:
     before = lives(at)
     at.inject("stop")
     at.until(lambda: bool(died(at, before)))
-    assert at.noted("stopped as told")
+    assert at.noted("stopped as requested")
 
 
 def test_pause_lets_a_broker_stand_still(at: FaultHarness) -> None:

@@ -109,7 +109,7 @@ def covered() -> Coverage:
 class TestPage:
     def test_every_fault_profile_and_state_has_its_line(self) -> None:
         text = page.render(covered(), "the command")
-        assert "What 1 runs went through, as written by `the command`" in text
+        assert "This page sums up 1 runs: `the command` writes it" in text
         assert "| late_isr | 1 | 1.0 | 1,234 | 7 | 7 | 7 | 7 | 7 | 7 | 1 | 0 |" in text
         assert "| fault | partitions added |" in text and "| pause | 1 / 1 |" in text
         assert all(f"\n| {kind} |" in text for kind in KINDS)

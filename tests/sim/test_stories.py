@@ -21,7 +21,7 @@ DECISIVE = {
     "truncate_to_high_watermark": (
         r"leader \d appends offset",
         r"leader \d of epoch \d+ commits offset",
-        r"client \d+ is told that records? .* stored at offset",
+        r"client \d+ gets the acknowledgement of records? .* at offset",
         r"the controller \(broker \d, epoch \d+\) (elects|lets) broker \d",
         r"broker \d follows broker \d in leader epoch \d+; its log ends at \d+, high watermark",
         r"broker \d truncates its log from \d+ to \d+",
@@ -29,7 +29,7 @@ DECISIVE = {
         r"^The rule: V32: ",
     ),
     "unclean_election": (
-        r"loses? (power|records)|the power goes|its process ends",
+        r"loses? (power|records)|the power fails|its process ends",
         r"the controller \(broker \d, epoch \d+\) elects broker \d, as .* (is gone|has \d+)",
         r"broker \d leads in leader epoch \d+",
         r"^VIOLATION .* lacks committed records",
@@ -88,7 +88,7 @@ def test_without_a_violation_all_is_told_in_short() -> None:
     _, story = Job(3).story()
     assert story[-1] == "nothing was violated"
     text = "\n".join(story)
-    for told in ("becomes controller", "makes it: led by", "is drawn:", "faults end", "ISR"):
+    for told in ("becomes controller", "creates it: leader is", "is drawn:", "faults end", "ISR"):
         assert told in text
     assert " appends " not in text and len(story) < 1_000
 

@@ -159,7 +159,7 @@ def test_a_topic_made_anew_is_refused(
 ) -> None:
     ingest(spark, filled.bootstrap, "t", str(tmp_path))
     monkeypatch.setattr(filled, "topic_id", lambda name: b"another".ljust(16))
-    with pytest.raises(TableError, match="made anew"):
+    with pytest.raises(TableError, match="recreated"):
         ingest(spark, filled.bootstrap, "t", str(tmp_path))
 
 

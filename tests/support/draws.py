@@ -1,7 +1,7 @@
-"""How many examples a test draws: few in `make check`, many times as many in `make fuzz`.
+"""The number of examples that a test draws: few in `make check`, many times as many in `make fuzz`.
 
 TIDELOG_TEST_EXAMPLES is the factor. At 1 every run draws the same examples; above, every run draws
-others, and a failure tells the TIDELOG_TEST_SEED that draws them again.
+others, and a failure prints the TIDELOG_TEST_SEED that draws them again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load_profile() -> None:
 
 
 def for_draws(count: int, name: object, check: Callable[[Random], None]) -> None:
-    """Run a check on so many seeded sources, times the factor; an error tells which one it was."""
+    """Run a check on a number of seeded sources, times the factor; an error names its source."""
     for number in range(count * FACTOR):
         try:
             check(Random(f"{SEED} {name} {number}"))

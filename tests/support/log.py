@@ -1,4 +1,4 @@
-"""What the tests of the log use: a lane that runs when told, a clock, batches, crashes.
+"""What the tests of the log use: a lane with explicit steps, a clock, batches, crashes.
 
 `StepLane` runs FAST operations at once and SLOW ones when `run` is called (or at once too), on real
 files or on the simulated disk, without a loop. `LogHarness` is a log directory on real files,

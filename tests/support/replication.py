@@ -58,7 +58,7 @@ def fetch(
     broker_epoch: int | None = None,
     log_start_offset: int = 0,
 ) -> Effects:
-    """A fetch of a follower, under the epoch of its broker unless told otherwise."""
+    """Return a fetch of a follower, by default under the epoch of its broker."""
     epoch = FIRST_BROKER_EPOCH + replica_id if broker_epoch is None else broker_epoch
     return leader.fetched(replica_id, epoch, offset, log_start_offset, now_ms)
 

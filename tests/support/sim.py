@@ -21,7 +21,7 @@ def frame(payload: bytes) -> bytes:
 
 
 class Recorder:
-    """A FrameHandler that keeps what it is told; `echo` sends each frame back."""
+    """A FrameHandler that keeps its calls; `echo` sends each frame back."""
 
     def __init__(self, transport: Transport, *, echo: bool = False) -> None:
         self.transport = transport

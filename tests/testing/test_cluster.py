@@ -154,7 +154,7 @@ def test_a_condition_that_can_never_hold_is_refused_at_once(
 
 def test_a_cluster_without_a_fixture_names_a_fault_without_an_action(tmp_path: Path) -> None:
     cluster = Cluster(str(tmp_path), 1)
-    with pytest.raises(ValueError, match="says which requests"), cluster:
+    with pytest.raises(ValueError, match="names no action"), cluster:
         cluster.on_request("Produce").nth(3)
     assert cluster.local.process(1) is None
 

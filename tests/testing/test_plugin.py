@@ -224,8 +224,8 @@ def test_requests_without_an_action_fail_the_test(pytester: pytest.Pytester) -> 
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines_random(
         [
-            "on_request('Produce').nth(3) says which requests, and not what happens to them*",
-            "on_request('Produce').where(topic='t').nth(4) says which requests, and not*",
+            "on_request('Produce').nth(3) names no action for its requests*",
+            "on_request('Produce').where(topic='t').nth(4) names no action*",
         ]
     )
 

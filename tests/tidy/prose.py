@@ -1,7 +1,7 @@
-"""Counts words and sentences that the project's style bans, by package.
+"""Counts words and sentences that the project's style bans, by package and by page.
 
-`python -m tests.tidy.prose` writes the counts to `tests/tidy/prose.toml`: a package's numbers may
-fall and may not rise, so that what is written from now on keeps the style.
+`python -m tests.tidy.prose` writes the counts to `tests/tidy/prose.toml`: the numbers of a package
+or a Markdown page may fall and may not rise. A page without an entry has none.
 """
 
 from __future__ import annotations
@@ -13,17 +13,36 @@ import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
-from tests.tidy.sources import ROOT, Source, python_sources
+from tests.tidy.sources import ROOT, Source, project_files, python_sources
 
 TABLE = ROOT / "tests" / "tidy" / "prose.toml"
 MAX_WORDS = 35
 #: Verbs and subjects that hide the actor or the field's own word.
 BANNED = ("told", "tell", "tells", "anew", "somebody", "nobody", "anybody", "so-and-so")
-_WORD = re.compile(r"[A-Za-z']+")
+_BANNED = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.IGNORECASE)
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])|\n\s*\n")
 #: Kinds of findings.
 WORDS, SENTENCES, LOOPS = "banned_words", "long_sentences", "loops_over_one"
+
+#: Commands write these pages; their sentences stand in the sources of those commands.
+GENERATED = (
+    "docs/configuration.md",
+    "docs/internals/coverage.md",
+    "docs/internals/mutants.md",
+    "docs/reference/cli.md",
+)
+MAX_PAGE_WORDS = 40
+#: Code, and what commands write into a page: quoted lines, and parts between two comments.
+_CODE_BLOCK = re.compile(
+    r"^( *)```.*?^\1```$|^>[^\n]*$|^<!-- .*?^<!-- end of ", re.MULTILINE | re.DOTALL
+)
+_CODE_SPAN = re.compile(r"`[^`]+`")
+#: What ends a sentence on a page: a full stop, a blank line, a heading, a list item, a table cell.
+_PAGE_END = re.compile(
+    r"(?<=[.!?])\s+(?=[A-Z*(\[`])|\n\s*\n|^#.*$|^\s*(?:[-*]|\d+\.)\s|\|", re.MULTILINE
+)
 
 
 def prose(source: Source) -> Iterator[str]:
@@ -41,8 +60,7 @@ def findings(source: Source) -> Counter[str]:
     """How often a file breaks each rule."""
     found: Counter[str] = Counter()
     for text in prose(source):
-        words = [word.lower() for word in _WORD.findall(text)]
-        found[WORDS] += sum(word in BANNED for word in words)
+        found[WORDS] += len(_BANNED.findall(text))
     for node in source.nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             sentences = _END.split(ast.get_docstring(node) or "")
@@ -51,6 +69,38 @@ def findings(source: Source) -> Counter[str]:
             target = node.target
             found[LOOPS] += isinstance(target, ast.Name) and target.id == "one"
     return found
+
+
+def page_findings(text: str) -> Counter[str]:
+    """How often a Markdown page breaks each rule outside its code; a code span is one word."""
+    text = _CODE_SPAN.sub("`code`", _CODE_BLOCK.sub("", text))
+    sentences = _PAGE_END.split(text)
+    return Counter(
+        {
+            WORDS: len(_BANNED.findall(text)),
+            SENTENCES: sum(len(each.split()) > MAX_PAGE_WORDS for each in sentences),
+        }
+    )
+
+
+def pages() -> dict[str, Path]:
+    """The Markdown pages that are written by hand, at least in part."""
+    found = {path.relative_to(ROOT).as_posix(): path for path in project_files()}
+    return {
+        name: path
+        for name, path in found.items()
+        if path.suffix == ".md"
+        and (name.startswith("docs/") or "/" not in name)
+        and name not in GENERATED
+    }
+
+
+def page_counts() -> dict[str, dict[str, int]]:
+    """Findings by page; a page without findings is left out."""
+    found = {
+        name: page_findings(path.read_text(encoding="utf-8")) for name, path in pages().items()
+    }
+    return {name: dict(kinds) for name, kinds in found.items() if kinds.total()}
 
 
 def counts() -> dict[str, dict[str, int]]:
@@ -74,8 +124,8 @@ def allowed() -> dict[str, dict[str, int]]:
 def main() -> None:
     """Record today's counts."""
     lines = ["# Written by `python -m tests.tidy.prose`: these numbers may fall, not rise.\n"]
-    for package, found in counts().items():
-        lines.append(f"\n[{package}]\n")
+    for place, found in (counts() | page_counts()).items():
+        lines.append(f"\n[{place}]\n" if place.isidentifier() else f'\n["{place}"]\n')
         lines += [f"{kind} = {number}\n" for kind, number in found.items()]
     TABLE.write_text("".join(lines), encoding="utf-8")
 

@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "measurements.md"
 @pytest.mark.parametrize(
     "figure",
     [
-        "all handed over and everybody told, by its own log, ms",
+        "all leaderships moved and all brokers informed, by its own log, ms",
         "| batched |",
         "| each |",
         "from the store to the last of three brokers' Metadata, ms",

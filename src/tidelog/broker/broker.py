@@ -66,7 +66,7 @@ class Broker:
         self.services = services = _services(config, ports, store, self._task_failed)
         self._lanes: list[Lane] = []
         self.directories: list[LogDirectory] = []
-        self._told_to_stop = False
+        self._is_stopping = False
         self._make_server()
         self.producer_ids = ProducerIds(services)
         self.auto_creation = AutoCreation(services)
@@ -184,9 +184,9 @@ class Broker:
 
     async def stop(self) -> None:
         """Leave the leaderships and the cluster; finish requests, flush, mark a clean shutdown."""
-        if self._told_to_stop:
+        if self._is_stopping:
             return
-        self._told_to_stop = True
+        self._is_stopping = True
         services = self.services
         await self.controlled_shutdown.run()
         self.dispatcher.is_stopping = True

@@ -112,7 +112,7 @@ class ClusterView:
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]
         )
         known = {name: self.topics[name].topic_id for name in named if name in self.topics}
-        before = self._told_of(request, known)
+        before = self._known_partitions(request, known)
         unread = {
             (t.topic_name, state.partition_index): self.topics[t.topic_name]
             for t in request.topic_states
@@ -167,7 +167,7 @@ class ClusterView:
         ]
         return Gone(gone, removed)
 
-    def _told_of(
+    def _known_partitions(
         self, request: UpdateMetadataRequest, known: Iterable[str]
     ) -> dict[str, dict[int, PartitionView]]:
         """Return the known state of the partitions in a request."""

@@ -242,7 +242,9 @@ class Peers:
 
     def view_changed(self) -> None:
         """Forget the silence of unregistered brokers: they are known to be gone."""
-        for broker_id in [one for one in self._silent_ms if not self._view.is_alive(one)]:
+        for broker_id in [
+            broker_id for broker_id in self._silent_ms if not self._view.is_alive(broker_id)
+        ]:
             del self._silent_ms[broker_id]
 
     def connection(self, broker_id: int, purpose: str) -> PeerConnection:
@@ -267,7 +269,7 @@ class Peers:
 
         Its correlation ids continue the ones that `correlation_ids` gave out before.
         """
-        for connection in [one for one in self._opened if not one.is_open]:
+        for connection in [connection for connection in self._opened if not connection.is_open]:
             del self._opened[connection]
         made = PeerConnection(self, host, port, purpose, correlation_ids)
         self._opened[made] = None

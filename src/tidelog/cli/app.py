@@ -1,9 +1,9 @@
-"""The command tree, and what every command has in common: errors and exit codes.
+"""The command tree, and what every command shares: errors and exit codes.
 
-0 done, 1 failed, 2 wrong usage, 3 the cluster could not be reached. Errors are one message on
-standard error, without a traceback: what failed, where, and where possible what would be right.
-Ctrl-C is 130, as shells have it. When the reader of our output goes away (`| head`), so do we,
-without a word and with 1.
+The exit codes are 0 for done, 1 for failed, 2 for wrong usage, and 3 for a cluster that could not
+be reached. An error is one message on standard error, without a traceback: what failed, where, and
+if possible what would be right. Ctrl-C exits with 130, as shells do. When the reader of the output
+goes away (`| head`), the command exits with 1 and prints no message.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _COMMANDS: Final = (
 
 
 def command_tree(first: str | None = None) -> CommandGroup:
-    """All commands, or those of the module that has `first`.
+    """Return all commands, or those of the module that has `first`.
 
-    A command then loads the libraries that it needs and no others: half a second of processor time.
+    A command then loads only the libraries that it needs. This saves half a second of processor
+    time.
     """
     tree = CommandGroup(
         "Kafka's replicated log in Python: clusters, topics, faults, simulation.",
@@ -73,7 +74,7 @@ def command_tree(first: str | None = None) -> CommandGroup:
 
 
 def first_word() -> str | None:
-    """The command that this process was called with; None where help or completion needs all."""
+    """Return the command of this process; None if help or completion needs all commands."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     is_known = word == "--version" or any(word in words.split() for words, _, _ in _COMMANDS)
     return word if is_known and "_TIDELOG_COMPLETE" not in os.environ else None
@@ -93,7 +94,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Options before any command."""
+    """Take the options before any command."""
 
 
 def run() -> None:

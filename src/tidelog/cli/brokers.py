@@ -1,7 +1,7 @@
-"""`tidelog brokers` and `tidelog log-dirs`: the brokers, and what lies in their directories.
+"""`tidelog brokers` and `tidelog log-dirs`: the brokers, and the content of their directories.
 
-Both read only. How many partitions a broker leads and holds comes from one broker's metadata, sizes
-come from each broker itself.
+Both only read. The metadata of one broker shows how many partitions each broker leads and holds.
+Sizes come from each broker itself.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def list_brokers(
 def describe_log_dirs(
     broker: Annotated[
         list[int] | None,
-        typer.Option("--broker", help="Of this broker only.", autocompletion=broker_ids),
+        typer.Option("--broker", help="This broker only.", autocompletion=broker_ids),
     ] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", help="Replicas of this topic only.", autocompletion=topic_names),
     ] = None,
     replicas: Annotated[
-        bool, typer.Option("--replicas", help="A table of every replica as well.")
+        bool, typer.Option("--replicas", help="Show a table of every replica, too.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
@@ -148,7 +148,7 @@ def describe_log_dirs(
 
 
 def size_text(size_bytes: int | None) -> str:
-    """A size for people: three digits and a unit."""
+    """Return a size for people: three digits and a unit."""
     if size_bytes is None:
         return "-"
     value, unit = float(size_bytes), 0

@@ -86,10 +86,10 @@ def up(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 60.0,
 ) -> None:
-    """Start a cluster of background processes; returns when it can be written to.
+    """Start a cluster of background processes; return when it can be written to.
 
-    With listeners in --config the brokers count on as well: broker 2 listens one port higher than
-    broker 1. A broker's server.properties may be edited between `down` and `up`.
+    Listeners in --config are those of broker 1; each further broker listens one port higher. A
+    broker's server.properties may be edited between `down` and `up`.
     """
     cluster = LocalCluster(
         directory,
@@ -160,9 +160,9 @@ def status(
 ) -> None:
     """Show brokers, the controller, and every partition with its high watermark.
 
-    An internal topic takes one line of the table while all its partitions are led and in sync.
-    A broker holds replicas, of which some lag: they are out of the ISR. A broker that is not
-    registered is DOWN, also while its process runs.
+    An internal topic takes one line of the table while all its partitions have a leader and are in
+    sync. The column of lagging replicas counts a broker's replicas that are out of the ISR. A
+    broker that is not registered is DOWN, even while its process runs.
     """
     target = choose_target(bootstrap, directory)
     timeout_ms = int(timeout * 1000)
@@ -241,7 +241,7 @@ def _print_status(now: ClusterStatus, internal: bool) -> None:
 
 
 def _state(broker: BrokerStatus) -> Marked:
-    """What a person reads of a broker; short, so that a row fits on 80 columns."""
+    """Return a broker's state as short text, so that a row fits on 80 columns."""
     if broker.state == "paused":
         return Marked("paused", DOUBTFUL)
     if broker.state == "running" and broker.registered is False:
@@ -252,7 +252,7 @@ def _state(broker: BrokerStatus) -> Marked:
 
 
 def _healthy_internal_topics(now: ClusterStatus) -> dict[str, list[PartitionStatus]]:
-    """Topics of which a person need not see each partition."""
+    """Return the internal topics whose partitions need no row each."""
     topics: dict[str, list[PartitionStatus]] = {}
     for each in now.partitions:
         if is_internal_topic(each.topic):
@@ -261,7 +261,7 @@ def _healthy_internal_topics(now: ClusterStatus) -> dict[str, list[PartitionStat
 
 
 def _is_healthy(partition: PartitionStatus) -> bool:
-    """Led by a broker that answers, with all replicas in sync."""
+    """Return whether a responding broker leads the partition and all replicas are in sync."""
     return (
         partition.leader != NO_LEADER
         and len(partition.isr) == len(partition.replicas)
@@ -280,7 +280,7 @@ def broker(
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
     for each in override or []:
         words += ["--override", each]
-    # A process of its own: what the command line loaded stays out of the broker's memory.
+    # The broker gets a new process image: modules of the command line stay out of its memory.
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, words)

@@ -1,7 +1,7 @@
 """Shell completion of names that the cluster knows: topics, groups, brokers.
 
 The cluster is the one that the command line names so far (`--bootstrap-server`, `--dir`), or that
-of the default directory. A cluster that does not answer within a second completes nothing: a shell
+of the default directory. A cluster that does not respond within a second completes nothing: a shell
 must not hang, and has no place for messages.
 """
 
@@ -19,7 +19,7 @@ _PATIENCE_S = 1.0
 
 
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topics; internal ones where their name was begun."""
+    """Return topics; internal topics only if the word begins like their names."""
     hides = not incomplete.startswith("_")
     return _complete(
         ctx,
@@ -29,12 +29,12 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Groups."""
+    """Return groups."""
     return _complete(ctx, incomplete, lambda client: [each.name for each in client.list_groups()])
 
 
 def broker_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Ids of live brokers."""
+    """Return the ids of live brokers."""
     return _complete(ctx, incomplete, lambda client: map(str, client.metadata([]).brokers))
 
 

@@ -1,8 +1,8 @@
-"""`tidelog configs`: what is configured where, and changing it while the brokers run.
+"""`tidelog configs`: configurations with their sources, and changes while the brokers run.
 
-For topics, single brokers, and the defaults of all brokers. Every value is shown with its source:
-the first that is set of the topic's own, the broker's own, the default of all brokers, what the
-broker was started with, Kafka's default.
+The commands work on topics, single brokers, and the defaults of all brokers. Every value is shown
+with its source. The first source with a value counts, in this order: the topic, the broker, the
+default of all brokers, the broker's configuration file, Kafka's default.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ConfigOption = Annotated[
 ]
 DeleteConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--delete-config", help="A key that is to be as if it had not been set."),
+    typer.Option("--delete-config", help="A key to remove; its default counts again."),
 ]
 _AppendOption = Annotated[
     list[str] | None,
@@ -66,18 +66,16 @@ _AppendOption = Annotated[
 ]
 _SubtractOption = Annotated[
     list[str] | None,
-    typer.Option("--subtract-config", help="key=value: take from a list."),
+    typer.Option("--subtract-config", help="key=value: remove from a list."),
 ]
 _TopicOption = Annotated[
     str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
 ]
 _BrokerOption = Annotated[
     int | None,
-    typer.Option("--broker", help="Of this broker, by its id.", autocompletion=broker_ids),
+    typer.Option("--broker", help="This broker, by its id.", autocompletion=broker_ids),
 ]
-_BrokersOption = Annotated[
-    bool, typer.Option("--brokers", help="Of all brokers: what holds where a broker has no own.")
-]
+_BrokersOption = Annotated[bool, typer.Option("--brokers", help="The defaults of all brokers.")]
 
 
 @app.command(epilog="Example: tidelog configs describe --topic flights --key retention.ms")
@@ -88,7 +86,7 @@ def describe(
     brokers: _BrokersOption = False,
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="This key only.")] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only what somebody has set, not Kafka's defaults.")
+        bool, typer.Option("--changed", help="Only values that were set, not Kafka's defaults.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
@@ -158,7 +156,10 @@ def changes_of(
     append: list[str] | None = None,
     subtract: list[str] | None = None,
 ) -> list[ConfigChange]:
-    """What options ask for; usage errors for nothing at all, and for a key named twice."""
+    """Return the operations that the options request.
+
+    Raises a usage error for no operation at all, and for a key named twice.
+    """
     changes: list[ConfigChange] = []
     for operation, words in (
         (ConfigOperation.SET, config),
@@ -185,7 +186,7 @@ def change_configs(
     dry_run: bool,
     output: OutputFormat,
 ) -> None:
-    """Change, and tell what was changed, and what it does not do."""
+    """Change a configuration; print the changes and their restrictions."""
     client.alter_configs(resource, changes, validate_only=dry_run)
     minimum = {it.name: it.value for it in changes if it.value}.get(MIN_INSYNC_REPLICAS)
     if resource.type == TOPIC and minimum is not None:
@@ -193,15 +194,15 @@ def change_configs(
         warn_of_minimum(minimum, min(len(it.replicas) for it in topic.partitions.values()))
     if output is OutputFormat.JSON:
         kind, name = _kind_and_name(resource)
-        told = [ConfigChanged(it.operation.name.lower(), it.name, it.value) for it in changes]
-        print_document(ConfigsChanged(kind, name, not dry_run, told))
+        changed = [ConfigChanged(it.operation.name.lower(), it.name, it.value) for it in changes]
+        print_document(ConfigsChanged(kind, name, not dry_run, changed))
         return
     for change in changes:
         say(f"{'would be done' if dry_run else 'done'}: {_sentence(change)} for {resource}")
 
 
 def warn_of_minimum(minimum: str, replicas: int) -> None:
-    """A word where a topic's `min.insync.replicas`, which brokers took, is more than it has."""
+    """Warn if a topic's `min.insync.replicas`, which brokers accepted, exceeds its replicas."""
     if int(minimum) > replicas:
         counted = "1 replica" if replicas == 1 else f"{replicas} replicas"
         say(
@@ -246,7 +247,7 @@ def _chosen(
 ) -> list[ConfigValue]:
     known = [value.name for value in values]
     for key in keys:
-        # What holds for all brokers lists only what was set.
+        # The defaults of all brokers list only values that were set.
         if key not in known and _kind_and_name(resource)[0] != "brokers":
             raise NotFoundError(f"there is no key {key!r} of {resource}{nearest(key, known)}")
     return [value for value in values if value.name in keys]

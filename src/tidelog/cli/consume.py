@@ -1,10 +1,9 @@
 """`tidelog consume`: records to standard output, with kcat's options; alone or in a group.
 
-In a group what was written is committed: every five seconds, when partitions change hands, and at
-the end. After Ctrl-C the command finishes what is under way, commits, and exits with 130 (143 after
-SIGTERM); a second Ctrl-C does not wait. When the reader of the output goes away, so do we, and
-commit nothing of what it may have
-missed.
+A group commits the positions of written records: every five seconds, at a rebalance, and at the
+end. After Ctrl-C the command finishes its current write, commits, and exits with 130 (143 after
+SIGTERM); a second Ctrl-C does not wait. When the reader of the output goes away, the command exits
+without a commit, because the reader may have missed records.
 """
 
 from __future__ import annotations
@@ -51,10 +50,11 @@ _JsonOption = Annotated[
     bool, typer.Option("-J", "--json", help="One JSON document a record and line.")
 ]
 _DelimiterOption = Annotated[
-    str, typer.Option("-D", "--delimiter", help="Behind every record, without --format.")
+    str, typer.Option("-D", "--delimiter", help="Text after every record, without --format.")
 ]
 _KeyDelimiterOption = Annotated[
-    str | None, typer.Option("-K", "--key-delimiter", help="Write keys, and this behind them.")
+    str | None,
+    typer.Option("-K", "--key-delimiter", help="Write keys, each followed by this text."),
 ]
 _NullOption = Annotated[
     bool, typer.Option("-Z", "--null", help="Write NULL where there is no key or value.")
@@ -69,20 +69,20 @@ _OffsetOption = Annotated[
     ),
 ]
 _CountOption = Annotated[
-    int | None, typer.Option("-c", "--count", min=1, help="End after so many records.")
+    int | None, typer.Option("-c", "--count", min=1, help="End after this number of records.")
 ]
 _ExitOption = Annotated[
-    bool, typer.Option("-e", "--exit", help="End when all there is was written.")
+    bool, typer.Option("-e", "--exit", help="End when all present records are written.")
 ]
 _PartitionOption = Annotated[
-    str | None, typer.Option("-p", "--partition", help="These only, as 0,2-4.")
+    str | None, typer.Option("-p", "--partition", help="These partitions only, as 0,2-4.")
 ]
 _GroupOption = Annotated[
     str | None,
     typer.Option(
         "-g",
         "--group",
-        help="Share the partitions with a group and commit; with -p, commit alone.",
+        help="Join a group and commit; with -p, commit without joining.",
         autocompletion=group_names,
     ),
 ]
@@ -117,7 +117,7 @@ def consume(
     directory: OptionalDirectoryOption = None,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Read records of topics to standard output, on and on unless an option ends it."""
+    """Read records of topics to standard output, without end unless an option ends it."""
     _check_word("--isolation-level", isolation_level, _LEVELS)
     _check_word("--assignor", assignor, ASSIGNORS)
     if as_json and format_text is not None:

@@ -1,7 +1,7 @@
 """The JSON documents that commands print with `-o json`: a contract for programs.
 
-Keys are never renamed or taken away, new ones may come. `docs/reference/cli.md` lists them from
-here. Times are milliseconds since 1970, sizes are bytes, null is what is not known or not there.
+Keys are never renamed or removed; new ones may come. `docs/reference/cli.md` lists them from here.
+Times are milliseconds since 1970, sizes are bytes, null means unknown or absent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def prints(document: Any) -> Callable[[F], F]:
-    """Marks a command with the document that it prints: a class of this module, or a list of it."""
+    """Mark a command with the document that it prints: a class of this module, or a list of it."""
 
     def mark(command: F) -> F:
         command.__prints__ = document  # type: ignore[attr-defined]
@@ -27,7 +27,7 @@ def prints(document: Any) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True)
 class StoreDifference:
-    """A node of the metadata that two stores do not share; null where one has none."""
+    """A node of the metadata that differs between two stores; null where a store has none."""
 
     path: str
     first: str | None
@@ -52,7 +52,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """A topic that was given partitions: how many it had and has."""
+    """A topic with added partitions: the former and the new number."""
 
     topic: str
     partitions_before: int
@@ -61,7 +61,7 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class GroupLoss:
-    """What a consumer group has committed in a partition that goes, and what it has not read."""
+    """The committed offset of a consumer group in a removed partition, and its unread records."""
 
     group: str
     committed: int
@@ -70,7 +70,7 @@ class GroupLoss:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoss:
-    """What goes with a partition: its first offset and its end, bytes of one replica, groups."""
+    """The losses by a removed partition: its first offset and end, bytes of one replica, groups."""
 
     partition: int
     first_offset: int
@@ -81,8 +81,10 @@ class PartitionLoss:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRemoved:
-    """A topic that partitions were taken from, or would be: how many it had and has, what goes with
-    them. With `drain` they go when every group has read them."""
+    """A topic with partitions that are or would be removed: former and new number, and losses.
+
+    With `drain` they are removed when every group has read them.
+    """
 
     topic: str
     partitions_before: int
@@ -94,8 +96,10 @@ class PartitionsRemoved:
 
 @dataclass(frozen=True, slots=True)
 class StrayListed:
-    """A replica that a broker has set aside: `name` is its directory's in `log_dir`. `delete_at_ms`
-    is null where it is `held` until somebody deletes or restores it."""
+    """A replica that a broker has set aside; `name` is its directory in `log_dir`.
+
+    `delete_at_ms` is null if the replica is `held` until an operator deletes or restores it.
+    """
 
     broker: int
     log_dir: str
@@ -112,8 +116,10 @@ class StrayListed:
 
 @dataclass(frozen=True, slots=True)
 class StrayChanged:
-    """A set-aside replica; `result` is restored, deleted or the name of an error. Offsets are those
-    of a restored one."""
+    """A set-aside replica; `result` is restored, deleted or the name of an error.
+
+    Offsets are those of a restored replica.
+    """
 
     broker: int
     log_dir: str
@@ -138,7 +144,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """One key; `operation` is set, delete, append or subtract, `value` null with delete."""
+    """One key; `operation` is set, delete, append or subtract; `value` is null with delete."""
 
     operation: str
     name: str
@@ -147,7 +153,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsChanged:
-    """A changed configuration; `name` null with resource `brokers`: the defaults of all brokers.
+    """A changed configuration; `name` is null with resource `brokers`: the defaults of all brokers.
 
     `executed` is false with --dry-run.
     """
@@ -160,7 +166,7 @@ class ConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """A value, and where it was set (Kafka's ConfigSource)."""
+    """A value, and its source (Kafka's ConfigSource)."""
 
     name: str
     value: str | None
@@ -184,7 +190,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsDescription:
-    """The configuration of a resource: `topic`, `broker` or `brokers` (name null)."""
+    """The configuration of a resource: `topic`, `broker` or `brokers` (`name` null)."""
 
     resource: str
     name: str | None
@@ -193,7 +199,7 @@ class ConfigsDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducedPartition:
-    """What went to one partition; offsets null where the broker told none (--acks 0)."""
+    """Records sent to one partition; offsets are null without a response (--acks 0)."""
 
     partition: int
     records: int
@@ -203,7 +209,7 @@ class ProducedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What was produced to a topic."""
+    """Records produced to a topic."""
 
     topic: str
     records: int
@@ -212,7 +218,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header; `value` as that of a record."""
+    """A header; `value` has the form of a record's value."""
 
     key: str
     value: str | dict[str, str] | None
@@ -222,7 +228,7 @@ class Header:
 class ConsumedRecord:
     """A record, one JSON document a line.
 
-    Key and values are text where they are UTF-8, else {"base64": "..."}, null where there is none.
+    Key and values are text if they are UTF-8, else {"base64": "..."}; null if there is none.
     """
 
     topic: str
@@ -254,7 +260,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group; `partitions` null where its assignment is not a consumer's."""
+    """A member of a group; `partitions` is null if its assignment is not a consumer's."""
 
     member_id: str
     instance_id: str | None
@@ -265,10 +271,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """How far a group is on a partition that it committed or reads.
+    """The committed offset of a group, or its absence, on a partition that it committed or reads.
 
-    `lag` is null without a committed offset or a leader that answers, `member_id` null where no
-    member reads it.
+    `lag` is null without a committed offset or a responding leader. `member_id` is null if no
+    member reads the partition.
     """
 
     topic: str
@@ -294,7 +300,7 @@ class GroupDescribed:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """One partition's committed offset; `before` null where there was none."""
+    """One partition's committed offset; `before` is null if there was none."""
 
     topic: str
     partition: int
@@ -320,7 +326,7 @@ class GroupsDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ServerStarted:
-    """The ZooKeeper server that a local cluster has for itself."""
+    """The ZooKeeper server of a local cluster."""
 
     address: str
     pid: int | None
@@ -350,8 +356,11 @@ class ClusterStarted:
 
 @dataclass(frozen=True, slots=True)
 class BrokerListed:
-    """A broker, and how many partitions it leads and holds a replica of. `state` is up, or down for
-    one that holds replicas and is not registered: its address is not known then."""
+    """A broker, and how many partitions it leads and holds a replica of.
+
+    `state` is up or down. A broker is down if it holds replicas and is not registered; its address
+    is then unknown.
+    """
 
     id: int
     host: str | None
@@ -368,7 +377,7 @@ class BrokerListed:
 class LeaderElected:
     """One partition's election. `result` is elected, not_needed, or Kafka's error name.
 
-    `message` is the broker's reason, empty where it gave none.
+    `message` is the broker's reason, empty if it gave none.
     """
 
     topic: str
@@ -381,9 +390,9 @@ class LeaderElected:
 
 @dataclass(frozen=True, slots=True)
 class MoveBegun:
-    """A partition asked to be elsewhere. `result` is accepted, would_move, or Kafka's error name.
+    """A requested move of a partition. `result` is accepted, would_move, or Kafka's error name.
 
-    `message` is the broker's reason, empty where it gave none.
+    `message` is the broker's reason, empty if it gave none.
     """
 
     topic: str
@@ -396,7 +405,7 @@ class MoveBegun:
 
 @dataclass(frozen=True, slots=True)
 class MoveListed:
-    """A partition that is being moved; `replicas` are all it has meanwhile, the target first."""
+    """A partition on the move; `replicas` are all that it has meanwhile, the target first."""
 
     topic: str
     partition: int
@@ -408,7 +417,7 @@ class MoveListed:
 
 @dataclass(frozen=True, slots=True)
 class MoveVerified:
-    """Whether a partition is where it is wanted: done, moving, moving_elsewhere or elsewhere."""
+    """The progress of one partition's move: done, moving, moving_elsewhere or elsewhere."""
 
     topic: str
     partition: int
@@ -419,7 +428,7 @@ class MoveVerified:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica in a log directory; `future`: it is being moved there."""
+    """A replica in a log directory; `future`: the broker is moving it to this directory."""
 
     topic: str
     partition: int
@@ -430,9 +439,9 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescribed:
-    """A log directory; `error` is Kafka's error name, null where it is well.
+    """A log directory; `error` is Kafka's error name, null for a healthy one.
 
-    Bytes of the volume are null where the broker does not tell them.
+    Bytes of the volume are null if the broker does not report them.
     """
 
     broker: int
@@ -446,9 +455,9 @@ class LogDirDescribed:
 
 @dataclass(frozen=True, slots=True)
 class RecordsDeleted:
-    """A partition whose oldest records were deleted; `low_watermark` is where it begins now.
+    """A partition whose oldest records were deleted; `low_watermark` is its new first offset.
 
-    With --dry-run it is where it would begin.
+    With --dry-run it is the first offset that the partition would have.
     """
 
     topic: str

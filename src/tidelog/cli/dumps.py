@@ -1,8 +1,9 @@
-"""`tidelog dump-log`: what one file of a log directory holds, ours or Kafka's.
+"""`tidelog dump-log`: the content of one file of a log directory, tidelog's or Kafka's.
 
-Segments (`.log`) batch by batch with their checksums, on demand record by record; indexes, producer
-snapshots; checkpoints and other text files as they are. A damaged file is shown up to the damage,
-which is named with its position, and the exit code is 1. Reads the file alone, no cluster.
+Segments (`.log`) are shown batch by batch with their checksums, on demand record by record. Indexes
+and producer snapshots are shown as rows, checkpoints and other text files as they are. A damaged
+file is shown up to the damage, which is named with its position, and the exit code is 1. The
+command reads only the file, no cluster.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _TEXT_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 class NotOfALogError(TidelogError):
-    """What was named is nothing that a log directory holds."""
+    """The error of a path that is no file of a log directory."""
 
 
 class DamagedFileError(TidelogError):
-    """A file that cannot be what its name says; where, and why."""
+    """The error of a file that contradicts its name: the place and the reason."""
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +100,7 @@ def _rows(file: str, records: bool) -> Rows:
         with open(file, "rb") as opened:
             if os.fstat(opened.fileno()).st_size == 0:
                 return
-            # Not closed here: a batch that could not be read may still be looked at.
+            # Left open on purpose: an unreadable batch may still be inspected.
             yield from _batches(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), records)
         return
     with open(file, "rb") as opened:
@@ -124,13 +125,13 @@ def _is_text_of_a_log(file: str) -> bool:
 
 
 def _some_of(directory: str) -> str:
-    """The end of a message: the segments of a partition's directory, the first ones."""
+    """Return the end of a message: the first segments of a partition's directory."""
     names = sorted(name for name in os.listdir(directory) if name.endswith(LOG))
     return f", such as {' or '.join(names[:2])}" if names else ""
 
 
 def _batches(mapped: mmap.mmap, records: bool) -> Rows:
-    """Batches of a segment; nothing of a corrupt one is trusted, and nothing behind it."""
+    """Yield the batches of a segment up to a corrupt one, which ends them."""
     data = memoryview(mapped)
     batches = iter_batches(data)
     try:
@@ -178,7 +179,7 @@ def _record_rows(batch: BatchView) -> Rows:
 
 
 def _text(data: bytes | None) -> str | None:
-    """UTF-8 where it is, otherwise the bytes as Python writes them."""
+    """Return UTF-8 text; other bytes as Python writes them."""
     if data is None:
         return None
     try:
@@ -195,7 +196,7 @@ def _base_offset(file: str) -> int:
 
 
 def _offset_index(file: str, data: bytes) -> OffsetIndex:
-    """The index, checked against the size of its segment where that is there."""
+    """Return the index, checked against the size of its segment if that is present."""
     segment = os.path.splitext(file)[0] + LOG
     try:
         log_bytes = os.path.getsize(segment)
@@ -214,7 +215,7 @@ def _lines(data: bytes) -> Rows:
 
 
 def _print(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Tables of equal rows; records are indented below their batch."""
+    """Print tables of equal rows; records are indented below their batch."""
     table: list[Mapping[str, Any]] = []
     for row in rows:
         if table and list(row) != list(table[0]):

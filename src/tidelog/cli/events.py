@@ -1,7 +1,7 @@
-"""`tidelog events tail`: what happened in the cluster, from the topic `__cluster_events`.
+"""`tidelog events tail`: events of the cluster, from the topic `__cluster_events`.
 
-Brokers write it where `cluster.events.enable` is true; docs/reference/events.md describes each
-event. Goes on with what comes until it is interrupted, unless told to end.
+Brokers write them while `cluster.events.enable` is true; docs/reference/events.md describes each
+event. The command follows new events until it is interrupted, unless an option ends it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tidelog.client.fetching import EARLIEST, READ_COMMITTED
 from tidelog.controller.cluster_events import KINDS
 from tidelog.core.names import CLUSTER_EVENTS
 
-app = CommandGroup("What happened in the cluster.")
+app = CommandGroup("Events of the cluster.")
 
 
 @app.callback()
 def _group() -> None:
-    """Keeps `tail` a word of its own."""
+    """Keep `tail` a command word of its own."""
 
 
 @app.command(epilog="Example: tidelog events tail -n 50 -e --kind leader_change -J")
@@ -43,23 +43,23 @@ def _group() -> None:
 def tail(
     number: Annotated[
         int | None,
-        typer.Option("-n", "--number", min=0, help="Begin with the last so many; else with all."),
+        typer.Option("-n", "--number", min=0, help="Begin with the last N events; default all."),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help=f"These only: {', '.join(KINDS)}.", show_default=False),
+        typer.Option("--kind", help=f"These kinds only: {', '.join(KINDS)}.", show_default=False),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("-J", "--json", help="One JSON document an event and line.")
     ] = False,
     exit_at_end: Annotated[
-        bool, typer.Option("-e", "--exit", help="End when all there is was written.")
+        bool, typer.Option("-e", "--exit", help="End when all present events are written.")
     ] = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Write what happened in the cluster, a line each, and go on with what happens."""
+    """Print the events of the cluster, one line each, and follow new events."""
     unknown = [word for word in kind or () if word not in KINDS]
     if unknown:
         raise typer.BadParameter(
@@ -95,7 +95,7 @@ def _writer(kinds: list[str], text: Callable[[Mapping[str, Any]], str]) -> Write
 
 
 def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
-    """The document of a record; one that is none is an event of kind `unreadable`."""
+    """Return the document of a record; an event of kind `unreadable` for other content."""
     try:
         event = json.loads(bytes(value or b""))
     except ValueError:
@@ -106,23 +106,23 @@ def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
 
 
 def json_text(event: Mapping[str, Any]) -> str:
-    """The document as it was written."""
+    """Return the document as it was written."""
     return json.dumps(event, separators=(",", ":"))
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """A line for people: when, who tells, what; fields of events that are not known as they are."""
+    """Return a line for people: time, broker, event; for unknown kinds the fields as they are."""
     time_ms = event.get("time_ms")
     when = "-"
     if isinstance(time_ms, int):
         when = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     what = _WORDS.get(event["kind"], _plain)
     try:
-        told = what(event)
+        text = what(event)
     except (KeyError, TypeError, AttributeError):
-        # Of a later version, or by somebody else: what it says is shown as it is.
-        told = _plain(event)
-    line = f"{when.replace('+00:00', 'Z')} {event.get('told_by', '-')} {event['kind']} {told}"
+        # An event of a later version or another program is shown as it is.
+        text = _plain(event)
+    line = f"{when.replace('+00:00', 'Z')} {event.get('told_by', '-')} {event['kind']} {text}"
     return printable(line)
 
 
@@ -178,7 +178,7 @@ def _takeover(event: Mapping[str, Any]) -> str:
         f"{name.replace('_', ' ')} {f'after {ms} ms' if ms >= 0 else '-'}"
         for name, ms in event["phases_ms"].items()
     )
-    followers = _members([one["follower"] for one in event["followers"]])
+    followers = _members([state["follower"] for state in event["followers"]])
     return (
         f"{_partition(event)} epoch {event['leader_epoch']} leader {event['leader']} followers"
         f" {followers}: {phases} ({event['ended_by']})"
@@ -186,8 +186,8 @@ def _takeover(event: Mapping[str, Any]) -> str:
 
 
 def _unclean_election(event: Mapping[str, Any]) -> str:
-    end, told = event["log_end_offset"], event["told_high_watermark"]
-    lost = f"lost: {end} up to {told} and what came after" if told > end else f"lost: from {end} on"
+    end, reported = event["log_end_offset"], event["told_high_watermark"]
+    lost = f"lost: {end} up to {reported} and later" if reported > end else f"lost: from {end} on"
     return (
         f"{_partition(event)} leader {event['leader']} epoch {event['leader_epoch']} after epoch"
         f" {event['latest_epoch']}, {lost}; uncertain: from {event['high_watermark']} on"

@@ -1,7 +1,7 @@
 """`tidelog groups`: list, describe, reset and delete groups.
 
-A reset shows what it would do and does it only with --execute, and only where the group has no
-members: theirs would be overwritten by what they commit next.
+A reset shows its effect and takes it only with --execute. The group must have no members: they
+would overwrite the new offsets with their next commit.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ _GroupArgument = Annotated[
     str, typer.Argument(help="The group.", show_default=False, autocompletion=group_names)
 ]
 _ResetTopicOption = Annotated[
-    list[str] | None, typer.Option("--topic", help="Of this topic, or of t:0,2-4.")
+    list[str] | None, typer.Option("--topic", help="This topic, or partitions of it as t:0,2-4.")
 ]
 _AllTopicsOption = Annotated[
-    bool, typer.Option("--all-topics", help="Of all that the group has committed.")
+    bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
 ]
 _EarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
-_LatestOption = Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")]
+_LatestOption = Annotated[bool, typer.Option("--to-latest", help="After the last record.")]
 _CurrentOption = Annotated[
-    bool, typer.Option("--to-current", help="To what is committed, within the log.")
+    bool, typer.Option("--to-current", help="To the committed offset, within the log.")
 ]
 _ToOffsetOption = Annotated[int | None, typer.Option(min=0, help="To this offset.")]
 _DatetimeOption = Annotated[
-    str | None, typer.Option(help="To the first record not older, as 2026-01-31T12:00 (UTC).")
+    str | None, typer.Option(help="To the first record since a time, as 2026-01-31T12:00 (UTC).")
 ]
 _DurationOption = Annotated[
-    str | None, typer.Option(help="To the first record not older than so long, as PT1H30M.")
+    str | None, typer.Option(help="To the first record no older than a duration, as PT1H30M.")
 ]
 _ShiftOption = Annotated[
-    int | None, typer.Option(help="So many records on, or back as in --shift-by -10.")
+    int | None, typer.Option(help="Forward by this many records; back as in --shift-by -10.")
 ]
 
 
@@ -106,7 +106,7 @@ def describe(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Show a group: its members, what each reads, and how far it lags behind."""
+    """Show a group: its members, their partitions, and its lag."""
     with choose_target(bootstrap, directory).client(timeout) as client:
         found = _described(client, name)
     if output is OutputFormat.JSON:
@@ -168,13 +168,15 @@ def reset(
     to_datetime: _DatetimeOption = None,
     by_duration: _DurationOption = None,
     shift_by: _ShiftOption = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it, not only show it.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Set the offsets instead of only showing them.")
+    ] = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Set what a group has committed. Shows the new offsets; --execute sets them.
+    """Set the committed offsets of a group. Shows the new offsets; --execute sets them.
 
     Offsets stay within the log. The group must have no members.
     """
@@ -194,8 +196,8 @@ def reset(
         if execute and after:
             client.commit(name, {tp: CommittedOffset(offset) for tp, offset in after.items()})
         if after and not is_known:
-            _tell_new(client, name, execute)
-    _tell_reset(name, before, after, execute, output)
+            _report_new_group(client, name, execute)
+    _report_reset(name, before, after, execute, output)
 
 
 @app.command(epilog="Example: tidelog groups delete billing")
@@ -234,14 +236,13 @@ def _delete(client: BlockingClient, name: str) -> None:
 
 
 def _unknown(client: BlockingClient, name: str) -> NotFoundError:
-    # Its first member may have joined since: its own name is no suggestion.
+    # Its first member may have joined since; the group's own name is no suggestion.
     known = [each.name for each in client.list_groups() if each.name != name]
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 
 
 def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
-    """The group's state; NotFoundError where it has members, only a word where nothing is to be
-    changed."""
+    """Return the group's state; NotFoundError if it has members, only a warning in a preview."""
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):
         return found.state
@@ -250,14 +251,14 @@ def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
     text = f"group {name!r} is {found.state} with {len(found.members)} members ({clients})"
     if execute:
         raise NotFoundError(f"{text}; stop them first")
-    say(f"tidelog: {text}: it cannot be changed before they are stopped")
+    say(f"tidelog: {text}: stop them before you change it")
     return found.state
 
 
-def _tell_new(client: BlockingClient, name: str, execute: bool) -> None:
-    """A group's name is a word like any other: what was mistyped is a group of its own."""
+def _report_new_group(client: BlockingClient, name: str, execute: bool) -> None:
+    """Report a new group: a mistyped name would become a group of its own."""
     known = [each.name for each in client.list_groups() if each.name != name]
-    made = "is new: nobody had committed under this name" if execute else "would be new"
+    made = "is new: it had no committed offsets" if execute else "would be new"
     say(f"tidelog: group {name!r} {made}{nearest(name, known) if known else ''}")
 
 
@@ -306,7 +307,7 @@ def _offset(
 
 
 def _short(partitions: list[Assigned] | None) -> str:
-    """As `flights:0,1 trains:4`."""
+    """Return partitions as `flights:0,1 trains:4`."""
     if partitions is None:
         return "(not a consumer's)"
     numbers: dict[str, list[str]] = {}
@@ -315,7 +316,7 @@ def _short(partitions: list[Assigned] | None) -> str:
     return " ".join(f"{topic}:{','.join(each)}" for topic, each in numbers.items()) or "-"
 
 
-def _tell_reset(
+def _report_reset(
     name: str,
     before: dict[TopicPartition, int],
     after: dict[TopicPartition, int],

@@ -1,7 +1,8 @@
-"""`tidelog health`: what is wrong with a cluster and what helps, with exit codes for scripts.
+"""`tidelog health`: the findings about a cluster and their remedies, with exit codes for scripts.
 
-0 healthy, 1 degraded, 2 unavailable in part, 3 not reached. The judgement is `local.health`'s.
-Every error that prevents a judgement counts as not reached: 1 stands for a degraded cluster alone.
+The codes are 0 for healthy, 1 degraded, 2 unavailable in part, 3 not reached. `local.health`
+judges. Every error that prevents a judgement counts as not reached: 1 means a degraded cluster
+alone.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def health(
     """Report whether the cluster is healthy, what is wrong, and what helps.
 
     The exit code is 0 for a healthy cluster. It is 1 for a degraded one: a partition is
-    under-replicated, a broker is down or paused, there is no controller, or it has lost its
-    metadata store. It is 2 where a partition has no leader, or an ISR below min.insync.replicas.
-    It is 3 where no broker answers, or where there is no cluster.
+    under-replicated, a broker is down or paused, there is no controller, or the controller has lost
+    its metadata store. It is 2 if a partition has no leader, or an ISR below min.insync.replicas.
+    It is 3 if no broker responds, or if there is no cluster.
     """
     place = _place(bootstrap, directory)
     try:
@@ -100,7 +101,7 @@ def _health(target: Target, place: Place, timeout_s: float) -> Health:
 
 
 def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str, int]:
-    """min.insync.replicas of the topics with a replica out of the ISR; others need no look."""
+    """Return min.insync.replicas of topics with a replica out of the ISR; others need no check."""
     topics = dict.fromkeys(
         each.topic for each in now.partitions if len(each.isr) < len(each.replicas)
     )
@@ -120,7 +121,7 @@ def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str,
 
 
 def _awake(target: Target, now: ClusterStatus) -> Target:
-    """Return the target without brokers of which it is known that they do not answer."""
+    """Return the target without the brokers that are known not to respond."""
     awake = [
         f"{each.host}:{each.port}"
         for each in now.brokers
@@ -130,9 +131,9 @@ def _awake(target: Target, now: ClusterStatus) -> Target:
 
 
 def _controller_trouble(target: Target, now: ClusterStatus, timeout_s: float) -> str | None:
-    """Ask the controller for the moves under way; return why it does not answer, if so.
+    """Ask the controller for the moves under way; return why it does not respond, else None.
 
-    Brokers without a quorum of their store go on serving, and metadata shows no difference.
+    Brokers without a quorum of their store continue to serve, and metadata shows no difference.
     """
     if now.controller < 0:
         return None

@@ -22,9 +22,9 @@ from tidelog.cli.parameters import Parameter, default_of, kind_of, parameters_of
 #: Longer lines are hard to read, however wide a terminal is.
 _MOST_COLUMNS = 100
 _FEWEST_COLUMNS = 40
-#: A longer name stands on a line of its own.
+#: A longer name gets a line of its own.
 _NAME_COLUMNS = 28
-#: A word of a shell, an option with its value: blanks inside quotes do not end it.
+#: A word of a shell, or an option with its value: blanks inside quotes do not end it.
 _SHELL_WORD = re.compile(r"(?:--?[\w-]+ )?(?:'[^']*'|\"[^\"]*\"|\S)+")
 
 
@@ -59,7 +59,7 @@ class HelpGroup(TyperGroup):
 
 
 class CommandGroup(typer.Typer):
-    """Commands below one word; called alone it prints its help page."""
+    """A group of commands below one word; the word alone prints the help page."""
 
     def __init__(self, help_text: str, **settings: Any) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class CommandGroup(typer.Typer):
 
 
 def argument_word(argument: Parameter) -> str:
-    """How usage lines name an argument."""
+    """Return the name of an argument in usage lines."""
     word = argument.info.metavar or argument.name.upper()
     word += "..." if argument.is_list else ""
     return word if argument.is_required else f"[{word}]"
@@ -87,7 +87,7 @@ def _columns() -> int:
 
 
 def _wrap(text: str, indent: str, rest: str | None = None) -> list[str]:
-    """Lines of a paragraph; words are never broken, hyphens included."""
+    """Return the lines of a paragraph; words are never broken, even at hyphens."""
     return textwrap.wrap(
         " ".join(text.split()),
         _columns(),
@@ -106,7 +106,7 @@ def _opening(path: str, usage: str, text: str | None) -> list[str]:
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A heading, and names with their meanings beside them."""
+    """Write a heading, and names with their meanings beside them."""
     if not rows:
         return []
     width = max(len(name) for name, _ in rows if len(name) <= _NAME_COLUMNS)
@@ -121,7 +121,7 @@ def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _options(parameters: Sequence[Any], declared: Sequence[Parameter]) -> list[tuple[str, str]]:
-    """Names and meanings of all options, those that typer adds included."""
+    """Return names and meanings of all options, including those that typer adds."""
     known = {each.name: each for each in declared}
     rows = []
     for each in parameters:
@@ -154,7 +154,7 @@ def _option_text(option: Parameter) -> str:
 
 
 def _range(option: Parameter) -> str:
-    """The numbers that an option takes; empty where it takes any."""
+    """Return the range of numbers that an option takes; empty if it takes any."""
     least, most = option.info.min, option.info.max
     if least is None or most is None:
         return "" if least is None else f"at least {least:g}"
@@ -170,7 +170,7 @@ def _noted(text: str | None, notes: Sequence[str]) -> str:
 
 
 def _first_sentence(text: str | None) -> str:
-    """The first paragraph, without the full stop that a list does not need."""
+    """Return the first paragraph, without the full stop that a list does not need."""
     return " ".join((text or "").split("\n\n")[0].split()).removesuffix(".")
 
 
@@ -184,7 +184,7 @@ def _examples(epilog: str | None) -> Iterator[str]:
 
 
 def _shell_lines(example: str) -> Iterator[str]:
-    """One command of a shell, on several lines where it is long."""
+    """Yield one command of a shell, on several lines if it is long."""
     line = " "
     for word in _SHELL_WORD.findall(example):
         if len(line) + len(word) + 3 > _columns():

@@ -1,7 +1,8 @@
-"""`tidelog history`: whether what clients were told goes together.
+"""`tidelog history`: judgement of a recorded history of client operations.
 
-`check` reads a history (docs/reference/history.md) once and judges it; a second reading finds the
-lines of the operations that an anomaly involves, so that nothing but their numbers is remembered.
+`check` reads a history (docs/reference/history.md) once and judges it. A second reading finds the
+lines of the operations that an anomaly involves, so that the first one remembers only their
+numbers.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
 app = CommandGroup("Histories of clients' operations.")
 
-#: Of the anomalies of one name, so many are told unless all are asked for.
+#: Number of anomalies of one name that are printed without --all.
 _TOLD_OF_EACH = 3
 
 
 @app.callback()
 def _group() -> None:
-    """Keeps `check` a word of its own."""
+    """Keep `check` a command word of its own."""
 
 
 @app.command(epilog="Example: tidelog history check history.jsonl")
@@ -54,12 +55,12 @@ def check(
     final_read: Annotated[
         bool,
         typer.Option(
-            help="Every partition was read to its end when all was over, so what was acknowledged"
-            " and not polled is missing."
+            help="Every partition was read to its end after the last operation, so an acknowledged"
+            " record that was not polled is missing."
         ),
     ] = True,
     every: Annotated[
-        bool, typer.Option("--every", help="Tell 100 anomalies of each name, allowed ones too.")
+        bool, typer.Option("--every", help="Print 100 anomalies of each name, allowed ones too.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -68,7 +69,7 @@ def check(
 
     started = time.monotonic()
     checker = HistoryChecker(has_final_read=final_read)
-    # What is kept has no circles, and to look through it again and again takes a third of the time.
+    # The kept data has no reference cycles; repeated searches for cycles take a third of the time.
     gc.disable()
     try:
         with open(file, "rb") as lines:
@@ -94,11 +95,11 @@ def _print_document(file: str, report: Report, seconds: float) -> None:
     involved = _involved(file, report.anomalies)
     anomalies: list[dict[str, Any]] = []
     for each in report.anomalies:
-        told = asdict(each)
-        told["operations"] = [
-            {"line": line, **document_of(involved[line])} for line in told.pop("lines")
+        document = asdict(each)
+        document["operations"] = [
+            {"line": line, **document_of(involved[line])} for line in document.pop("lines")
         ]
-        anomalies.append(told)
+        anomalies.append(document)
     print_json(
         {
             "file": file,
@@ -128,8 +129,8 @@ def _print_report(file: str, report: Report, seconds: float, every: bool) -> Non
     for each in shown:
         print_line(f"\n{'allowed' if each.is_allowed else 'NOT ALLOWED'}  {printable(str(each))}")
         for line in each.lines:
-            told = printable(describe(involved[line], report.begin))
-            print_line(f"    line {line}: {told}")
+            operation = printable(describe(involved[line], report.begin))
+            print_line(f"    line {line}: {operation}")
     rows = [
         (name, count, word, meaning.allowed, meaning.text)
         for name, meaning in ANOMALIES.items()
@@ -159,7 +160,7 @@ def _shown(report: Report, every: bool) -> list[Anomaly]:
 
 
 def _involved(file: str, anomalies: Iterable[Anomaly]) -> dict[int, Any]:
-    """The operations of the lines that anomalies name."""
+    """Return the operations of the lines that anomalies name."""
     from tidelog.history import parse
 
     wanted = {line for each in anomalies for line in each.lines}

@@ -1,7 +1,6 @@
-"""What people call things: topics with their partitions, and what they may have meant instead.
+"""Names of topics and partitions on command lines, and suggestions for mistyped ones.
 
-A name that the cluster does not know is answered with the names that are near it. `t:0,2-4` names
-partitions of a topic.
+An error about an unknown name lists similar known names. `t:0,2-4` names partitions of a topic.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ _MOST_SUGGESTIONS = 3
 
 
 class NotFoundError(TidelogError):
-    """There is no such topic, partition, group or broker; says what there is."""
+    """The error of a missing topic, partition, group or broker; names the existing ones."""
 
 
 class PartitionWord(NamedTuple):
-    """A topic, and some of its partitions; None: all of them."""
+    """A topic, and some of its partitions; None means all of them."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 def partition_word(word: str) -> PartitionWord:
-    """Reads `topic` or `topic:0,2-4`; a usage error for anything else."""
+    """Parse `topic` or `topic:0,2-4`; raise a usage error for any other text."""
     topic, colon, numbers = word.partition(":")
     if not topic:
         raise typer.BadParameter(f"{word!r} names no topic: t or t:0,2-4 expected")
@@ -40,7 +39,7 @@ def partition_word(word: str) -> PartitionWord:
 
 
 def partition_numbers(text: str) -> tuple[int, ...]:
-    """Reads `0,2-4`; a usage error for anything else."""
+    """Parse `0,2-4`; raise a usage error for any other text."""
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -51,7 +50,7 @@ def partition_numbers(text: str) -> tuple[int, ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message: what is near `name` among those that are there."""
+    """Return the end of a message: the names similar to `name` among the existing ones."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, _MOST_SUGGESTIONS, cutoff=0.6)
     close += [each for each in names if each not in close and _folded(name) in _folded(each)]
@@ -67,7 +66,7 @@ def _folded(name: str) -> str:
 
 
 def topics_named(client: BlockingClient, names: Sequence[str]) -> dict[str, TopicMetadata]:
-    """These topics; NotFoundError naming the first that is not there, and those near it."""
+    """Return these topics; NotFoundError names the first missing one, and similar names."""
     metadata = client.metadata(list(dict.fromkeys(names)))
     return {name: _existing(client, metadata, name) for name in names}
 
@@ -90,7 +89,7 @@ def _existing(client: BlockingClient, metadata: ClusterMetadata, name: str) -> T
 def partitions_named(
     client: BlockingClient, words: Sequence[PartitionWord]
 ) -> list[TopicPartition]:
-    """The partitions that are meant, in order; NotFoundError for one that is not there."""
+    """Return the named partitions, in order; raise NotFoundError for a missing one."""
     topics = topics_named(client, [word.topic for word in words])
     found: dict[TopicPartition, None] = {}
     for word in words:
@@ -102,7 +101,7 @@ def partitions_named(
 
 
 def check_partition(topic: TopicMetadata, number: int) -> None:
-    """NotFoundError where a topic has no such partition."""
+    """Raise NotFoundError if a topic has no such partition."""
     if number not in topic.partitions:
         last = len(topic.partitions) - 1
         has = "partition 0 only" if last == 0 else f"partitions 0 to {last}"
@@ -110,7 +109,7 @@ def check_partition(topic: TopicMetadata, number: int) -> None:
 
 
 def broker_named(client: BlockingClient, broker_id: int) -> None:
-    """NotFoundError where no such broker is live."""
+    """Raise NotFoundError if no such broker is live."""
     live = client.metadata([]).brokers
     if broker_id not in live:
         ids = ", ".join(str(each) for each in live)

@@ -1,6 +1,7 @@
-"""Where to read: `beginning`, `end`, `stored`, an offset, the last few, a time.
+"""Positions to read from: `beginning`, `end`, `stored`, an offset, the last few, a time.
 
-Words of kcat's `-o`, and times as people write them. Usage errors say what is understood.
+The words are those of kcat's `-o`; times have the usual forms. Usage errors list the accepted
+forms.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """One of: a timestamp of ListOffsets, an offset, a number before the end, what is stored."""
+    """One of: a timestamp of ListOffsets, an offset, a number before the end, the stored offset."""
 
     timestamp: int | None = None
     offset: int | None = None
@@ -41,14 +42,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where to begin, and a time at which to end."""
+    """A start position, and an optional time at which to end."""
 
     start: Where
     end_timestamp: int | None = None
 
 
 def parse_span(words: list[str], default: Where) -> Span:
-    """Reads `-o`, given once, or twice with an end time; a usage error for anything else."""
+    """Parse `-o`, given once, or twice with an end time; raise a usage error for any other text."""
     start: Where | None = None
     end: int | None = None
     for word in words:
@@ -79,7 +80,7 @@ def _where(word: str) -> Where:
 
 
 def timestamp_ms(text: str) -> int:
-    """Milliseconds since 1970: as a number, or an ISO 8601 time, in UTC where it names no zone."""
+    """Return milliseconds since 1970 of a number or an ISO 8601 time (UTC if it has no zone)."""
     if text.isdecimal():
         return int(text)
     try:
@@ -94,7 +95,7 @@ def timestamp_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Reads PT1H30M as ISO 8601 has it, and 1h30m."""
+    """Return milliseconds of PT1H30M as in ISO 8601, or of 1h30m."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise typer.BadParameter(f"{text!r} is no duration: PT1H30M, P2D, or 1h30m expected")
@@ -106,7 +107,7 @@ def duration_ms(text: str) -> int:
 def resolve(
     client: BlockingClient, where: Where, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The offset that is meant in each partition, within its log. Not for what is stored."""
+    """Return the offset in each partition, within its log. Not for stored offsets."""
     chosen = list(partitions)
     if where.timestamp is not None:
         return positions(client, dict.fromkeys(chosen, where.timestamp))
@@ -121,7 +122,7 @@ def resolve(
 def positions(
     client: BlockingClient, timestamps: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The first offset not older than each timestamp; the end where there is none."""
+    """Return the first offset not older than each timestamp; the end if there is none."""
     listed = client.list_offsets(timestamps)
     newer = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
     if newer:

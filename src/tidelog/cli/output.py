@@ -1,4 +1,6 @@
-"""What commands print: results on standard output as a table or JSON, messages on standard error.
+"""The output of commands: results on standard output, messages on standard error.
+
+Results are a table or JSON.
 
 JSON is for programs: one document, stable keys, nothing else on standard output. Tables are for
 people; without a terminal they are plain text of unlimited width.
@@ -20,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Colours of what a person must look at; terminals only, and never with NO_COLOR.
+#: Colours that draw attention to a value; terminals only, and never with NO_COLOR.
 WRONG = "red"
 DOUBTFUL = "yellow"
 
@@ -29,7 +31,7 @@ _PIPE_WIDTH = 10_000
 
 
 class OutputFormat(StrEnum):
-    """How results are printed."""
+    """The format of printed results."""
 
     TABLE = "table"
     JSON = "json"
@@ -37,14 +39,14 @@ class OutputFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A value of a table, and the colour that it has on a terminal; none where `style` is empty."""
+    """A value of a table, and its colour on a terminal; none if `style` is empty."""
 
     value: object
     style: str
 
     @classmethod
     def where(cls, holds: bool, value: object, style: str) -> Marked:
-        """Return the value, coloured where a condition holds."""
+        """Return the value, coloured if a condition holds."""
         return cls(value, style if holds else "")
 
 
@@ -54,12 +56,12 @@ OutputOption = Annotated[
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def print_document(document: Any) -> None:
-    """A document of `cli/documents.py`, or a list of them, as JSON."""
+    """Print a document of `cli/documents.py`, or a list of them, as JSON."""
     if isinstance(document, list):
         print_json([asdict(each) for each in document])
     else:
@@ -67,7 +69,7 @@ def print_document(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """A table on standard output."""
+    """Print a table on standard output."""
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -89,13 +91,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 
 def print_line(text: str) -> None:
-    """One line of the result."""
+    """Print one line of the result."""
     sys.stdout.write(text + "\n")
 
 
 def print_text(text: str, style: str = "") -> None:
-    """A sentence of the result: wrapped between words and coloured on a terminal, one plain line
-    elsewhere."""
+    """Print a sentence of the result: wrapped and coloured on a terminal, else one plain line."""
     console = Console()
     if console.is_terminal:
         console.print(Text(text, style=style))
@@ -104,26 +105,28 @@ def print_text(text: str, style: str = "") -> None:
 
 
 def abandon_output() -> None:
-    """Nobody reads standard output any more: what is still held back goes nowhere."""
+    """Discard the rest of standard output, whose reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:
-    """A message for people, on standard error."""
+    """Print a message for people on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def _is_number(value: object) -> bool:
-    """Right-aligned, like what is not known among numbers."""
+    """Return whether to right-align a value: numbers, and unknown values among them."""
     if isinstance(value, Marked):
         value = value.value
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def printable(text: str) -> str:
-    """Text of others as one line that does nothing to a terminal: groups, clients and members are
-    called what clients want, control characters included."""
+    """Return foreign text as one line without effect on a terminal.
+
+    Clients choose the names of groups, clients and members, which may contain control characters.
+    """
     if text.isprintable():
         return text
     return "".join(
@@ -138,10 +141,10 @@ def _styled(value: object) -> Text:
 
 
 def _cell(value: object) -> str:
-    return printable(_told(value))
+    return printable(_cell_text(value))
 
 
-def _told(value: object) -> str:
+def _cell_text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -27,23 +27,23 @@ class Parameter:
 
     @property
     def is_flag(self) -> bool:
-        """Whether the option takes no value."""
+        """Return whether the option takes no value."""
         return without_none(self.type) is bool
 
     @property
     def is_list(self) -> bool:
-        """Whether it may be given several times."""
+        """Return whether the option may be given several times."""
         return typing.get_origin(without_none(self.type)) is list
 
     @property
     def is_required(self) -> bool:
-        """Whether there is no default."""
+        """Return whether there is no default."""
         return self.default is inspect.Parameter.empty
 
     @property
     def declared(self) -> list[str]:
-        """The words of an option, those that set a flag before those that unset it."""
-        # In an annotation the first word stands where a default value would.
+        """Return the words of an option, those that set a flag before those that unset it."""
+        # In an annotation the first word takes the place of a default value.
         given = [self.info.default, *(self.info.param_decls or ())]
         words = [each for each in given if isinstance(each, str) and each.startswith("-")]
         long = "--" + self.name.replace("_", "-")
@@ -52,7 +52,7 @@ class Parameter:
 
     @property
     def long(self) -> str:
-        """The longest way to write an option."""
+        """Return the longest spelling of an option."""
         return max(self.declared, key=len)
 
 

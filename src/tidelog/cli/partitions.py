@@ -1,7 +1,7 @@
-"""`tidelog leaders elect` and `tidelog records delete`: what is done to single partitions.
+"""`tidelog leaders elect` and `tidelog records delete`: operations on single partitions.
 
-An unclean election may lose records that were acknowledged, deleted records do not come back:
-neither happens without the partitions being named, or --all.
+An unclean election may lose acknowledged records, and deleted records do not come back. So both
+need named partitions or --all.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def elect(
         str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
     ] = None,
     partition: Annotated[
-        str | None, typer.Option("--partition", help="Its partitions, as 0,2-4; all without.")
+        str | None, typer.Option("--partition", help="Its partitions, as 0,2-4; default all.")
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Of every partition that needs an election.")
+        bool, typer.Option("--all", help="Every partition that needs an election.")
     ] = False,
     unclean: Annotated[
         bool,
         typer.Option(
             "--unclean/--preferred",
-            help="Any live replica where none in sync is left, or the first replica.",
+            help="Any live replica where no in-sync replica is live, or the preferred replica.",
         ),
     ] = False,
     wait: WaitOption = True,
@@ -67,7 +67,7 @@ def elect(
 ) -> None:
     """Elect leaders: the preferred replica, or with --unclean one that may lack records.
 
-    Exit code 1 when a partition did not get the leader that was asked for.
+    The exit code is 1 if a partition did not get the requested leader.
     """
     if (topic is not None) == every or (partition is not None and topic is None):
         raise typer.BadParameter("give --topic NAME, perhaps with --partition, or --all")
@@ -98,7 +98,7 @@ def elect(
         say("no partition needs an election")
     failed = sum(not each.holds for each in results.values())
     if failed:
-        say(f"tidelog: {failed} of {len(rows)} partitions have not the leader that was asked for")
+        say(f"tidelog: {failed} of {len(rows)} partitions do not have the requested leader")
         raise typer.Exit(1)
 
 
@@ -115,7 +115,7 @@ def delete(
         ),
     ],
     before_offset: Annotated[
-        int | None, typer.Option("--before-offset", min=0, help="The first offset that stays.")
+        int | None, typer.Option("--before-offset", min=0, help="The first offset to keep.")
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Everything below the high watermark.")
@@ -126,7 +126,7 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Delete the oldest records of partitions: their logs begin later. Nothing brings them back."""
+    """Delete the oldest records of partitions: their logs begin later. This is irreversible."""
     if (before_offset is not None) == every:
         raise typer.BadParameter("give --before-offset N or --all")
     words = [partition_word(each) for each in partitions]
@@ -149,7 +149,7 @@ def delete(
 def _await_leaders(
     client: BlockingClient, chosen: list[TopicPartition], election: ElectionType, timeout_s: float
 ) -> None:
-    """Wait until the broker that is asked has heard of the leaders."""
+    """Wait until the broker that serves metadata has learned of the leaders."""
 
     def settled() -> int:
         metadata = client.metadata(sorted({tp.topic for tp in chosen}))
@@ -188,7 +188,7 @@ def _elected(
 def _new_starts(
     client: BlockingClient, chosen: list[TopicPartition], target: int
 ) -> dict[TopicPartition, int]:
-    """Where each partition will begin; NotFoundError for an offset that it does not have yet."""
+    """Return the new first offset of each partition; NotFoundError for an offset above its end."""
     ends = client.list_offsets(dict.fromkeys(chosen, LATEST))
     starts = client.list_offsets(dict.fromkeys(chosen, EARLIEST))
     found = {}

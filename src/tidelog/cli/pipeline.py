@@ -1,7 +1,7 @@
 """`tidelog pipeline`: Spark jobs from the command line.
 
-Spark and Arrow are an extra (`spark` of pyproject.toml) and are loaded by the command that
-needs them. A proof that fails is exit code 1, like any failure.
+Spark and Arrow are an extra (`spark` of pyproject.toml); only the commands that need them load
+them. A failed proof is exit code 1, like any failure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process
 
 
 class SparkFailed(TidelogError):
-    """A Spark job failed; carries the first lines of its reason."""
+    """A failed Spark job; carries the first lines of its reason."""
 
 
 @app.command(epilog="Example: tidelog pipeline ingest --topic flights --to flights.parquet")
@@ -52,21 +52,22 @@ def ingest(
     directory: OptionalDirectoryOption = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
     compacted: Annotated[
-        bool, typer.Option("--compacted", help="The topic is compacted: gaps are no loss.")
+        bool, typer.Option("--compacted", help="The topic is compacted: count gaps as no loss.")
     ] = False,
     cores: _CoresOption = 2,
     memory: _MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Append what is new in a topic to a Parquet table; every offset is accounted for.
+    """Append new records of a topic to a Parquet table, with a proof about every offset.
 
-    A rerun goes on where the last one ended. What cannot be proved complete is not added.
+    A rerun continues at the end of the last one. Records without a proof of completeness are not
+    added.
     """
     target = choose_target(bootstrap, directory)
     with _session("tidelog ingest", cores, memory) as spark:
         from tidelog.spark.pipelines.ingest import ingest as run_ingest
 
-        with _progress(f"ingesting {topic}") as told:
+        with _progress(f"ingesting {topic}") as show_progress:
             report = run_ingest(
                 spark,
                 target.bootstrap,
@@ -74,7 +75,7 @@ def ingest(
                 table,
                 include_headers=headers,
                 compacted=compacted,
-                progress=told,
+                progress=show_progress,
             )
     rows = [_row(each) for each in report.proof.partitions]
     if output is OutputFormat.JSON:
@@ -104,7 +105,7 @@ def prove(
         typer.Option(help="A column that must hold 0, 1, 2 ... once each, in any order."),
     ] = None,
     produced: Annotated[
-        int | None, typer.Option(min=0, help="How many numbers the column must hold.")
+        int | None, typer.Option(min=0, help="Count of numbers that the column must hold.")
     ] = None,
     cores: _CoresOption = 2,
     memory: _MemoryOption = "1g",
@@ -112,7 +113,7 @@ def prove(
 ) -> None:
     """Count a table again: its offsets against its manifests, or a numbered column.
 
-    The last line is the verdict; the exit code is 1 when anything is lost or doubled.
+    The last line is the verdict; the exit code is 1 if a record is lost or doubled.
     """
     if (sequence is None) != (produced is None):
         raise typer.BadParameter("--sequence and --produced belong together")
@@ -180,7 +181,7 @@ def _row(proof: PartitionProof) -> dict[str, int]:
 
 @contextmanager
 def _session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
-    """A Spark session while the block runs; its own chatter goes to a file that failures name."""
+    """Start a Spark session for a block; its output goes to a file that failures name."""
     try:
         from pyspark.errors import PySparkException
 
@@ -207,7 +208,7 @@ def _session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar of Spark's tasks on standard error; nothing where that is no terminal."""
+    """Show a bar of Spark's tasks on standard error; nothing if that is no terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     quiet = not console.is_terminal

@@ -1,7 +1,7 @@
 """`tidelog produce`: records from arguments, standard input or a file, with kcat's options.
 
-Every record is acknowledged before the command ends well: by all replicas in sync, once, without
-repetition. When it fails, the message says how many records are stored.
+A command that succeeds has every record acknowledged: by all in-sync replicas, stored once. When it
+fails, the message states how many records are stored.
 """
 
 from __future__ import annotations
@@ -33,6 +33,17 @@ from tidelog.runtime.blocking import BlockingClient
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
+_PartitionOption = Annotated[
+    int | None,
+    typer.Option(
+        "-p",
+        "--partition",
+        min=0,
+        help="Partition of all records. Default: by key; records without a key go to one partition"
+        " together, those of the next batch to the next.",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
@@ -48,7 +59,7 @@ def produce(
         str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
     ],
     values: Annotated[
-        list[str] | None, typer.Argument(help="Records; from standard input without.")
+        list[str] | None, typer.Argument(help="Records; default standard input.")
     ] = None,
     file: Annotated[
         str | None,
@@ -67,32 +78,27 @@ def produce(
     null: Annotated[
         bool, typer.Option("-Z", "--null", help="Empty keys and values are null.")
     ] = False,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "-p",
-            "--partition",
-            min=0,
-            help="To this one. Without: by key; records without one go to one partition together,"
-            " those of the next batch to the next.",
-        ),
-    ] = None,
+    partition: _PartitionOption = None,
     codec: Annotated[
         str, typer.Option("-z", "--compression", help="none, gzip, snappy, lz4, zstd.")
     ] = "none",
-    acks: Annotated[str, typer.Option(help="Who must have a record: all in sync, 1, 0.")] = "all",
+    acks: Annotated[
+        str, typer.Option(help="Replicas that must have a record: all in sync, 1, 0.")
+    ] = "all",
     idempotent: Annotated[
         bool | None,
-        typer.Option("--idempotent/--no-idempotent", help="Stored once, in order [with acks all]."),
+        typer.Option(
+            "--idempotent/--no-idempotent", help="Store each record once, in order [with acks all]."
+        ),
     ] = None,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Write records to a topic; returns when all of them are acknowledged.
+    """Write records to a topic; return when all of them are acknowledged.
 
-    A file may be named with values, too; both are sent then, the values first.
+    Values and a file may be given together; the values are sent first.
     """
     shape = RecordShape(
         None if key_delimiter is None else unescaped(key_delimiter, "--key-delimiter"),
@@ -110,7 +116,7 @@ def produce(
             topic, list(known.partitions), options, random.randrange(len(known.partitions))
         )
         _send(client, sender, shape, source, partition)
-    _tell(topic, sender, output)
+    _report(topic, sender, output)
 
 
 def _options(codec: str, acks: str, idempotent: bool | None, timeout_s: float) -> SendOptions:
@@ -147,7 +153,7 @@ def _send(
     source: Iterator[bytes | None],
     partition: int | None,
 ) -> None:
-    """Send all, or tell how far it came."""
+    """Send all records, or raise an error with the number of sent ones."""
     taken = 0
     with _stored_so_far(lambda: f"{sender.records_sent} of the {taken} records read"):
         for piece in source:
@@ -170,7 +176,7 @@ def _stored_so_far(count: Callable[[], str]) -> Iterator[None]:
         raise
 
 
-def _tell(topic: str, sender: RecordSender, output: OutputFormat) -> None:
+def _report(topic: str, sender: RecordSender, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         partitions = [
             ProducedPartition(

@@ -1,7 +1,7 @@
-"""The loop of `tidelog consume`: poll, write, look whether to end, commit what was written.
+"""The loop of `tidelog consume`: poll, write, check whether to end, commit.
 
 Positions are committed only after the records below them were written and flushed. A signal never
-interrupts between the two: the first one is noted and looked at after the write.
+interrupts between the two: the first one is noted and checked after the write.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tidelog.runtime.blocking_consumer import BlockingConsumer
 Write = Callable[[ConsumedRecord], bytes]
 
 _POLL_MS = 250
-#: Records of one poll: bounds what a write holds, and how late Ctrl-C comes.
+#: Records of one poll: limits the size of a write, and the delay of Ctrl-C.
 _POLL_RECORDS = 10_000
 _COMMIT_INTERVAL_S = 5.0
-#: How often topics that are read whole are looked at for new partitions.
+#: Interval of checks for new partitions of topics that are read whole.
 _LOOK_INTERVAL_S = 5.0
 _NEVER = 1 << 63
 
 
 class Interrupts:
-    """SIGINT and SIGTERM while the block runs: the first is noted, the next interrupts."""
+    """A context for SIGINT and SIGTERM: the first signal is noted, the next one interrupts."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -60,28 +60,28 @@ class Interrupts:
 
 @dataclass(slots=True)
 class Ending:
-    """When enough was written."""
+    """The condition under which to end."""
 
     count: int | None
     at_end: bool
-    #: Per partition the offset to end before.
+    #: Offset at which to end, by partition.
     stops: dict[TopicPartition, int] = field(default_factory=dict)
     written: int = 0
     asked: Interrupts = field(default_factory=Interrupts)
 
     @property
     def room(self) -> int:
-        """How many records may still be written, within one poll."""
+        """Return how many records may still be written, within one poll."""
         if self.count is None:
             return _POLL_RECORDS
         return min(_POLL_RECORDS, self.count - self.written)
 
     def takes(self, each: ConsumedRecord) -> bool:
-        """Whether a record lies before the end of its partition."""
+        """Return whether a record lies before the end of its partition."""
         return each.record.offset < self.stops.get(each.tp, _NEVER)
 
     def has_come(self, consumer: BlockingConsumer) -> bool:
-        """Whether to end now, after a poll."""
+        """Return whether to end now, after a poll."""
         if self.asked.signal is not None:
             return True
         if self.count is not None and self.written >= self.count:
@@ -100,7 +100,7 @@ def read_as_member(
     write: Write,
     ending: Ending,
 ) -> None:
-    """What the group assigns, from what it has stored on; `start` is for the rest."""
+    """Read the partitions that the group assigns from the stored offset on, or from `start`."""
     begin = EARLIEST if start.timestamp is None else start.timestamp
     with client.group_consumer(options, begin, isolation_level) as consumer:
         _read(consumer, write, ending, lambda: None)
@@ -115,7 +115,10 @@ def read_alone(
     write: Write,
     ending: Ending,
 ) -> None:
-    """Partitions of one's own; with a group, which has no members then, offsets are stored."""
+    """Read partitions without membership.
+
+    A named group must have no members; its offsets are committed.
+    """
     chosen = partitions_named(client, words)
     stored: dict[TopicPartition, CommittedOffset] = {}
     if group is not None:
@@ -133,7 +136,7 @@ def read_alone(
         consumer.seek(tp, starts[tp])
     if group is None:
         newcomers = _Newcomers(client, words, consumer)
-        # With times to end at, it is settled what is read.
+        # Partitions with an end time are fixed from the start.
         _read(consumer, write, ending, (lambda: None) if ending.stops else newcomers.in_time)
         return
     committer = _Committer(client, group, consumer, ending, stored)
@@ -142,8 +145,10 @@ def read_alone(
 
 
 class _Newcomers:
-    """Finds partitions that topics are given while they are read; they are read from their
-    beginning on. Topics of which some partitions were chosen are left as they are."""
+    """A search for partitions that are added to the read topics; they are read from the start.
+
+    Topics with chosen partitions are left as they are.
+    """
 
     def __init__(
         self, client: BlockingClient, words: list[PartitionWord], consumer: BlockingConsumer
@@ -153,7 +158,7 @@ class _Newcomers:
         self._due_s = time.monotonic() + _LOOK_INTERVAL_S
 
     def in_time(self) -> None:
-        """Look where it is due."""
+        """Search if the interval is over."""
         if not self._topics or time.monotonic() < self._due_s:
             return
         topics = self._client.metadata(self._topics).topics.values()
@@ -169,7 +174,7 @@ class _Newcomers:
 
 
 class _Committer:
-    """Commits how far partitions were written, for a group without members."""
+    """The commits of written positions, for a group without members."""
 
     def __init__(
         self,
@@ -185,13 +190,13 @@ class _Committer:
         self._due_s = time.monotonic() + _COMMIT_INTERVAL_S
 
     def in_time(self) -> None:
-        """Commit where it is due."""
+        """Commit if the interval is over."""
         if time.monotonic() >= self._due_s:
             self.commit()
             self._due_s = time.monotonic() + _COMMIT_INTERVAL_S
 
     def commit(self) -> None:
-        """Commit what was written since the last time."""
+        """Commit the records written since the last commit."""
         places = {
             tp: CommittedOffset(min(at, self._ending.stops.get(tp, _NEVER)))
             for tp, at in self._consumer.positions.items()
@@ -209,7 +214,7 @@ class _Committer:
 def _read(
     consumer: BlockingConsumer, write: Write, ending: Ending, in_time: Callable[[], None]
 ) -> None:
-    """Poll and write until the end comes. Raises BrokenPipeError when nobody reads any more."""
+    """Poll and write until the end. Raises BrokenPipeError when the output has no reader."""
     out = sys.stdout.buffer
     reader = select.poll()
     reader.register(sys.stdout.fileno(), 0)
@@ -219,7 +224,7 @@ def _read(
             out.write(b"".join(map(write, records)))
             out.flush()
             ending.written += len(records)
-        _tell_skips(consumer)
+        _report_skips(consumer)
         if ending.has_come(consumer):
             return
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in reader.poll(0)):
@@ -227,7 +232,7 @@ def _read(
         in_time()
 
 
-def _tell_skips(consumer: BlockingConsumer) -> None:
+def _report_skips(consumer: BlockingConsumer) -> None:
     for skip in consumer.take_skips():
         if skip.end > skip.start:
             gone = f"offsets {skip.start} to {skip.end - 1} of {skip.tp} are gone"

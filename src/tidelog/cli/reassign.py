@@ -1,8 +1,8 @@
-"""`tidelog reassign`: move partitions to other brokers, and look how far that is.
+"""`tidelog reassign`: move partitions to other brokers, and show the progress.
 
 Files are those of Kafka's kafka-reassign-partitions: {"version":1,"partitions":[{"topic":"t",
-"partition":0,"replicas":[1,2,3]}]}, the first replica being the preferred leader. Moves go on in
-the cluster whether somebody waits for them or not.
+"partition":0,"replicas":[1,2,3]}]}; the first replica is the preferred leader. Moves continue in
+the cluster whether a command waits for them or not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Move partitions to other brokers.")
 
-#: A day: whoever waits for a move waits for the data of a partition to be copied.
+#: A day: a move takes as long as the copy of a partition's data.
 _PATIENCE_S = 86_400.0
 _EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
@@ -43,12 +43,12 @@ FileArgument = Annotated[
     typer.Argument(help="File of Kafka's form; - is standard input.", show_default=False),
 ]
 JsonOption = Annotated[
-    str | None, typer.Option("--json", help="What a file would hold.", show_default=False)
+    str | None, typer.Option("--json", help="The content of such a file.", show_default=False)
 ]
 
 
 class ReassignmentFileError(TidelogError):
-    """A file that does not say where partitions are to be; the message tells where and why."""
+    """The error of a file without valid targets; the message names the place and the reason."""
 
 
 @app.command(epilog="Example: tidelog reassign execute moves.json --wait")
@@ -67,8 +67,8 @@ def execute(
 ) -> None:
     """Move partitions to the brokers that a file names.
 
-    A partition that is being moved already is led to its new place instead. Exit code 1 when a
-    move was refused; the others go on.
+    A partition on the move is redirected to its new target. The exit code is 1 if a move was
+    refused; the others continue.
     """
     where, targets = _read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
@@ -120,7 +120,7 @@ def list_moves(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """The partitions that are being moved, with the replicas that come and go."""
+    """List the partitions on the move, with the replicas that are added and removed."""
     with choose_target(bootstrap, directory).client(timeout) as client:
         found = client.list_reassignments()
     rows = [
@@ -164,10 +164,10 @@ def verify(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Whether partitions are where a file wants them. Exit code 1 unless all of them are."""
+    """Show whether partitions are where a file wants them. Exit code 1 unless all of them are."""
     where, targets = _read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
-        # In this order: a move that ends in between is then seen as under way, not as lost.
+        # In this order, a move that ends in between counts as under way and not as lost.
         moving = client.list_reassignments(targets)
         replicas = _partitions_of(client, targets, where)
     rows = [
@@ -228,7 +228,7 @@ def _await(client: BlockingClient, begun: list[TopicPartition]) -> None:
 def _partitions_of(
     client: BlockingClient, targets: Targets, where: str
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas of each partition now; an error that names the first that is not there."""
+    """Return the replicas of each partition now; an error names the first missing partition."""
     metadata: ClusterMetadata = client.metadata(sorted({tp.topic for tp in targets}))
     found = {}
     for tp in targets:
@@ -240,7 +240,7 @@ def _partitions_of(
 
 
 def _read(file: Path | None, text: str | None) -> tuple[str, Targets]:
-    """What a file or `--json` says, and what to call it in messages."""
+    """Return the content of a file or of `--json`, and its name for messages."""
     if (file is None) == (text is None):
         raise typer.BadParameter("give FILE, or --json with what it would hold")
     where = "--json" if file is None else str(file)
@@ -257,7 +257,7 @@ def _read(file: Path | None, text: str | None) -> tuple[str, Targets]:
 
 
 def targets_of(document: Any, where: str) -> Targets:
-    """Where a document of Kafka's form wants partitions to be; ReassignmentFileError."""
+    """Return the targets in a document of Kafka's form; ReassignmentFileError."""
     entries = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ReassignmentFileError(f"{where} lists no partitions: {_EXPECTED} expected")

@@ -1,7 +1,8 @@
-"""Turns bytes into records for `tidelog produce`: delimiters, keys, headers, as kcat has them.
+"""Bytes into records for `tidelog produce`: delimiters, keys, headers, as in kcat.
 
-Bytes are taken as they are, whatever encoding they have. Input ends with or without a delimiter; an
-empty line is a record with an empty value. Delimiters may be written with escapes: \\n \\t \\x1e.
+Bytes are taken as they are, in any encoding. Input ends with or without a delimiter; an empty line
+is a record with an empty value. Delimiters may be written with escapes:
+\t \x1e.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records.builder import NewRecord
 
 _READ_BYTES = 256 * 1024
-#: When no more has come by then, what is there is sent: somebody may be typing.
+#: Time without further input after which the present records are sent, as for typed input.
 _LINGER_S = 0.005
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "e": "\x1b", "a": "\a"}
@@ -29,21 +30,21 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class InputError(TidelogError):
-    """Input that cannot be a record."""
+    """The error of input that cannot be a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """How a piece of input becomes a record."""
+    """The conversion of a piece of input into a record."""
 
     key_delimiter: bytes | None = None
     fixed_key: bytes | None = None
     headers: Headers = ()
-    #: An empty value is none at all: a tombstone of a compacted topic. So is an empty key.
+    #: An empty value is null, a tombstone of a compacted topic. So is an empty key.
     empty_is_null: bool = False
 
     def record(self, piece: bytes) -> NewRecord:
-        """One record, stamped now."""
+        """Return one record with the present time."""
         key, value = self.fixed_key, piece
         if self.key_delimiter is not None:
             before, found, after = piece.partition(self.key_delimiter)
@@ -60,7 +61,7 @@ class RecordShape:
 
 
 def unescaped(text: str, option: str) -> bytes:
-    """The bytes that an option means; a usage error for an unknown escape, and for nothing."""
+    """Return the bytes of an option; a usage error for an unknown escape or empty text."""
 
     def replace(match: re.Match[str]) -> str:
         word = match[1]
@@ -78,7 +79,7 @@ def unescaped(text: str, option: str) -> bytes:
 
 
 def headers_of(words: Sequence[str] | None) -> Headers:
-    """`-H name=value`; without `=` the value is null."""
+    """Return the headers of `-H name=value`; without `=` the value is null."""
     found = []
     for word in words or ():
         name, equals, value = word.partition("=")
@@ -89,7 +90,7 @@ def headers_of(words: Sequence[str] | None) -> Headers:
 
 
 def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
-    """What lies between delimiters in a file; None where it is worth sending what came so far.
+    """Yield the pieces between delimiters in a file; None when it is time to send the present ones.
 
     Raises InputError for a piece that no request can hold, OSError.
     """
@@ -98,7 +99,7 @@ def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
         chunk = os.read(descriptor, _READ_BYTES)
         if not chunk:
             break
-        # Only what is new, and a delimiter that straddles the border, can hold a delimiter.
+        # A delimiter can be only in the new bytes, or across the border to them.
         searched = max(0, len(held) - len(delimiter) + 1)
         held += chunk
         if held.find(delimiter, searched) >= 0:

@@ -1,7 +1,7 @@
-"""How `tidelog consume` writes records: kcat's format, or one JSON document a line.
+"""The formats of `tidelog consume`: kcat's format, or one JSON document a line.
 
-Bytes go out as they are, so that what was produced comes back bit by bit; JSON holds text where
-bytes are UTF-8, and base64 where they are not.
+Bytes go out as they are, so that they equal the produced ones bit by bit. JSON holds text for UTF-8
+bytes, and base64 for others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MORE_FIELDS = "%h headers, %R size in 4 bytes, %% percent"
 
 
 def formatter(text: str, show_null: bool) -> Write:
-    """Writes records as `text` says; a usage error for a letter that means nothing."""
+    """Return a writer of records in the format `text`; a usage error for an unknown letter."""
     parts: list[Write | bytes] = []
     position = 0
     while position < len(text):
@@ -81,13 +81,13 @@ def _headers(it: ConsumedRecord) -> bytes:
 
 
 def plain_format(delimiter: str, key_delimiter: str | None) -> str:
-    """The format without --format: value and delimiter, before them the key where one is asked."""
+    """Return the format without --format: value and delimiter, preceded by the key if requested."""
     key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
     return key + "%s" + delimiter.replace("%", "%%")
 
 
 def json_line(it: ConsumedRecord) -> bytes:
-    """One document and a newline."""
+    """Return one document and a newline."""
     record = it.record
     document = documents.ConsumedRecord(
         it.tp.topic,

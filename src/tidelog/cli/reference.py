@@ -1,7 +1,7 @@
-"""The reference of the command line as Markdown, made from the commands themselves.
+"""The reference of the command line as Markdown, generated from the commands themselves.
 
-`python -m tidelog.cli.reference docs/reference/cli.md` writes it; a test compares. Whoever changes
-an option, an example or a JSON document runs it again.
+`python -m tidelog.cli.reference docs/reference/cli.md` writes it; a test compares. Run it after a
+change of an option, an example or a JSON document.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Command:
 
 
 def reference(app: typer.Typer) -> str:
-    """The whole text. Commands in their order."""
+    """Return the whole text, with the commands in their order."""
     commands = list(_commands(app, "tidelog"))
     shared = {
         parameter.name: parameter
@@ -83,7 +83,7 @@ def reference(app: typer.Typer) -> str:
 
 
 def commands_of(app: typer.Typer) -> dict[str, Callable[..., Any]]:
-    """The function of each command by the words that call it."""
+    """Return the function of each command by the words that call it."""
     return {each.words: each.function for each in _commands(app, "tidelog")}
 
 
@@ -132,7 +132,7 @@ def _section(command: _Command) -> Iterator[str]:
 
 
 def _option_table(options: list[Parameter], varying: str = "") -> Iterator[str]:
-    """`varying`: the name of an option whose default each command tells."""
+    """Yield the table of options; `varying` is an option whose default each command states."""
     yield "| option | meaning | default |\n|---|---|---|\n"
     for option in options:
         names = ", ".join(f"`{word}`" for word in option.declared)
@@ -182,7 +182,7 @@ def _fields(element: Any, indent: str) -> Iterator[str]:
 
 
 def _words(hint: Any, inner: Any) -> str:
-    """One word, or several where a value may be of several types."""
+    """Return one word, or several for a value of several types."""
     members = [each for each in typing.get_args(hint) if each is not type(None)]
     if isinstance(hint, types.UnionType) and len(members) > 1:
         return " or ".join(_type_word(each) for each in members)

@@ -1,8 +1,8 @@
-"""`tidelog topics remove-partitions`: the highest partitions of a topic, and all that is in them.
+"""`tidelog topics remove-partitions`: removal of the highest partitions with all their records.
 
-Says what goes before it goes: records, bytes, and the offsets of groups. What was read is gone too,
-and nothing brings it back; `--dry-run` only says it. The cluster's own word decides whether it may
-be done at all.
+The command prints the losses before the removal: records, bytes, and the offsets of groups. Records
+that were read are lost, too, and nothing restores them; `--dry-run` only prints the losses. The
+cluster decides whether the removal is allowed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def remove_partitions(
 ) -> None:
     """Remove the highest partitions of a topic, with their records and the groups' offsets.
 
-    They take no more records from the moment on that this is accepted: producers write to the
-    partitions that are left, and a key may go to another one than before. Added again, they begin
-    empty. Internal topics keep theirs, and every topic keeps at least one.
+    They take no more records as soon as the request is accepted. Producers write to the remaining
+    partitions, and a key may go to another partition than before. Partitions that are added later
+    begin empty. Internal topics keep their partitions, and every topic keeps at least one.
     """
     with choose_target(bootstrap, directory).client(timeout) as client:
         topic = topics_named(client, [name])[name]
@@ -63,7 +63,7 @@ def remove_partitions(
         going = [TopicPartition(name, number) for number in range(left, before)]
         lost = _losses(client, topic, going)
         if output is not OutputFormat.JSON:
-            _tell(name, before, left, lost, drain=drain)
+            _report_losses(name, before, left, lost, drain=drain)
         if not dry_run:
             client.remove_partitions(name, left, drain=drain)
             if wait:
@@ -81,14 +81,14 @@ def remove_partitions(
 def _losses(
     client: BlockingClient, topic: TopicMetadata, going: list[TopicPartition]
 ) -> list[PartitionLoss]:
-    """What is in these partitions; of one without a leader nothing is known but its groups."""
+    """Return the losses by these partitions; without a leader only the groups are known."""
     led = [tp for tp in going if topic.partitions[tp.partition].leader != NO_LEADER]
     starts = client.list_offsets(dict.fromkeys(led, EARLIEST)) if led else {}
     ends = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}
     sizes: dict[TopicPartition, int] = {}
     for leader in sorted({topic.partitions[tp.partition].leader for tp in led}):
-        for one in client.describe_log_dirs(leader):
-            for replica in one.replicas:
+        for log_dir in client.describe_log_dirs(leader):
+            for replica in log_dir.replicas:
                 if topic.partitions.get(replica.tp.partition) and replica.tp in going:
                     sizes[replica.tp] = replica.size_bytes
     groups: dict[TopicPartition, list[GroupLoss]] = {tp: [] for tp in going}
@@ -110,26 +110,28 @@ def _losses(
     ]
 
 
-def _tell(name: str, before: int, left: int, lost: list[PartitionLoss], *, drain: bool) -> None:
+def _report_losses(
+    name: str, before: int, left: int, lost: list[PartitionLoss], *, drain: bool
+) -> None:
     print_table(
         ("partition", "records", "bytes", "groups with offsets", "not read by them"),
         (
             (
-                one.partition,
-                one.end_offset - one.first_offset if one.end_offset >= 0 else "?",
-                one.size_bytes if one.size_bytes >= 0 else "?",
-                ", ".join(each.group for each in one.groups) or None,
-                sum(each.unread for each in one.groups) if one.groups else None,
+                loss.partition,
+                loss.end_offset - loss.first_offset if loss.end_offset >= 0 else "?",
+                loss.size_bytes if loss.size_bytes >= 0 else "?",
+                ", ".join(each.group for each in loss.groups) or None,
+                sum(each.unread for each in loss.groups) if loss.groups else None,
             )
-            for one in lost
+            for loss in lost
         ),
-        title=f"{name}: {_numbers(left, before)} of {before} will go, with all that is there",
+        title=f"{name}: {_numbers(left, before)} of {before} will be removed with their records",
     )
-    unread = {each.group for one in lost for each in one.groups if each.unread}
+    unread = {each.group for loss in lost for each in loss.groups if each.unread}
     if unread and drain:
-        say(f"waits until {', '.join(sorted(unread))} have read what is there")
+        say(f"waits until {', '.join(sorted(unread))} have read all of it")
     elif unread:
-        say(f"{', '.join(sorted(unread))} will never read what they have not read: see --drain")
+        say(f"{', '.join(sorted(unread))} lose their unread records: see --drain")
 
 
 def _await_removal(client: BlockingClient, name: str, left: int, timeout_s: float) -> None:

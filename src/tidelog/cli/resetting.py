@@ -1,7 +1,7 @@
-"""Where `tidelog groups reset` sets offsets: what options ask for, resolved against the log.
+"""The targets of `tidelog groups reset`: options resolved against the log.
 
-Offsets are kept within the log of each partition. Relative ones need something committed to be
-relative to; a partition without it is left out, with a word.
+Offsets are kept within the log of each partition. Relative targets need a committed offset; a
+partition without one is left out with a message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.runtime.blocking import BlockingClient
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """One of: a timestamp of ListOffsets, an offset, or a shift of what is committed."""
+    """One of: a timestamp of ListOffsets, an offset, or a shift of the committed offset."""
 
     timestamp: int | None = None
     offset: int | None = None
@@ -37,7 +37,7 @@ def plan_of(
     by_duration: str | None,
     shift_by: int | None,
 ) -> ResetPlan:
-    """The one way that was chosen; a usage error for none and for several."""
+    """Return the one chosen way; raise a usage error for none and for several."""
     values = {
         "--to-offset": to_offset,
         "--to-datetime": to_datetime,
@@ -47,8 +47,8 @@ def plan_of(
     given = [name for name, is_set in flags.items() if is_set]
     given += [name for name, value in values.items() if value is not None]
     if len(given) != 1:
-        told = f"{' and '.join(given)} were given" if given else "none was given"
-        raise typer.BadParameter(f"one of {', '.join([*flags, *values])} is needed; {told}")
+        found = f"{' and '.join(given)} were given" if given else "none was given"
+        raise typer.BadParameter(f"one of {', '.join([*flags, *values])} is needed; {found}")
     if to_offset is not None:
         return ResetPlan(offset=to_offset)
     if to_datetime is not None:
@@ -68,7 +68,7 @@ def plan_of(
 def targets(
     client: BlockingClient, group: str, words: list[PartitionWord] | None, plan: ResetPlan
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """What is committed, and what is to be; of the partitions named, or of all committed."""
+    """Return committed offsets and targets, of the named or of all committed partitions."""
     if words is None:
         committed = client.committed(group)
         chosen = list(committed)

@@ -1,7 +1,7 @@
-"""A search over seeds for `tidelog sim run`: jobs in, sums out, whatever ends it.
+"""A search over seeds for `tidelog sim run`: jobs in, sums out, even after a signal.
 
-Ctrl-C and SIGTERM end it between two results and in the middle of one; what was covered until then
-is printed and kept all the same, and the exit code is 128 and the signal's number.
+Ctrl-C and SIGTERM end it between two results and in the middle of one. The results until then are
+printed and kept all the same, and the exit code is 128 plus the signal's number.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from tidelog.sim.search_coverage import Coverage
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: Lines of the story that are printed with a violation.
+#: Number of story lines that are printed with a violation.
 _STORY_LINES = 30
 
 
 class Interrupted(BaseException):
-    """A signal asks for the end; like KeyboardInterrupt, nothing on its way may catch it."""
+    """The request of a signal to end. No handler on its way may catch it."""
 
 
 class Interruptions:
-    """While it is entered, signals raise Interrupted, once; `number` says which came.
+    """A context in which signals raise Interrupted, once; `number` is the signal that came.
 
-    Raised in a callback of a weak reference or in a finalizer it reaches nobody, so look at
-    `number`, too; Python's word of that is not passed on.
+    Inside a callback of a weak reference or a finalizer the exception is lost, so check `number`,
+    too. Python's message about the lost exception is suppressed.
     """
 
     def __init__(self) -> None:
@@ -61,18 +61,18 @@ class Interruptions:
             self.number = number
             raise Interrupted
 
-    def _unraisable(self, told: sys.UnraisableHookArgs) -> None:
-        if not isinstance(told.exc_value, Interrupted):
-            self._hook_before(told)
+    def _unraisable(self, failure: sys.UnraisableHookArgs) -> None:
+        if not isinstance(failure.exc_value, Interrupted):
+            self._hook_before(failure)
 
     @property
     def exit_code(self) -> int:
-        """What shells have for it; 0 where none came."""
+        """Return the exit code that shells use for the signal; 0 if none came."""
         return 128 + self.number if self.number else 0
 
 
 def results(jobs: Iterator[Job], processes: int) -> Generator[RunResult, None, None]:
-    """The runs as they end."""
+    """Yield the results of runs as they end."""
     if processes > 1:
         yield from run_in_processes(jobs, processes)
         return
@@ -86,8 +86,10 @@ def search(
     number: int | None,
     take: Callable[[RunResult], bool],
 ) -> int:
-    """Hand results to `take` until it says that it has enough; returns 0, or the exit code of a
-    signal that ended it."""
+    """Pass results to `take` until it returns that it has enough.
+
+    Returns 0, or the exit code of a signal that ended the search.
+    """
     with (
         Interruptions() as interruptions,
         contextlib.suppress(Interrupted),
@@ -100,7 +102,7 @@ def search(
 
 
 def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[RunResult]:
-    """A progress bar on standard error, where that is a terminal."""
+    """Show a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
@@ -111,14 +113,17 @@ def _with_progress(found: Iterable[RunResult], number: int | None) -> Iterator[R
 
 
 def say_violation(result: RunResult, shrink_s: float) -> None:
-    """A violation, the line that keeps its seed, its reduction found within a time, and the end of
-    the story."""
+    """Print a violation.
+
+    Further lines are the one that keeps its seed, its reduction found within a time, and the end of
+    the story.
+    """
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import line_to_add
 
     job = Job.of(result)
     say(f"seed {result.seed}: VIOLATION {result.violation}")
-    say(f"    {job.command()} tells it step by step, with --story in short")
+    say(f"    {job.command()} shows it step by step, with --story in short")
     if not job.mutant:
         line = line_to_add(result.profile, result.seed, result.chosen, result.violation)
         say(f"    to be kept in tests/sim/known_seeds.txt as: {line}")
@@ -129,7 +134,7 @@ def say_violation(result: RunResult, shrink_s: float) -> None:
 
 
 def say_shrunk(job: Job, limit_s: float) -> Job:
-    """Shrink a run within a time; says what is left and returns it."""
+    """Shrink a run within a time; print the remaining faults and return the reduction."""
     deadline = time.monotonic() + limit_s
     found = job.shrink(lambda: time.monotonic() >= deadline)
     whole, left = found.whole, found.result
@@ -148,7 +153,7 @@ def say_shrunk(job: Job, limit_s: float) -> Job:
 
 
 def read_coverage(path: Path) -> Coverage:
-    """What earlier searches wrote; nothing where there is no such file."""
+    """Read the coverage of earlier searches; empty if there is no such file."""
     from tidelog.sim.search_coverage import Coverage, CoverageFileError
 
     try:
@@ -163,7 +168,7 @@ def read_coverage(path: Path) -> Coverage:
 
 
 def write_coverage(path: Path, coverage: Coverage) -> None:
-    """The file is the old one or the new one, whatever happens meanwhile."""
+    """Write coverage; the file has the old or the new content, never a part."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     unfinished.write_text(coverage.to_json(), encoding="utf-8")
     os.replace(unfinished, path)

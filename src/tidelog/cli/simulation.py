@@ -1,9 +1,9 @@
 """`tidelog sim`: whole brokers under simulation, seed by seed.
 
-`run` looks for violations and sums up what the runs went through, `replay` tells one seed step by
-step or as a story, `shrink` finds what of it a violation takes. Equal seeds give equal runs, in
-whatever process: seeds are spread over processes here. `--mutant` takes what is importable from the
-working directory, as `python -m` does.
+`run` searches for violations and sums up the runs. `replay` prints one seed step by step or as a
+story. `shrink` finds a small part of the run that still shows a violation. Equal seeds give equal
+runs in every process, so seeds are spread over processes here. `--mutant` imports from the working
+directory, as `python -m` does.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _FaultsOption = Annotated[
     str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
 ]
 _OnlyOption = Annotated[
-    str, typer.Option(help='What is left of the run, as `shrink` prints it: "play=2,5;groups=no".')
+    str, typer.Option(help='The reduction of the run, as `shrink` prints it: "play=2,5;groups=no".')
 ]
 _ShrinkOption = Annotated[
-    float, typer.Option(min=0.0, help="How long to look for less around a violation.")
+    float, typer.Option(min=0.0, help="Time for the search of a smaller run.")
 ]
-#: What `run` runs where nothing else is asked for.
+#: The default of `run`.
 _SEEDS: Final = "0..99"
-#: Beyond any that is used; numbers of seeds stay countable.
+#: Above any used seed; counts of seeds stay small.
 _LAST_SEED: Final = 2**62
 #: Seconds for which `run` shrinks each violation.
 _SHRINK_S = 60.0
@@ -74,28 +74,29 @@ def run(
         int | None, typer.Option("--jobs", min=1, help="Processes [one per core].")
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0.0, help="Go on with the seeds after A for so long.")
+        float, typer.Option(min=0.0, help="Continue with the seeds after A for this time.")
     ] = 0.0,
     first: Annotated[bool, typer.Option("--first", help="End at the first violation.")] = False,
     all_states: Annotated[
-        bool, typer.Option("--all-states", help="Fail where an interesting state was missed.")
+        bool, typer.Option("--all-states", help="Fail if an interesting state was missed.")
     ] = False,
     faults: _FaultsOption = "",
     seeds_file: Annotated[
-        str, typer.Option(help="Run the seeds of a file, as tests/sim/known_seeds.txt is one.")
+        str, typer.Option(help="Run the seeds of a file like tests/sim/known_seeds.txt.")
     ] = "",
     coverage: Annotated[
-        str, typer.Option(help="Add what the runs went through to a file (JSON).")
+        str, typer.Option(help="Add the coverage of the runs to a file (JSON).")
     ] = "",
-    shrink: Annotated[
-        bool, typer.Option(help="Look for less around each violation, for a minute.")
-    ] = True,
+    shrink: Annotated[bool, typer.Option(help="Shrink each violation, for a minute.")] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Run seeds; exit code 1 when one shows a violation, or when 500 of the default profile and
-    more went through too little to prove anything. `--profile mixed` runs every second seed under
-    the default profile, the others under all profiles in turn. Ctrl-C and SIGTERM end it: what was
-    covered so far is printed, and kept with --coverage; the exit code is 130 or 143."""
+    """Run seeds; exit code 1 if one shows a violation.
+
+    The exit code is also 1 if 500 or more seeds of the default profile reached too little to prove
+    anything. `--profile mixed` runs every second seed under the default profile, the others under
+    all profiles in turn. Ctrl-C and SIGTERM end the search: the results so far are printed, and
+    kept with --coverage; the exit code is 130 or 143.
+    """
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage
 
@@ -131,7 +132,7 @@ def run(
 
 
 def _check_coverage(path: Path, mutant: str) -> None:
-    """A file that cannot be added to is told before the search, not after it."""
+    """Reject an unwritable coverage file before the search, not after it."""
     if mutant:
         raise typer.BadParameter(
             "coverage counts runs of brokers as they are: --coverage goes without --mutant"
@@ -145,7 +146,7 @@ def _check_coverage(path: Path, mutant: str) -> None:
 
 
 def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
-    """Say what was missed; exit code 1 for that and for violations."""
+    """Print what was missed; exit with 1 for that and for violations."""
     from tidelog.core.sometimes import SOMETIMES
     from tidelog.sim.results import MARKED_SEEDS
 
@@ -166,19 +167,20 @@ def replay(
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
     history: Annotated[
-        str, typer.Option(help="Write what clients did and were told to a file: a history.")
+        str, typer.Option(help="Write requests and responses of clients to a file: a history.")
     ] = "",
     faults: _FaultsOption = "",
     only: _OnlyOption = "",
     story: Annotated[
-        bool, typer.Option("--story", help="Only what matters to a violation, in plain words.")
+        bool,
+        typer.Option("--story", help="Only the facts that matter to a violation, in plain words."),
     ] = False,
 ) -> None:
-    """Tell one seed step by step; exit code 1 when it shows a violation."""
+    """Print one seed step by step; exit code 1 if it shows a violation."""
     from tidelog.history import Operation, encode
     from tidelog.sim.job import Job
     from tidelog.sim.run import SeedRun, run_seed
-    from tidelog.sim.story import Watcher, tell
+    from tidelog.sim.story import Watcher, story_lines
 
     def write(operations: list[Operation]) -> None:
         with open(history, "w", encoding="utf-8") as file:
@@ -195,14 +197,14 @@ def replay(
         seed,
         job.profile,
         mutant,
-        None if story else _tell,
+        None if story else _print_step,
         write if history else None,
         chosen=job.chosen,
         only=only,
         observe=watch if story else None,
     )
     for watcher in watchers:
-        for line in tell(watcher, result.violation):
+        for line in story_lines(watcher, result.violation):
             print_line(line)
     print_line(
         f"seed {seed}: {result.events} events in {result.simulated_ns / _NS_PER_S:.1f} simulated"
@@ -225,8 +227,11 @@ def shrink(
     faults: _FaultsOption = "",
     seconds: _ShrinkOption = 600.0,
 ) -> None:
-    """Find how little a violation takes: fewer faults, clients, groups, topics, partitions and less
-    time; prints the command that shows it. Exit code 1 when the seed shows no violation."""
+    """Find a small run that shows the violation of a seed.
+
+    It has fewer faults, clients, groups, topics and partitions, and takes less time. Prints the
+    command that shows it. The exit code is 1 if the seed shows no violation.
+    """
     from tidelog.sim.job import Job
 
     check_time("--seconds", seconds)
@@ -254,7 +259,7 @@ def list_faults() -> None:
 
 @app.command("profiles", epilog="Example: tidelog sim profiles")
 def list_profiles() -> None:
-    """List the profiles, one line each: how often which faults are played, and what else."""
+    """List the profiles, one line each: frequency of faults, kinds, and other settings."""
     from tidelog.sim.profiles import PROFILES
     from tidelog.sim.run import MIXED
 
@@ -272,7 +277,7 @@ def _one_line(text: str) -> str:
 
 
 def parse_seeds(text: str) -> range:
-    """The seeds that A..B or a number names; typer.BadParameter for another text."""
+    """Return the seeds that A..B or a number names; raise typer.BadParameter for other text."""
     first, separator, last = text.partition("..")
     try:
         found = range(int(first), int(last if separator else first) + 1)
@@ -286,7 +291,7 @@ def parse_seeds(text: str) -> range:
 
 
 def check_time(option: str, value: float) -> None:
-    """Raise typer.BadParameter where an option holds no time."""
+    """Raise typer.BadParameter if an option holds no time."""
     if math.isnan(value):
         raise typer.BadParameter(f"{option} {value} is no time: a number from 0 on expected")
 
@@ -294,7 +299,7 @@ def check_time(option: str, value: float) -> None:
 def _jobs(
     seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float
 ) -> tuple[Iterator[Job], int | None]:
-    """What to run, and how many runs that is where the time does not tell."""
+    """Return the jobs, and their number if the time does not limit it."""
     from tidelog.sim.job import Job
 
     if seeds_file:
@@ -334,7 +339,7 @@ def _known_seeds(path: str) -> list[Job]:
 
 
 def _profile(profile: str, mutant: str) -> str:
-    """The profile asked for, else the one under which a mutant is looked for."""
+    """Return the requested profile, else the one under which a mutant is searched for."""
     from tidelog.sim.profiles import PROFILES
     from tidelog.sim.run import MIXED
 
@@ -345,7 +350,7 @@ def _profile(profile: str, mutant: str) -> str:
 
 
 def _mutant_profile(name: str) -> str:
-    """The profile of a mutant. Workers find its module as this process does."""
+    """Return the profile of a mutant. Workers find its module as this process does."""
     from tidelog.sim.mutation import MutantNotFoundError, load
 
     if os.getcwd() not in sys.path:
@@ -357,7 +362,7 @@ def _mutant_profile(name: str) -> str:
 
 
 def _faults(text: str, profile: str) -> tuple[str, ...]:
-    """The kinds of faults asked for; none where those of the profile are to be played."""
+    """Return the requested kinds of faults; none if those of the profile are played."""
     from tidelog.sim.faults import KINDS
     from tidelog.sim.profiles import PROFILES
 
@@ -366,7 +371,7 @@ def _faults(text: str, profile: str) -> tuple[str, ...]:
     for name in chosen:
         _check("fault", name, KINDS)
         if keeps_budget and not KINDS[name].is_in_budget:
-            fitting = [each for each, one in PROFILES.items() if not one.keeps_budget]
+            fitting = [each for each, profile in PROFILES.items() if not profile.keeps_budget]
             raise typer.BadParameter(
                 f"fault {name!r} may break what acknowledgements promise, which the checkers of"
                 f" profile {profile} hold brokers to; there are {', '.join(fitting)} for it"
@@ -382,7 +387,7 @@ def _check(what: str, name: str, known: Collection[str]) -> None:
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:
-    """Seeds from `first` on until the time is over: one at least, for none proves nothing."""
+    """Yield seeds from `first` on until the time is over, at least one."""
     yield first
     more = itertools.count(first + 1)
     yield from itertools.takewhile(lambda _: time.monotonic() < deadline, more)
@@ -409,7 +414,7 @@ def _print_totals(totals: Totals, seconds: float, output: OutputFormat) -> None:
     )
 
 
-def _tell(line: str) -> None:
-    """One line of a trace, with the time in seconds."""
+def _print_step(line: str) -> None:
+    """Print one line of a trace, with the time in seconds."""
     time_ns, _, rest = line.partition(" ")
     print_line(f"{int(time_ns) / _NS_PER_S:12.6f} {rest}")

@@ -1,7 +1,7 @@
-"""`tidelog store`: a cluster's metadata as a file, into another store, compared (rule S6).
+"""`tidelog store`: a cluster's metadata exported to a file, imported, and compared (rule S6).
 
-A store is named as `metadata.store` names it, by a broker's server.properties, or by the directory
-of a local cluster; a ZooKeeper server that such a cluster has for itself runs meanwhile.
+A store is named by the value of `metadata.store`, by a broker's server.properties, or by the
+directory of a local cluster. The ZooKeeper server of such a cluster runs while a command needs it.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ WaitOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds t
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A store that was named; `directory` of an embedded one."""
+    """A store named on the command line; `directory` of an embedded one."""
 
     text: str
     config: BrokerConfig
 
     @property
     def directory(self) -> str | None:
-        """Where an embedded store lies."""
+        """Return the directory of an embedded store."""
         return self.config.embedded_store_directory()
 
 
 @app.command("create", epilog="Example: tidelog store create zookeeper://zk1:2181,zk2:2181/tidelog")
 def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
-    """Make the chroot of a cluster in ZooKeeper."""
+    """Create the chroot of a cluster in ZooKeeper."""
     with _named(store, timeout) as named:
         if named.directory is not None:
             raise ConfigError(f"{store}: an embedded store is made by the first broker")
         servers = zookeeper_servers(named.config)
         if not servers.chroot:
             raise ConfigError(f"{store}: there is no chroot in it: .../NAME expected")
-        # Here alone: what moves an embedded store needs no client of ZooKeeper.
+        # Imported only here: commands on an embedded store need no ZooKeeper client.
         from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 
         made = asyncio.run(create_chroot(servers, int(timeout * 1000), say))
@@ -84,7 +84,7 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
 @app.command("export", epilog="Example: tidelog store export /tmp/tide metadata.jsonl")
 def export(
     store: StoreArgument,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Is written; must not exist.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to write; must not exist.")],
     timeout: WaitOption = 18.0,
 ) -> None:
     """Write a stopped cluster's metadata to a file."""
@@ -99,7 +99,7 @@ def export(
 
 @app.command("import", epilog="Example: tidelog store import metadata.jsonl zookeeper://zk1:2181/t")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="From `tidelog store export`.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of `tidelog store export`.")],
     store: StoreArgument,
     timeout: WaitOption = 18.0,
 ) -> None:
@@ -128,15 +128,17 @@ def diff(
     output: OutputOption = OutputFormat.TABLE,
     timeout: WaitOption = 18.0,
 ) -> None:
-    """Compare the metadata of two stopped clusters; exit code 1 where it differs."""
+    """Compare the metadata of two stopped clusters; exit code 1 if it differs."""
     differences = transfer.compare(_read(first, timeout), _read(second, timeout))
-    found = [StoreDifference(one.path, _text(one.first), _text(one.second)) for one in differences]
+    found = [
+        StoreDifference(each.path, _text(each.first), _text(each.second)) for each in differences
+    ]
     if output is OutputFormat.JSON:
         print_document(found)
     elif found:
         print_table(
             ("node", "first", "second"),
-            [(one.path, _short(one.first), _short(one.second)) for one in found],
+            [(each.path, _short(each.first), _short(each.second)) for each in found],
         )
     else:
         print_line("no differences")
@@ -159,7 +161,7 @@ def _read(store: str, timeout: float) -> SavedTree:
 
 @contextlib.contextmanager
 def _named(text: str, timeout: float) -> Iterator[Named]:
-    """The store that a word means; a server of the cluster's own runs while it is used."""
+    """Yield the store that a word names; a server of the cluster's own runs while it is used."""
     given = {"broker.id": "0", "zookeeper.connection.timeout.ms": str(int(timeout * 1000))}
     if text.startswith(("embedded:", "zookeeper://")):
         yield Named(text, BrokerConfig.from_properties({**given, "metadata.store": text}))
@@ -185,7 +187,7 @@ def _named(text: str, timeout: float) -> Iterator[Named]:
 
 @contextlib.asynccontextmanager
 async def _opened(named: Named) -> AsyncIterator[MetadataStore]:
-    """An open store whose session is kept alive."""
+    """Yield an open store whose session is kept alive."""
     loop = asyncio.get_running_loop()
     store = make_store(named.config, loop, say, connect_timeout_name="--timeout")
     await store.open()

@@ -1,8 +1,9 @@
-"""`tidelog strays`: replicas that brokers have set aside, as they are not theirs any more.
+"""`tidelog strays`: replicas that brokers have set aside because they are no longer assigned.
 
-They are kept for `log.stray.delete.delay.ms`, and those that went with many others until somebody
-says `delete` or `restore` (rule V35). A restored replica becomes its partition's again, where
-nothing can be lost by it: the broker decides, and says why not.
+Brokers keep them for `log.stray.delete.delay.ms`. Strays that were set aside together with many
+others are held until an operator says `delete` or `restore` (rule V35). A restored replica becomes
+its partition's again if nothing can be lost by it. The broker decides, and gives the reason for a
+refusal.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SUFFIX = "-stray"
 
 BrokersOption = Annotated[
     list[int] | None,
-    typer.Option("--broker", help="Of this broker only.", autocompletion=broker_ids),
+    typer.Option("--broker", help="This broker only.", autocompletion=broker_ids),
 ]
 NamesArgument = Annotated[
     list[str] | None,
@@ -60,7 +61,7 @@ def list_strays(
 ) -> None:
     """List the replicas that brokers have set aside, and when each will be deleted.
 
-    `held` ones went together with many others: they stay until `delete` or `restore` is said.
+    `held` ones were set aside together with many others: they stay until `delete` or `restore`.
     """
     with choose_target(bootstrap, directory).client(timeout) as client:
         found = _strays(client, broker)
@@ -94,13 +95,13 @@ def restore(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Make set-aside replicas those of their partitions again.
+    """Restore set-aside replicas as replicas of their partitions.
 
-    The topic must be there, with the same topic id, and the partition assigned to the broker: bring
-    its metadata back first. One replica of each partition is restored, of an in-sync broker where
-    there is one; the others copy from it. The controller tells the broker at once what the replica
-    is. Refused where anything could be lost: another topic id, a replica with records in its place,
-    a leader elsewhere, an older leader epoch.
+    The topic must exist with the same topic id, and the partition must be assigned to the broker:
+    restore its metadata first. One replica of each partition is restored, of an in-sync broker if
+    there is one; the others copy from it. The controller sends the broker its role at once. A
+    restore is refused if anything could be lost: another topic id, a replica with records in its
+    place, a leader elsewhere, an older leader epoch.
     """
     with choose_target(bootstrap, directory).client(timeout) as client:
         wanted = _named(_strays(client, broker), names)
@@ -109,8 +110,8 @@ def restore(
         for candidates in _by_partition(wanted, metadata):
             results += _restore_one(client, candidates)
     _print_results(results, output, "restored")
-    restored = {one.stray.tp for one in results if one.error is ErrorCode.NONE}
-    if any(one.stray.tp not in restored for one in results):
+    restored = {result.stray.tp for result in results if result.error is ErrorCode.NONE}
+    if any(result.stray.tp not in restored for result in results):
         raise typer.Exit(1)
 
 
@@ -118,9 +119,7 @@ def restore(
 @prints(list[StrayChanged])
 def delete(
     names: NamesArgument = None,
-    all_held: Annotated[
-        bool, typer.Option("--all-held", help="All that wait for an operator's word.")
-    ] = False,
+    all_held: Annotated[bool, typer.Option("--all-held", help="All held strays.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     broker: BrokersOption = None,
     bootstrap: BootstrapOption = None,
@@ -136,7 +135,7 @@ def delete(
         if all_held:
             wanted = [each for each in found if each.delete_at_ms is None]
             if not wanted:
-                raise NotFoundError("no stray waits for an operator's word")
+                raise NotFoundError("no stray is held")
         else:
             wanted = _named(found, names)
         _confirm(wanted, yes)
@@ -145,7 +144,7 @@ def delete(
             of_it = [each for each in wanted if each.broker_id == broker_id]
             results += client.alter_strays(StrayAction.DELETE, of_it)
     _print_results(results, output, "deleted")
-    if any(one.error is not ErrorCode.NONE for one in results):
+    if any(result.error is not ErrorCode.NONE for result in results):
         raise typer.Exit(1)
 
 
@@ -157,7 +156,7 @@ def _strays(client: BlockingClient, brokers: list[int] | None) -> list[StrayRepl
 
 
 def _named(found: Sequence[StrayReplica], names: list[str] | None) -> list[StrayReplica]:
-    """Those that are meant, once each; NotFoundError for a name of none."""
+    """Return the named strays, once each; raise NotFoundError for a name without a stray."""
     if not names:
         raise typer.BadParameter("which? a topic, t:0,2-4 or the name of a directory expected")
     chosen: dict[StrayReplica, None] = {}
@@ -186,10 +185,12 @@ def _is_meant(stray: StrayReplica, name: str) -> bool:
 def _by_partition(
     wanted: Sequence[StrayReplica], metadata: ClusterMetadata
 ) -> list[list[StrayReplica]]:
-    """The strays of each partition, the latest of each broker, those first that are to be restored
-    first: of its leader, of brokers in the ISR."""
+    """Return the strays of each partition, the latest of each broker, in the order of restoring.
+
+    The leader's stray is first, then those of brokers in the ISR.
+    """
     groups: dict[object, dict[int, StrayReplica]] = {}
-    for each in sorted(wanted, key=lambda one: (one.since_ms, one.name)):
+    for each in sorted(wanted, key=lambda stray: (stray.since_ms, stray.name)):
         groups.setdefault(each.tp or each.name, {})[each.broker_id] = each
 
     def rank(stray: StrayReplica) -> int:
@@ -202,7 +203,7 @@ def _by_partition(
 
 
 def _restore_one(client: BlockingClient, candidates: list[StrayReplica]) -> list[StrayAltered]:
-    """Restore the first that may be; the refusals before it count only where none may."""
+    """Restore the first acceptable stray; return the refusals only if none is acceptable."""
     refused: list[StrayAltered] = []
     for stray in candidates:
         (result,) = client.alter_strays(StrayAction.RESTORE, [stray])
@@ -216,7 +217,7 @@ def _confirm(wanted: Sequence[StrayReplica], yes: bool) -> None:
     if yes:
         return
     size = size_text(sum(each.size_bytes for each in wanted))
-    brokers = ", ".join(str(one) for one in sorted({each.broker_id for each in wanted}))
+    brokers = ", ".join(str(broker) for broker in sorted({each.broker_id for each in wanted}))
     what = f"{len(wanted)} set-aside replicas ({size}) of brokers {brokers}"
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{what} would be deleted for good: give --yes")
@@ -225,14 +226,14 @@ def _confirm(wanted: Sequence[StrayReplica], yes: bool) -> None:
 
 def _print_results(results: Sequence[StrayAltered], output: OutputFormat, done: str) -> None:
     if output is OutputFormat.JSON:
-        print_document([_changed(one, done) for one in results])
+        print_document([_changed(result, done) for result in results])
         return
-    for one in results:
-        where = f"{one.stray.tp or one.stray.name} on broker {one.stray.broker_id}"
-        if one.error is not ErrorCode.NONE:
-            say(f"{where}: {one.error.name}: {one.message}")
-        elif one.log_end_offset >= 0:
-            print_range = f"offsets {one.log_start_offset} to {one.log_end_offset}"
+    for result in results:
+        where = f"{result.stray.tp or result.stray.name} on broker {result.stray.broker_id}"
+        if result.error is not ErrorCode.NONE:
+            say(f"{where}: {result.error.name}: {result.message}")
+        elif result.log_end_offset >= 0:
+            print_range = f"offsets {result.log_start_offset} to {result.log_end_offset}"
             say(f"{where}: {done}, {print_range}; the controller is asked for its role")
         else:
             say(f"{where}: {done}")
@@ -254,18 +255,18 @@ def _listed(stray: StrayReplica) -> StrayListed:
     )
 
 
-def _changed(one: StrayAltered, done: str) -> StrayChanged:
-    is_done = one.error is ErrorCode.NONE
+def _changed(result: StrayAltered, done: str) -> StrayChanged:
+    is_done = result.error is ErrorCode.NONE
     return StrayChanged(
-        broker=one.stray.broker_id,
-        log_dir=one.stray.log_dir,
-        name=one.stray.name,
-        topic=None if one.stray.tp is None else one.stray.tp.topic,
-        partition=None if one.stray.tp is None else one.stray.tp.partition,
-        result=done if is_done else one.error.name,
-        message=one.message,
-        first_offset=one.log_start_offset if one.log_start_offset >= 0 else None,
-        end_offset=one.log_end_offset if one.log_end_offset >= 0 else None,
+        broker=result.stray.broker_id,
+        log_dir=result.stray.log_dir,
+        name=result.stray.name,
+        topic=None if result.stray.tp is None else result.stray.tp.topic,
+        partition=None if result.stray.tp is None else result.stray.tp.partition,
+        result=done if is_done else result.error.name,
+        message=result.message,
+        first_offset=result.log_start_offset if result.log_start_offset >= 0 else None,
+        end_offset=result.log_end_offset if result.log_end_offset >= 0 else None,
     )
 
 

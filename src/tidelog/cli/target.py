@@ -1,6 +1,6 @@
-"""Which cluster a command talks to: an address, or the directory of a local cluster.
+"""The cluster of a command: an address, or the directory of a local cluster.
 
-The options that commands share, and how they fit together. Connects to nothing by itself.
+The options that commands share, and their combinations. Connects to nothing by itself.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tidelog.cli.output import say
 from tidelog.local import LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient
 
-#: Where `tidelog up` puts a cluster, and other commands look for it, without being told.
+#: Default directory of `tidelog up` and of other commands.
 DEFAULT_DIRECTORY = "tidelog-cluster"
-#: After so long without an answer a person is told what is tried.
+#: Seconds without a response after which a notice names the address.
 NOTICE_S = 2.0
 
 DirectoryOption = Annotated[str, typer.Option("--dir", "-d", help="Directory of a local cluster.")]
@@ -33,40 +33,43 @@ TimeoutOption = Annotated[
 
 
 class CommandClient(BlockingClient):
-    """A client that tells a waiting person what is tried, where no broker answers for a while."""
+    """A client that prints a notice when no broker responds for a while."""
 
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
         super().__init__(bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000))
-        # Connecting may block for longer than this: only another thread can speak meanwhile.
-        self._notice = threading.Timer(NOTICE_S, self._tell, (bootstrap, timeout_s))
+        # Connecting may block for longer than this; only another thread can print meanwhile.
+        self._notice = threading.Timer(NOTICE_S, self._print_notice, (bootstrap, timeout_s))
         self._notice.daemon = True
         if timeout_s > NOTICE_S:
             self._notice.start()
 
     def close(self) -> None:
-        """Close all connections, and say nothing more."""
+        """Close all connections, and print no notice any more."""
         self._notice.cancel()
         super().close()
 
-    def _tell(self, bootstrap: str, timeout_s: float) -> None:
+    def _print_notice(self, bootstrap: str, timeout_s: float) -> None:
         if not self.is_reached:
             say(f"tidelog: no broker answers yet at {bootstrap}; trying for {timeout_s:g} s in all")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster; `local` where its directory is known."""
+    """A cluster; `local` if its directory is known."""
 
     bootstrap: str
     local: LocalCluster | None
 
     def client(self, timeout_s: float) -> BlockingClient:
-        """A client for it."""
+        """Return a client of the cluster."""
         return CommandClient(self.bootstrap, timeout_s)
 
 
 def choose_target(bootstrap: str | None, directory: str | None) -> Target:
-    """One of the two, or the default directory; both together are a usage error."""
+    """Return the cluster of an address, of a directory, or of the default directory.
+
+    Both together are a usage error.
+    """
     if bootstrap is not None:
         if directory is not None:
             raise typer.BadParameter("give --bootstrap-server or --dir, not both")
@@ -86,7 +89,7 @@ DryRunOption = Annotated[
 
 
 def key_values(words: list[str] | None) -> dict[str, str]:
-    """`--config key=value` words; a word without `=` is a usage error."""
+    """Return the `--config key=value` words as a mapping; a word without `=` is a usage error."""
     found: dict[str, str] = {}
     for word in words or []:
         key, separator, value = word.partition("=")

@@ -1,9 +1,7 @@
 """`tidelog topics`: create, list, describe, alter, add-partitions and delete.
 
-`remove-partitions` is in `cli/removing`.
-
-All through the Kafka client, so that they work against any cluster that can be reached. Errors are
-the brokers' own, with their reasons.
+`remove-partitions` is in `cli/removing`. All commands use the Kafka client, so that they work
+against any reachable cluster. Errors are the brokers' own, with their reasons.
 """
 
 from __future__ import annotations
@@ -90,7 +88,7 @@ def create(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Create a topic; returns when every partition has a leader.
+    """Create a topic; return when every partition has a leader.
 
     A min.insync.replicas above the replication factor counts as the replication factor.
     """
@@ -131,7 +129,7 @@ def list_topics(
 @prints(list[TopicDescription])
 def describe(
     name: Annotated[
-        str | None, typer.Argument(help="The topic; all without.", autocompletion=topic_names)
+        str | None, typer.Argument(help="The topic; default all.", autocompletion=topic_names)
     ] = None,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
@@ -183,7 +181,7 @@ def alter(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Set and unset configurations of a topic; those not named stay as they are.
+    """Set and unset configurations of a topic; other keys stay as they are.
 
     A min.insync.replicas above the replication factor counts as the replication factor.
     """
@@ -198,7 +196,7 @@ def alter(
 def add_partitions(
     name: _NameArgument,
     to: Annotated[
-        int, typer.Option(min=1, help="Partitions in all, afterwards.", show_default=False)
+        int, typer.Option(min=1, help="Total number of partitions afterwards.", show_default=False)
     ],
     wait: WaitOption = True,
     bootstrap: BootstrapOption = None,
@@ -206,9 +204,9 @@ def add_partitions(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Give a topic more partitions; `remove-partitions` takes the highest away again.
+    """Add partitions to a topic; `remove-partitions` removes the highest ones.
 
-    Records that are there stay where they are: a key may go to another partition than before.
+    Existing records stay where they are: a key may go to another partition than before.
     """
     with choose_target(bootstrap, directory).client(timeout) as client:
         before = len(topics_named(client, [name])[name].partitions)
@@ -242,14 +240,14 @@ def delete(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Delete a topic and its records; returns when no broker knows it any more."""
+    """Delete a topic and its records; return when no broker has it any more."""
     with choose_target(bootstrap, directory).client(timeout) as client:
         topics_named(client, [name])
         client.delete_topic(name)
         if wait:
             brokers = len(client.metadata([]).brokers)
             wait_for(
-                f"brokers that forgot {name}",
+                f"brokers without {name}",
                 brokers,
                 lambda: brokers - len(client.brokers_knowing(name)),
                 timeout,
@@ -261,7 +259,7 @@ def delete(
 
 
 def _await_leaders(client: BlockingClient, name: str, partitions: int, timeout_s: float) -> None:
-    """Wait until each of so many partitions, and all that there are, has a leader."""
+    """Wait until the expected number of partitions exists and every partition has a leader."""
 
     def led() -> int:
         topic = client.metadata([name]).topics[name]

@@ -1,7 +1,7 @@
-"""`--wait`: look at the cluster until something holds, with a bar on standard error meanwhile.
+"""`--wait`: repeated checks until a condition holds, with a bar on standard error meanwhile.
 
-The bar is drawn on terminals only. What does not come in time is RequestTimeout's business, with
-how far it got in its message; the change itself stays.
+The bar is drawn on terminals only. NotYetError reports a condition that does not hold in time and
+how far it got; the change itself stays.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ WaitOption = Annotated[
 
 
 class NotYetError(TidelogError):
-    """What was waited for has not come in time."""
+    """The error of a condition that did not hold in time."""
 
 
 def wait_for(what: str, total: int, count: Callable[[], int], timeout_s: float) -> None:
-    """Return when `count` says `total`. Raises NotYetError after `timeout_s`, naming `what`."""
+    """Return when `count` reaches `total`. Raises NotYetError after `timeout_s`, naming `what`."""
     deadline = time.monotonic() + timeout_s
     console = Console(stderr=True)
     columns = (

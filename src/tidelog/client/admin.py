@@ -107,7 +107,7 @@ class TopicAdmin:
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 if uncertain.tried:
                     return
-                patience.is_over = True  # the controller knows every topic
+                patience.is_over = True  # the controller's response is final: it knows every topic
                 raise KafkaError(code, f"there is no topic {name!r}")
             uncertain.note(code)
             if code is not ErrorCode.NONE:
@@ -169,7 +169,7 @@ class TopicAdmin:
                 if len(topic.partitions) == count:
                     return
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                patience.is_over = True  # the controller knows every topic
+                patience.is_over = True  # the controller's response is final: it knows every topic
             if code is not ErrorCode.NONE:
                 raise KafkaError(code, result.error_message or f"topic {name!r}")
 

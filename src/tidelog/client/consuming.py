@@ -174,7 +174,7 @@ class PartitionConsumer:
             listed = yield from self._reader.list_offsets({tp: LATEST}, self._isolation_level)
             target = listed[tp].offset
         if target == wanted:
-            return  # it is there now
+            return  # the position is inside the log now
         self.skips.append(Skip(tp, wanted, target))
         self.seek(tp, target)
 

@@ -142,7 +142,7 @@ class GroupAdmin:
                 group, DESCRIBE_GROUPS, always(message), patience
             )
             for each in expect(answer, DescribeGroupsResponse).groups:
-                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # so Kafka 4 says it
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # no such group, in Kafka 4
                     each.error_code, each.group_state = 0, DEAD
                 self._coordinators.check(group, each.error_code)
                 node = yield from self._coordinators.find(group, patience)
@@ -309,7 +309,7 @@ def _member(answer: DescribedGroupMember, is_consumer: bool) -> MemberDescriptio
         try:
             assignment = read_assignment(answer.member_assignment)
         except ProtocolError:
-            assignment = None  # another client's own: it is shown as not known
+            assignment = None  # another client's own format: shown as unknown
     return MemberDescription(
         answer.member_id, answer.group_instance_id, answer.client_id, answer.client_host, assignment
     )

@@ -116,7 +116,7 @@ class Heartbeats:
                 self._over = membership
                 return
         except TidelogError:
-            return  # nobody answered: the next try comes before the session is over
+            return  # no response: the next try comes before the session expires
         self.sent()
 
     def _leave(self, membership: Membership) -> Operation[None]:

@@ -202,18 +202,21 @@ class GroupMember:
         """Return every member's share, as the leader assigns it."""
         members = {}
         for each in joined.members:
-            told = protocol.SUBSCRIPTION.decode(each.metadata)
+            subscription = protocol.SUBSCRIPTION.decode(each.metadata)
             owned = frozenset(
                 TopicPartition(topic.topic, number)
-                for topic in told.owned_partitions
+                for topic in subscription.owned_partitions
                 for number in topic.partitions
             )
             members[each.member_id] = MemberSubscription(
-                tuple(told.topics), each.group_instance_id, owned, told.generation_id
+                tuple(subscription.topics),
+                each.group_instance_id,
+                owned,
+                subscription.generation_id,
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):
-            if name not in counts:  # another member's: it may not exist yet
+            if name not in counts:  # another member's topic, which may not exist yet
                 found = (yield from self._router.metadata([name])).topics.get(name)
                 if found is not None and found.error is ErrorCode.NONE:
                     counts[name] = len(found.partitions)
@@ -246,8 +249,8 @@ class GroupMember:
             return frozenset(read_assignment(response.assignment))
         except ProtocolError as error:
             raise ProtocolError(
-                f"the leader of group {self.options.group!r} assigned what no consumer reads:"
-                f" {error}"
+                f"the leader of group {self.options.group!r} sent an assignment that cannot be"
+                f" decoded: {error}"
             ) from error
 
     def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:
@@ -377,7 +380,7 @@ def leave_group(
     answer = yield from coordinators.ask(group, LEAVE_GROUP, build, patience)
     response = expect(answer, LeaveGroupResponse)
     for number in [response.error_code, *(each.error_code for each in response.members)]:
-        if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # gone already
+        if error_code(number) is not ErrorCode.UNKNOWN_MEMBER_ID:  # the member has left already
             coordinators.check(group, number)
 
 

@@ -130,7 +130,7 @@ class ClusterRouter:
             return self._keep(outdated)
         reasons = "; ".join(str(failure) for failure in failures)
         if all(isinstance(failure, ProtocolError) for failure in failures):
-            raise ProtocolError(reasons)  # that will not pass by waiting
+            raise ProtocolError(reasons)  # waiting will not change this
         raise NotSent(f"no broker answers: {reasons}")
 
     def metadata_at(
@@ -161,24 +161,28 @@ class ClusterRouter:
                 self._topics[name] = topic
         return cluster
 
-    def _is_outdated(self, told: TopicMetadata) -> bool:
-        return self._at_latest_epochs(told) is not told
+    def _is_outdated(self, received: TopicMetadata) -> bool:
+        return self._at_latest_epochs(received) is not received
 
-    def _at_latest_epochs(self, told: TopicMetadata) -> TopicMetadata:
+    def _at_latest_epochs(self, received: TopicMetadata) -> TopicMetadata:
         """Return the topic, its partitions with an outdated leader epoch replaced by known ones.
 
         Without topic ids, a recreated topic could not be distinguished from an old response.
         """
-        known = self._latest.get(told.name)
-        if known is None or told.topic_id != known.topic_id or told.topic_id == ZERO_TOPIC_ID:
-            return told
+        known = self._latest.get(received.name)
+        if (
+            known is None
+            or received.topic_id != known.topic_id
+            or received.topic_id == ZERO_TOPIC_ID
+        ):
+            return received
         later = {
             number: partition
             for number, partition in known.partitions.items()
-            if number in told.partitions
-            and 0 <= told.partitions[number].leader_epoch < partition.leader_epoch
+            if number in received.partitions
+            and 0 <= received.partitions[number].leader_epoch < partition.leader_epoch
         }
-        return replace(told, partitions={**told.partitions, **later}) if later else told
+        return replace(received, partitions={**received.partitions, **later}) if later else received
 
     def topic(self, name: str, patience: Patience) -> Operation[TopicMetadata]:
         """Return one topic, from kept or fresh metadata; raise its error as KafkaError."""
@@ -188,7 +192,7 @@ class ClusterRouter:
             topic = self._topics.get(name)
         if topic is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the cluster tells nothing of topic {name}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the metadata response lacks topic {name}"
             )
         if topic.error is not ErrorCode.NONE:
             raise KafkaError(topic.error, f"topic {name!r}: {_topic_hint(topic.error)}")

@@ -147,7 +147,7 @@ class RecordSender:
                     f"a record makes a batch of {len(batch)} bytes, more than topic"
                     f" {self._topic!r} takes (max.message.bytes)"
                 ) from error
-            half = len(records) // 2  # nothing of it was appended: the sequence stays
+            half = len(records) // 2  # no record was appended: the sequence number stays
             yield from self._send_batch(partition, records[:half])
             yield from self._send_batch(partition, records[half:])
             return

@@ -85,7 +85,7 @@ class StrayAdmin:
                     code = error_code(directory.error_code)
                     raise KafkaError(code, f"{directory.log_dir} of broker {broker_id}")
                 found += _read(broker_id, directory)
-            return sorted(found, key=lambda one: (str(one.tp or ""), one.name))
+            return sorted(found, key=lambda stray: (str(stray.tp or ""), stray.name))
 
         return self._router.repeat(f"listing the strays of broker {broker_id}", attempt)
 
@@ -97,7 +97,7 @@ class StrayAdmin:
         Raises KafkaError; ConnectionLost or RequestTimeout where the outcome is unknown.
         """
         broker_id = strays[0].broker_id
-        wanted = [NamedStray(one.log_dir, one.name) for one in strays]
+        wanted = [NamedStray(stray.log_dir, stray.name) for stray in strays]
         message = AlterStraysRequest(action, wanted)
 
         def attempt(patience: Patience) -> Operation[list[StrayAltered]]:
@@ -113,8 +113,8 @@ class StrayAdmin:
             response = expect(answer, AlterStraysResponse)
             if response.error_code:
                 raise KafkaError(error_code(response.error_code), f"at {node.address}")
-            told = {(one.log_dir, one.name): one for one in response.results}
-            return [_outcome(one, told.get((one.log_dir, one.name))) for one in strays]
+            results = {(result.log_dir, result.name): result for result in response.results}
+            return [_outcome(stray, results.get((stray.log_dir, stray.name))) for stray in strays]
 
         return self._router.repeat(f"altering strays of broker {broker_id}", attempt)
 
@@ -124,24 +124,28 @@ def _read(broker_id: int, directory: ListedStrayDirectory) -> list[StrayReplica]
         StrayReplica(
             broker_id,
             directory.log_dir,
-            one.name,
-            TopicPartition(one.topic, one.partition) if one.partition >= 0 else None,
-            bytes(one.topic_id),
-            one.since_ms,
-            one.size_bytes,
-            one.delete_at_ms if one.delete_at_ms >= 0 else None,
-            one.is_restorable,
+            stray.name,
+            TopicPartition(stray.topic, stray.partition) if stray.partition >= 0 else None,
+            bytes(stray.topic_id),
+            stray.since_ms,
+            stray.size_bytes,
+            stray.delete_at_ms if stray.delete_at_ms >= 0 else None,
+            stray.is_restorable,
         )
-        for one in directory.strays
+        for stray in directory.strays
     ]
 
 
-def _outcome(stray: StrayReplica, told: AlteredStray | None) -> StrayAltered:
-    if told is None:
+def _outcome(stray: StrayReplica, result: AlteredStray | None) -> StrayAltered:
+    if result is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer does not mention {stray.name}"
         )
-    code = error_code(told.error_code)
+    code = error_code(result.error_code)
     return StrayAltered(
-        stray, code, told.error_message or "", told.log_start_offset, told.log_end_offset
+        stray,
+        code,
+        result.error_message or "",
+        result.log_start_offset,
+        result.log_end_offset,
     )

@@ -59,7 +59,7 @@ class ServedVersions:
         """Return the ranges of a response; raise KafkaError when it is an error."""
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(
-                error_code(response.error_code), f"{address} refused to tell its API versions"
+                error_code(response.error_code), f"{address} rejected the ApiVersions request"
             )
         return cls(
             address,

@@ -41,7 +41,9 @@ class Agenda:
     ) -> None:
         """Look at the partitions among these that are being reassigned."""
         moving = image.moving
-        self.reassignments.update(dict.fromkeys(one for one in topic_partitions if one in moving))
+        self.reassignments.update(
+            dict.fromkeys(partition for partition in topic_partitions if partition in moving)
+        )
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
         """Look at partitions that are being reassigned, and at replicas that they leave behind."""

@@ -117,7 +117,9 @@ class CommandBuilder:
             isr=state.isr,
             zk_version=state.partition_epoch,
             replicas=replicas,
-            offline_replicas=[one for one in replicas if one not in self._image.brokers],
+            offline_replicas=[
+                replica for replica in replicas if replica not in self._image.brokers
+            ],
             first_leader_epoch=state.first_epochs[0],
         )
 
@@ -143,26 +145,28 @@ class CommandBuilder:
             leader_epoch=EPOCH_DURING_DELETE if deleting else UNREADABLE,
             zk_version=UNREADABLE,
             replicas=replicas,
-            offline_replicas=[one for one in replicas if one not in self._image.brokers],
+            offline_replicas=[
+                replica for replica in replicas if replica not in self._image.brokers
+            ],
         )
 
     def _unreadable(self) -> dict[TopicPartition, Role]:
         """Return roles that state only that a replica, if there is one, is no stray (V35)."""
         image = self._image
         return {
-            one: Role(
-                image.topics[one.topic].topic_id,
+            topic_partition: Role(
+                image.topics[topic_partition.topic].topic_id,
                 LeaderAndIsrPartitionState(
-                    partition_index=one.partition,
+                    partition_index=topic_partition.partition,
                     leader=UNREADABLE,
                     leader_epoch=UNREADABLE,
-                    isr=image.assigned(one),
+                    isr=image.assigned(topic_partition),
                     partition_epoch=UNREADABLE,
-                    replicas=image.assigned(one),
+                    replicas=image.assigned(topic_partition),
                 ),
             )
-            for one in image.unreadable_states
-            if not image.is_deleting(one.topic)
+            for topic_partition in image.unreadable_states
+            if not image.is_deleting(topic_partition.topic)
         }
 
     def delete_replica(
@@ -258,7 +262,11 @@ class CommandBuilder:
         if move is not None and self._image.is_completing(topic_partition):
             move = None
         removing = () if move is None else move.removing
-        adding = () if move is None else tuple(one for one in move.adding if one not in removing)
+        adding = (
+            ()
+            if move is None
+            else tuple(replica for replica in move.adding if replica not in removing)
+        )
         return Role(
             self._image.topics[topic_partition.topic].topic_id,
             LeaderAndIsrPartitionState(

@@ -219,7 +219,7 @@ class Controller:
                         self._events.append(event)
                 case deletion.DeleteTopicsAsked():
                     self._deletions.delete_topics(event, draft)
-        asked = [one for one in events if isinstance(one, producer_ids.ProducerIdsAsked)]
+        asked = [event for event in events if isinstance(event, producer_ids.ProducerIdsAsked)]
         producer_ids.give_producer_ids(asked, draft)
 
     def _advance(

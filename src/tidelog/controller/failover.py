@@ -141,7 +141,7 @@ class Failovers:
     def removed(self, topic: str, now_ms: int) -> list[ClusterEvent]:
         """Note that a topic is gone; return the failovers that end thereby."""
         over: list[ClusterEvent] = []
-        for topic_partition in [one for one in self._unled if one.topic == topic]:
+        for topic_partition in [partition for partition in self._unled if partition.topic == topic]:
             del self._unled[topic_partition]
             over += self._superseded(topic_partition, now_ms)
         return over
@@ -162,7 +162,7 @@ class Failovers:
 
     def resigned(self, now_ms: int) -> list[ClusterEvent]:
         """End the term; return the unfinished failovers as far as they are known."""
-        unfinished = [self._event(one, now_ms) for one in self._open.values()]
+        unfinished = [self._event(failover, now_ms) for failover in self._open.values()]
         self._open.clear()
         self._of.clear()
         self._unled.clear()

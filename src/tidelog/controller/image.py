@@ -181,8 +181,13 @@ class Image:
                 for name, topic in sorted(self.topics.items())
             ),
             tuple(
-                (one, self.assigned(one), self.move(one), tuple(self.leaving.get(one, (-1,))))
-                for one in sorted(self.moving)
+                (
+                    partition,
+                    self.assigned(partition),
+                    self.move(partition),
+                    tuple(self.leaving.get(partition, (-1,))),
+                )
+                for partition in sorted(self.moving)
             ),
             tuple(sorted(self.states.items(), key=lambda item: item[0])),
             tuple(sorted(self.unreadable_states)),
@@ -316,5 +321,5 @@ class Image:
 
     def forget_former(self, name: str) -> None:
         """Drop the former incarnations of a topic's partitions: they must be read again (V71)."""
-        for topic_partition in [one for one in self.former if one.topic == name]:
+        for topic_partition in [partition for partition in self.former if partition.topic == name]:
             del self.former[topic_partition]

@@ -29,7 +29,7 @@ def first_state(
     so that nothing of that incarnation counts in this one (V71).
     """
     registered = tuple(replica for replica in replicas if replica in brokers)
-    live = tuple(one for one in registered if not brokers[one].is_leaving) or registered
+    live = tuple(replica for replica in registered if not brokers[replica].is_leaving) or registered
     if not live:
         return None
     first_epochs = (INITIAL_LEADER_EPOCH, 0)

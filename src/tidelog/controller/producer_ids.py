@@ -85,15 +85,15 @@ def give_producer_ids(asked: Iterable[ProducerIdsAsked], draft: Draft) -> None:
     last = None if found is None else found.last_id
     taken: TakeProducerIds | None = None
     given: list[Result[int]] = []
-    for one in asked:
+    for event in asked:
         result = Result(0)  # the first id of the block
-        answer = Answer[int](one.ticket, Precedence.PRODUCER_IDS, _response, again=one)
+        answer = Answer[int](event.ticket, Precedence.PRODUCER_IDS, _response, again=event)
         answer.results.append(result)
         draft.answer(answer)
-        sender = draft.image.brokers.get(one.request.broker_id)
+        sender = draft.image.brokers.get(event.request.broker_id)
         if sender is None:
             result.error = ErrorCode.BROKER_ID_NOT_REGISTERED
-        elif sender.broker_epoch != one.request.broker_epoch:
+        elif sender.broker_epoch != event.request.broker_epoch:
             result.error = ErrorCode.STALE_BROKER_EPOCH
         elif last is None or found is None or last > _MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE:
             result.error = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -190,5 +190,8 @@ class Removal:
             tuple(sorted(self.closed)),
             tuple(sorted(self.drained)),
             tuple(sorted(self.commanded)),
-            tuple((one, tuple(sorted(self.waiting[one]))) for one in sorted(self.waiting)),
+            tuple(
+                (broker_id, tuple(sorted(self.waiting[broker_id])))
+                for broker_id in sorted(self.waiting)
+            ),
         )

@@ -75,8 +75,8 @@ class BrokersChanged(Change):
 def _forget_answers_of(broker_id: int, image: Image) -> None:
     """Drop a broker's reports, and requests to it, because its registration has ended (V22, D3)."""
     ending: list[Deletion | Removal] = [*image.deletions.values(), *image.removals.values()]
-    for one in ending:
-        one.waiting.pop(broker_id, None)
+    for pending in ending:
+        pending.waiting.pop(broker_id, None)
     for replicas in image.leaving.values():
         replicas.pop(broker_id, None)
     for recovery in image.recoveries.values():
@@ -135,7 +135,9 @@ class Registrations:
         before = image.brokers
         changes = broker_changes(before, event.brokers)
         if self.has_read:
-            ended = [one for one in (*changes.arrived, *changes.gone) if one in before]
+            ended = [
+                broker_id for broker_id in (*changes.arrived, *changes.gone) if broker_id in before
+            ]
             for broker_id in ended:
                 draft.notice(BrokerGone(before[broker_id]))
             for broker_id in changes.arrived:

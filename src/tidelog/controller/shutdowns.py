@@ -161,7 +161,9 @@ class Shutdowns:
                 continue
             del self._under_way[broker_id]
             again = [
-                one for one in image.hosted_by(broker_id) if one in settlement.agenda.partitions
+                partition
+                for partition in image.hosted_by(broker_id)
+                if partition in settlement.agenda.partitions
             ]
             if again:
                 look_at(shutdown, image, again)
@@ -176,12 +178,15 @@ class Shutdowns:
     def copy(self) -> Shutdowns:
         """Return an independent copy."""
         other = Shutdowns()
-        other._under_way = {key: one.copy() for key, one in self._under_way.items()}
+        other._under_way = {key: shutdown.copy() for key, shutdown in self._under_way.items()}
         return other
 
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for shutdowns with the same future; tickets do not count."""
-        return tuple((key, len(one.led), len(one.followed)) for key, one in self._under_way.items())
+        return tuple(
+            (key, len(shutdown.led), len(shutdown.followed))
+            for key, shutdown in self._under_way.items()
+        )
 
 
 def _refuse(ticket: int, error: ErrorCode, draft: Draft) -> None:
@@ -245,7 +250,7 @@ def remaining(image: Image, broker_id: int) -> list[TopicPartition]:
         state = image.states.get(topic_partition)
         if state is None or state.leader != broker_id or image.is_deleting(topic_partition.topic):
             continue
-        others = (image.brokers.get(one) for one in image.replicas(topic_partition))
-        if any(one is not None and not one.is_leaving for one in others):
+        others = (image.brokers.get(replica) for replica in image.replicas(topic_partition))
+        if any(broker is not None and not broker.is_leaving for broker in others):
             found.append(topic_partition)
     return found

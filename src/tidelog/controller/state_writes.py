@@ -122,7 +122,7 @@ class WritePartitionState(Write):
 def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
     """Return a report of a partition that is left alone, with its last known state."""
     return (
-        f"partition {topic_partition} is left alone until its state node is mended: it was led by"
+        f"partition {topic_partition} is left alone until its state node is repaired: it was led by"
         f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
         f" state than that needs a leader epoch of at least {state.leader_epoch + 1}"
     )

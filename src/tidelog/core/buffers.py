@@ -66,7 +66,7 @@ class BufferPool:
             try:
                 buffer = buffers.popleft()
             except IndexError:
-                break  # another thread has them in hand
+                break  # another thread has taken the rest
             is_unused = len(buffer) == size_bytes and _references(buffer) == _UNUSED
             buffers.append(buffer)
             if is_unused:

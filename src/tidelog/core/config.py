@@ -96,7 +96,7 @@ class BrokerConfig:
         at_least=1,
     )
     zookeeper_set_acl: bool = boolean(
-        False, "Nodes are made so that only who made them may change them; needs authentication."
+        False, "Create nodes that only their creator may change; needs authentication."
     )
     zookeeper_ssl_client_enable: bool = boolean(False, "TLS to ZooKeeper.")
     zookeeper_ssl_truststore_location: str = text(
@@ -116,11 +116,11 @@ class BrokerConfig:
     )
 
     # Defaults of created topics.
-    num_partitions: int = integer(1, "Partitions of an automatically made topic.", at_least=1)
+    num_partitions: int = integer(1, "Partitions of an automatically created topic.", at_least=1)
     default_replication_factor: int = integer(
-        1, "Replication factor of an automatically made topic.", at_least=1, at_most=INT16_MAX
+        1, "Replication factor of an automatically created topic.", at_least=1, at_most=INT16_MAX
     )
-    auto_create_topics_enable: bool = boolean(True, "Make a topic when a client asks for it.")
+    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first uses it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
 
     # Defaults that a topic has unless it sets the key itself.
@@ -131,7 +131,8 @@ class BrokerConfig:
         at_least=1,
     )
     unclean_leader_election_enable: bool = boolean(
-        False, "Let a replica outside the ISR lead when nobody else can; may lose records."
+        False,
+        "Let a replica outside the ISR lead when no replica of the ISR can; may lose records.",
     )
     message_max_bytes: int = integer(
         limits.MESSAGE_MAX_BYTES, "Largest record batch accepted.", at_least=0
@@ -264,10 +265,10 @@ class BrokerConfig:
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
     controlled_shutdown_enable: bool = boolean(
-        True, "A broker that is told to stop hands over what it leads first (rule V43)."
+        True, "Transfer a broker's leaderships before it stops (controlled shutdown, rule V43)."
     )
     controlled_shutdown_max_retries: int = integer(
-        3, "How often a broker that stops asks the controller before it goes anyway.", at_least=0
+        3, "How often a broker that stops asks the controller before it stops anyway.", at_least=0
     )
     controlled_shutdown_retry_backoff_ms: int = long(
         5_000, "Pause before it asks again, unless there is another controller.", at_least=0
@@ -275,7 +276,7 @@ class BrokerConfig:
     controller_activity_timeout_ms: int = integer(
         30_000,
         "A controller that has waited for this long for one answer of the store, and for two "
-        "session timeouts, gives up its office; 0: never (rule V42).",
+        "session timeouts, resigns; 0: never (rule V42).",
         at_least=0,
         ours=True,
     )
@@ -319,7 +320,7 @@ class BrokerConfig:
     )
     offsets_topic_replication_factor: int = integer(
         3,
-        "Replication factor of __consumer_offsets, which is not made with fewer live brokers.",
+        "Replication factor of __consumer_offsets, which needs as many live brokers to be created.",
         at_least=1,
         at_most=INT16_MAX,
     )

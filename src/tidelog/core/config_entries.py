@@ -164,7 +164,11 @@ def _broker_synonyms(static: BrokerConfig, dynamic: DynamicConfigs, name: str) -
     names = (*own, *(other for other, _ in coarser))
     found: list[Synonym] = []
     for layer, source in _layers(static, dynamic):
-        found.extend(Synonym(one, layer[one].strip(), source) for one in names if one in layer)
+        found.extend(
+            Synonym(synonym, layer[synonym].strip(), source)
+            for synonym in names
+            if synonym in layer
+        )
     if not found and getattr(static, attribute) != default:
         # The value follows from other keys, as metadata.store does from zookeeper.connect.
         found.append(Synonym(name, to_text(getattr(static, attribute)), ConfigSource.STATIC_BROKER))
@@ -256,7 +260,9 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
 
 
 def _endpoints(endpoints: Sequence[Endpoint]) -> str:
-    return ",".join(f"{one.listener}://{one.host}:{one.port}" for one in endpoints)
+    return ",".join(
+        f"{endpoint.listener}://{endpoint.host}:{endpoint.port}" for endpoint in endpoints
+    )
 
 
 def _other_entries(

@@ -41,9 +41,9 @@ _HEAD = """\
 Every key of Kafka 3.9 that brokers and topics know, and the few of ours. This file is made by
 `tidelog configs reference`, from the declarations that brokers read; do not change it by hand.
 
-A broker is told its configuration by a `server.properties` as Kafka has it, by a TOML file with the
-same keys, by environment variables (`TIDELOG_` and the key in capitals, underscores for dots) and
-by `--override key=value`; the later ones count. While it runs, the keys marked *yes* under "live"
+A broker reads its configuration from a `server.properties` as Kafka has it, a TOML file with the
+same keys, environment variables (`TIDELOG_` and the key in capitals, underscores for dots) and
+`--override key=value`; the later ones count. While it runs, the keys marked *yes* under "live"
 change by AlterConfigs and IncrementalAlterConfigs, for one broker or for all of them, and topics
 change all of their keys. A key that is not in this file is warned about at start, and refused when
 it is set while brokers run.
@@ -95,7 +95,7 @@ def _row(cells: tuple[str, ...]) -> str:
 def _broker_rows() -> Iterator[tuple[str, ...]]:
     live = dynamic_keys()
     for name, (_, key, default) in _sorted(keys_of(BrokerConfig)):
-        names = ", ".join(f"`{one}`" for one in key.synonyms)
+        names = ", ".join(f"`{synonym}`" for synonym in key.synonyms)
         meaning = key.meaning + (f" Also {names}." if names else "")
         meaning += " *Ours.*" if key.ours else ""
         meaning += _inert(key)

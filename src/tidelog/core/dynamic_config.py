@@ -102,7 +102,7 @@ def broker_config(
     for layer in (dynamic.cluster, dynamic.own):
         for name in sorted(layer):
             if name not in known:
-                problems.append(_passed_over(name))
+                problems.append(_skip_reason(name))
                 continue
             try:
                 config = static.with_dynamic({**usable, name: layer[name]})
@@ -113,11 +113,11 @@ def broker_config(
     return config, tuple(problems)
 
 
-def _passed_over(name: str) -> str:
+def _skip_reason(name: str) -> str:
     if is_accepted_without_effect(name):
         reason = why(name) if name in UNSUPPORTED_KEYS else "the key is not known"
         return f"{name} has no effect here: {reason}"
-    return f"{name} cannot be changed while the broker runs: passed over"
+    return f"{name} cannot be changed while the broker runs"
 
 
 # altering
@@ -158,15 +158,15 @@ def altered(
         before = comma_list(result[name] if name in result else inherited(name))
         changed = comma_list(value)
         if operation == ConfigOperation.APPEND:
-            kept = [*before, *(one for one in changed if one not in before)]
+            kept = [*before, *(element for element in changed if element not in before)]
         else:
-            kept = [one for one in before if one not in changed]
+            kept = [element for element in before if element not in changed]
         result[name] = ",".join(kept)
     return result
 
 
 def _check_request(alterations: Sequence[Alteration]) -> None:
-    counts = Counter(one.name for one in alterations)
+    counts = Counter(alteration.name for alteration in alterations)
     twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"named more than once: {', '.join(twice)}")
@@ -185,7 +185,7 @@ def _check_request(alterations: Sequence[Alteration]) -> None:
 
 def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[Alteration]:
     """Return AlterConfigs as operations: keys not named are deleted (KIP-133)."""
-    named = dict.fromkeys(one.name for one in wanted)
+    named = dict.fromkeys(alteration.name for alteration in wanted)
     gone = [Alteration(name, ConfigOperation.DELETE, None) for name in current if name not in named]
     return [*wanted, *gone]
 

@@ -21,15 +21,15 @@ TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
 EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
 
 METRICS: Final[Mapping[str, str]] = {
-    COMMANDS_OVERDUE: "1 while a broker has not answered commands for controller.socket.timeout.ms",
-    COMMANDS_REPEATED: "commands that a broker did not answer, or could not take, and got again",
-    COMMANDS_DROPPED: "how often more waited for a broker than it can need, and was told anew",
-    PARTITIONS_UNLED: "partitions whose published leader has not said yet that it leads",
-    FAILOVERS: "failovers by this controller, by phase; in `detect` those of which it was seen",
-    FAILOVER_MS: "what the phases of these failovers took together, by phase",
-    TAKEOVERS: "leaderships of this broker, a sample of many, in which a phase ended, by phase",
-    TAKEOVER_MS: "from roles taken to the phases' ends, of these leaderships together, by phase",
-    EVENTS_DROPPED: "events that __cluster_events lacks, as too many waited or none could be sent",
+    COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
+    COMMANDS_REPEATED: "commands resent because a broker did not acknowledge them or rejected them",
+    COMMANDS_DROPPED: "command backlogs of a broker that were replaced by the full state",
+    PARTITIONS_UNLED: "partitions whose published leader has not acknowledged its role yet",
+    FAILOVERS: "failovers by this controller, by phase; `detect` counts those that were detected",
+    FAILOVER_MS: "total duration of these failovers, by phase",
+    TAKEOVERS: "sampled leaderships of this broker in which a phase ended, by phase",
+    TAKEOVER_MS: "total time from the role to the phase's end in these leaderships, by phase",
+    EVENTS_DROPPED: "events missing in __cluster_events: too many waited, or none could be sent",
 }
 
 #: A metric, and the value of its label.

@@ -70,7 +70,8 @@ class TopicConfig:
         at_least=1,
     )
     unclean_leader_election_enable: bool = boolean(
-        False, "Let a replica outside the ISR lead when nobody else can; may lose records."
+        False,
+        "Let a replica outside the ISR lead when no replica of the ISR can; may lose records.",
     )
     message_timestamp_type: str = choice(
         "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"

@@ -54,8 +54,8 @@ def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
     ]
     is_last = len(keys) <= MAX_TOMBSTONES_PER_APPEND
     if is_last:
-        # Also where no record of it is known: a record may be on its way, or come from another
-        # broker.
+        # Needed even if this broker knows no record of the group: a record may be on its way,
+        # or come from another broker.
         records.append(GroupRecord(GroupKey(group.group_id), None))
     turn.append(group, records, DeleteGroup(ticket, is_last))
 

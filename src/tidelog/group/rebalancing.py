@@ -123,7 +123,9 @@ def current_generation(group: Group, member: Member) -> JoinAnswer:
 
     The leader receives the members only while it has to make the assignment.
     """
-    tells_all = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member.member_id)
+    names_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(
+        member.member_id
+    )
     return JoinAnswer(
         ErrorCode.NONE,
         member.member_id,
@@ -131,7 +133,7 @@ def current_generation(group: Group, member: Member) -> JoinAnswer:
         group.protocol_type,
         group.protocol_name,
         group.leader_id or "",
-        members=group.joined_members() if tells_all else (),
+        members=group.joined_members() if names_members else (),
     )
 
 

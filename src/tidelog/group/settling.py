@@ -175,11 +175,11 @@ def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> Non
     """Answer the request that waits for an append that failed or takes too long."""
     match entry.purpose:
         case StoreOffsets(ticket, partitions):
-            told = tuple(
+            outcomes = tuple(
                 (key, own if own is not ErrorCode.NONE else offset_error(error))
                 for key, own in partitions
             )
-            turn.reply(ticket, OffsetCommitAnswer(told))
+            turn.reply(ticket, OffsetCommitAnswer(outcomes))
         case StoreAssignment(generation_id):
             syncing.assignment_not_stored(turn, group, generation_id, group_error(error))
         case DeleteOffsets(ticket):

@@ -35,7 +35,7 @@ ANOMALIES: Final[Mapping[str, Meaning]] = {
         " retention has taken the first",
     ),
     "inconsistent-offsets": Meaning("one offset held two values"),
-    "never-sent": Meaning("a polled value was sent by nobody, or to another partition"),
+    "never-sent": Meaning("a polled value has no send, or was sent to another partition"),
     "G1a": Meaning(
         "the record of a send that failed, or of a transaction that aborted, was polled"
     ),
@@ -108,5 +108,5 @@ class Report:
         counts = self.allowed if is_allowed else self.forbidden
         count = counts[name] = counts.get(name, 0) + 1
         if count <= KEPT_OF_EACH:
-            told = tuple(dict.fromkeys(line for line in lines if line > 0))
-            self.anomalies.append(Anomaly(name, is_allowed, partition, what, told))
+            involved = tuple(dict.fromkeys(line for line in lines if line > 0))
+            self.anomalies.append(Anomaly(name, is_allowed, partition, what, involved))

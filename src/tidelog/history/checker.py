@@ -27,7 +27,7 @@ from tidelog.history.tables import (
     ACKS_ALL,
     BETWEEN,
     IDEMPOTENT,
-    NOBODY,
+    NOWHERE,
     OF_SENDS,
     SENT_FAIL,
     SENT_INFO,
@@ -88,7 +88,7 @@ class HistoryChecker:
         if kind in _OF_CONSUMERS:
             self._consumer_does(operation, line)
         elif kind == "send":
-            self._send(operation, operation.records, line, {}, NOBODY)
+            self._send(operation, operation.records, line, {}, NOWHERE)
         elif kind == "delete" and operation.outcome != FAIL:
             self._tables.deleted.update(dict.fromkeys(operation.topics))
         elif kind == "compact":
@@ -112,7 +112,7 @@ class HistoryChecker:
         if operation.begin < consumer.busy_until:
             raise MalformedHistory(
                 f"line {line}: {operation.process} begins this {operation.kind} at"
-                f" {operation.begin}, but what line {consumer.line} tells of it ended at"
+                f" {operation.begin}, but its operation of line {consumer.line} ended at"
                 f" {consumer.busy_until}: a consumer does one thing after the other, and its lines"
                 " stand in that order; name each consumer as a process of its own"
             )
@@ -138,15 +138,15 @@ class HistoryChecker:
 
         A partition that stays assigned, without an offset, keeps its position.
         """
-        told = {
+        offsets = {
             self._partition(name).number: offset for name, offset in operation.partitions.items()
         }
         if operation.kind == "assign":
             consumer.is_subscribed = False
             consumer.positions = {
-                number: place for number, place in consumer.positions.items() if number in told
+                number: place for number, place in consumer.positions.items() if number in offsets
             }
-        for number, offset in told.items():
+        for number, offset in offsets.items():
             if offset is not None:
                 consumer.positions[number] = (offset, line)
             elif operation.kind == "seek":
@@ -199,7 +199,7 @@ class HistoryChecker:
         `reached` has the last offset of each partition in earlier steps of the transaction.
         """
         state = _STATES[operation.outcome]
-        if operation.idempotent or node != NOBODY:
+        if operation.idempotent or node != NOWHERE:
             state |= IDEMPOTENT
         if operation.acks == -1:
             state |= ACKS_ALL
@@ -227,7 +227,7 @@ class HistoryChecker:
                     values.sent_offset[index] = record[0]
                 if len(record) > 2:
                     values.keys[index] = (record[2], len(record) > 3 and record[3])
-                if node != NOBODY:
+                if node != NOWHERE:
                     values.node[index] = node
             # A record that only a leader acknowledged may be lost with it, and its offset reused.
             if operation.outcome == OK and operation.acks == -1:
@@ -248,7 +248,7 @@ class HistoryChecker:
         for record in listed:
             offset = record[0]
             if offset is None:
-                is_next = False  # it may stand in between
+                is_next = False  # the record may stand in between
                 continue
             if first < 0:
                 first = offset
@@ -313,7 +313,7 @@ class HistoryChecker:
                 "nonmonotonic-poll",
                 consumer.is_subscribed,
                 partition.name,
-                f"a consumer that had come to offset {position} was given offset {first}",
+                f"a consumer that had come to offset {position} got offset {first}",
                 [before, line],
             )
 
@@ -332,7 +332,7 @@ class HistoryChecker:
             index = index_of.get(value)
             if index is None:
                 index = values.add(value)
-            if values.polled_partition[index] == NOBODY:
+            if values.polled_partition[index] == NOWHERE:
                 values.polled_partition[index] = number
                 values.polled_offset[index] = offset
                 values.poll_line[index] = line
@@ -358,7 +358,7 @@ class HistoryChecker:
             "int-nonmonotonic-poll",
             False,
             partition.name,
-            f"one poll was given offset {offset} behind offset {expected - 1}",
+            f"one poll got offset {offset} behind offset {expected - 1}",
             [line],
         )
 

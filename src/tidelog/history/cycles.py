@@ -32,11 +32,11 @@ def find_cycles(tables: Tables) -> None:
     by_reads = components(reads, len(transactions.lines))
     for group in by_reads:
         _report(tables, "G1c", False, cycle_in(reads, group), "was seen by")
-    told = {node: None for group in by_reads for node in group}
+    in_read_cycles = {node: None for group in by_reads for node in group}
     for group in components(everything, len(transactions.lines)):
         members = dict.fromkeys(group)
         has_reads = any(to in members for node in group for to in reads.get(node, ()))
-        if has_reads and not any(node in told for node in group):
+        if has_reads and not any(node in in_read_cycles for node in group):
             cycle = cycle_in(everything, group)
             _report(tables, "G1c", True, cycle, "wrote before, or was seen by,")
 

@@ -16,7 +16,7 @@ from tidelog.history.cycles import find_cycles
 from tidelog.history.tables import (
     ACKS_ALL,
     IDEMPOTENT,
-    NOBODY,
+    NOWHERE,
     SENT_FAIL,
     SENT_OK,
     SKIPS,
@@ -56,7 +56,7 @@ class Judge:
         for index, (key, _) in values.keys.items():
             number = values.sent_partition[index]
             offset = max(values.sent_offset[index], values.polled_offset[index])
-            if number == NOBODY:
+            if number == NOWHERE:
                 number = values.polled_partition[index]
             if offset < 0 and values.state[index] & SENT_FAIL:
                 continue
@@ -80,20 +80,22 @@ class Judge:
         partitions = self._tables.partitions
         for index, state in enumerate(values.state):
             polled = values.polled_partition[index]
-            if polled == NOBODY:
+            if polled == NOWHERE:
                 # An acknowledged value that was never polled is rare.
                 if state & SENT_OK:
                     self._missing(index, has_final_read=has_final_read)
                 continue
             sent = values.sent_partition[index]
             if sent != polled and self._is_elsewhere(index):
-                whom = "nobody" if sent == NOBODY else f"somebody to {partitions[sent].name}"
+                where = "never sent"
+                if sent != NOWHERE:
+                    where = f"sent to {partitions[sent].name}"
                 report.add(
                     "never-sent",
                     False,
                     partitions[polled].name,
                     f"{values.values[index]!r} was polled at offset {values.polled_offset[index]}"
-                    f" and sent by {whom}",
+                    f" and {where}",
                     values.lines(index),
                 )
             elif state & SENT_FAIL:
@@ -109,9 +111,9 @@ class Judge:
                 self._acknowledged_elsewhere(index)
 
     def _is_elsewhere(self, index: int) -> bool:
-        """Return whether a value was polled from a partition other than that of its send."""
+        """Return whether a value was polled from another partition than that of its send."""
         values, partitions = self._values, self._tables.partitions
-        if values.sent_partition[index] == NOBODY:
+        if values.sent_partition[index] == NOWHERE:
             return True
         sent = partitions[values.sent_partition[index]]
         polled = partitions[values.polled_partition[index]]
@@ -128,7 +130,7 @@ class Judge:
         if self._may_be_gone(partition, offset, index):
             return
         state = values.state[index]
-        where = f"at offset {offset}" if offset >= 0 else "at an offset that was not told"
+        where = f"at offset {offset}" if offset >= 0 else "at an unknown offset"
         what = f"{values.values[index]!r} was acknowledged {where} and never polled"
         if 0 <= offset < partition.newest:
             newest = partition.claims[partition.newest]
@@ -165,9 +167,9 @@ class Judge:
         values = self._values
         partitions = self._tables.partitions
         #: Offsets of each value in each partition, other than that of its first poll.
-        told: dict[tuple[int, int], dict[int, None]] = {}
+        offsets: dict[tuple[int, int], dict[int, None]] = {}
         for index, number, offset, line in self._tables.again:
-            others = told.setdefault((index, number), {})
+            others = offsets.setdefault((index, number), {})
             if offset in others:
                 continue
             first = partitions[values.polled_partition[index]]
@@ -194,7 +196,7 @@ class Judge:
         and the second attempt may reach the next incarnation.
         """
         sent = self._values.sent_partition[index]
-        if sent == NOBODY or "@" in self._tables.partitions[sent].topic:
+        if sent == NOWHERE or "@" in self._tables.partitions[sent].topic:
             return False
         return first.place == second.place and first.topic != second.topic
 

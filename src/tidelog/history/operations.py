@@ -250,7 +250,7 @@ def _check_record(name: str, record: Any, *, is_send: bool) -> None:
     if offset is None and is_send:
         pass
     elif type(offset) is not int or not 0 <= offset <= _MAX_NUMBER:
-        unknown = ", or null where the client was not told," if is_send else ""
+        unknown = ", or null if the client does not know it," if is_send else ""
         raise _WrongError(
             f"the offset of {_short(record)} in {name} is {_short(offset)}: a number from 0 on"
             f"{unknown} expected"
@@ -337,24 +337,24 @@ def describe(operation: Operation, since: int = 0) -> str:
     begin = f"{(operation.begin - since) / 1e9:.6f}"
     end = "never" if operation.end is None else f"{(operation.end - since) / 1e9:.6f} s"
     if operation.kind == "txn":
-        told = " ".join(f"{kind} {_told_records(records)}" for kind, records in operation.steps)
+        content = " ".join(f"{kind} {_records_text(records)}" for kind, records in operation.steps)
     elif operation.kind in ("send", "poll"):
-        told = _told_records(operation.records)
+        content = _records_text(operation.records)
     elif operation.partitions:
-        told = " ".join(f"{name}: {offset}" for name, offset in operation.partitions.items())
+        content = " ".join(f"{name}: {offset}" for name, offset in operation.partitions.items())
     else:
-        told = " ".join(operation.topics)
+        content = " ".join(operation.topics)
     extra = ""
     if operation.kind == "send":
         extra = f", acks={operation.acks}, {'' if operation.idempotent else 'not '}idempotent"
     note = f" ({operation.note})" if operation.note else ""
     return (
-        f"{operation.process} {operation.kind} {told or '(nothing)'}: {operation.outcome}{extra},"
-        f" {begin} s to {end}{note}"
+        f"{operation.process} {operation.kind} {content or '(nothing)'}:"
+        f" {operation.outcome}{extra}, {begin} s to {end}{note}"
     )
 
 
-def _told_records(records: Records) -> str:
+def _records_text(records: Records) -> str:
     parts = []
     for name, listed in records.items():
         shown = [f"{_offset(each[0])}={_short(each[1])}" for each in listed]

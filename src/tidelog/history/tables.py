@@ -17,7 +17,7 @@ from tidelog.history.operations import FAIL
 
 Value = int | str
 
-NOBODY: Final = -1
+NOWHERE: Final = -1
 
 #: Bits of `Values.state`: the outcome of a value's send, and the promises of the send.
 SENT_OK: Final = 1
@@ -58,10 +58,10 @@ class Values:
         """Add a new value and return its index."""
         index = self.index[value] = len(self.values)
         self.values.append(value)
-        self.sent_partition.append(NOBODY)
+        self.sent_partition.append(NOWHERE)
         self.sent_offset.append(-1)
         self.send_line.append(0)
-        self.polled_partition.append(NOBODY)
+        self.polled_partition.append(NOWHERE)
         self.polled_offset.append(-1)
         self.poll_line.append(0)
         self.state.append(0)

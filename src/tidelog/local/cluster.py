@@ -2,8 +2,8 @@
 
 Brokers are background processes in sessions of their own. By default they outlive the program that
 started them, and a later program finds them by the directory. Each is `python -m
-tidelog.runtime.main`, known by process id and start time. Nothing here looks into a broker: the
-Kafka client reads readiness and status.
+tidelog.runtime.main`, known by process id and start time. The module inspects no broker from
+inside: the Kafka client reads readiness and status.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ class LocalCluster:
         end_with_program: bool = False,
         client_id: str = "tidelog",
     ) -> None:
-        """An existing cluster, or one that `up` will lay out.
+        """Open an existing cluster, or describe one that `up` will lay out.
 
         `brokers` (default 3), `config` (keys of every broker's server.properties) and `log_dirs`
-        count for a new cluster. An existing one must have as many brokers where that is given, and
-        the values of `config` in their files. `store` of a new cluster: `embedded`, `zookeeper` (a
-        server of its own, which comes and goes with the brokers) or a value of `metadata.store`.
-        Where it is not given, the environment's TIDELOG_STORE counts, else embedded. `first_port`
-        of a new cluster: broker 1 listens there, each further broker one port higher; free ports
-        where it is not given. An existing cluster must have its first broker there. With
-        `end_with_program` brokers do not outlive the program that starts them, however it ends: the
-        kernel kills them. `client_id`: the client id of requests to the brokers.
+        count for a new cluster. An existing one must have as many brokers if that is given, and the
+        values of `config` in their files. `store` of a new cluster is `embedded`, `zookeeper` (a
+        server of its own, which starts and stops with the brokers) or a value of `metadata.store`.
+        The default is the environment's TIDELOG_STORE, else embedded. `first_port` of a new cluster
+        is the port of broker 1; each further broker listens one port higher. By default free ports
+        are chosen. An existing cluster must have its first broker there. With `end_with_program`
+        the kernel kills the brokers when the program that starts them ends, however it ends.
+        `client_id` is the client id of requests to the brokers.
         """
         self.directory = os.path.abspath(directory)
         layout.check_size(_BROKERS if brokers is None else brokers, log_dirs)
@@ -113,13 +113,14 @@ class LocalCluster:
     def __exit__(self, *_: object) -> None:
         self.down()
 
-    # -- what there is --------------------------------------------------------------------------
+    # -- contents -------------------------------------------------------------------------------
 
     def places(self) -> dict[int, BrokerPlace]:
         """Return the place of each broker, by id."""
         if self._places is None:
             raise LocalClusterError(
-                f"{self.directory} holds no cluster: `tidelog up --dir {self.directory}` makes one"
+                f"{self.directory} holds no cluster:"
+                f" `tidelog up --dir {self.directory}` creates one"
             )
         return self._places
 
@@ -341,10 +342,10 @@ class LocalCluster:
         return layout.asked_of(self.directory) != wanted
 
     def _lay_out(self) -> None:
-        """Lay out a cluster where there is none, or only one whose first start failed."""
+        """Lay out a cluster if there is none, or only one whose first start failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
-            if self._places is None:  # another program made it meanwhile
+            if self._places is None:  # another program created it meanwhile
                 self._check_wanted(there)
             self._places = there
             return
@@ -458,7 +459,7 @@ class LocalCluster:
         for number, place in self.places().items():
             child = self._children.get(number)
             if self.process(number) is None:
-                # It may have ended this very moment: reaping it returns its exit code.
+                # The process may have ended this very moment: reaping it returns its exit code.
                 code = None if child is None else child.wait()
                 raise LocalClusterError(
                     f"broker {number} ended"
@@ -485,7 +486,7 @@ class LocalCluster:
                 reason = "it is not registered yet"
             if time.monotonic() > deadline:
                 raise LocalClusterError(
-                    f"broker {broker_id} does not answer after {timeout_s:.0f} s: {reason}"
+                    f"broker {broker_id} does not respond after {timeout_s:.0f} s: {reason}"
                 )
             time.sleep(_POLL_S)
 

@@ -30,8 +30,10 @@ _LOOK = "look at the metadata store and at the brokers' logs"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. `level` is degraded, unavailable or unreachable; `next` is a command
-    or an act that helps."""
+    """A problem of the cluster.
+
+    `level` is degraded, unavailable or unreachable; `next` is a command or an act that helps.
+    """
 
     level: str
     kind: str
@@ -60,7 +62,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The words by which commands name the cluster, and its directory where it is local."""
+    """The cluster as commands name it, and its directory if it is local."""
 
     option: str
     directory: str | None
@@ -79,10 +81,11 @@ def assess(
     place: Place,
     controller_trouble: str | None = None,
 ) -> Health:
-    """Judge a cluster that was reached; `minimum`: min.insync.replicas of topics, 1 where absent.
+    """Judge a cluster that was reached.
 
-    `controller_trouble` is why the controller did not respond, None where it did. A partition with
-    fewer replicas than the minimum needs all of them (V60).
+    `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is why
+    the controller did not respond, None if it did. A partition with fewer replicas than the minimum
+    needs all of them (V60).
     """
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
     led = [each for each in now.partitions if each.leader != NO_LEADER]
@@ -154,7 +157,7 @@ class _Steps:
         self._troubled = {each.id: each for each in now.brokers if _is_troubled(each)}
 
     def of_brokers(self, brokers: Iterable[int]) -> str | None:
-        """Return how to restore these brokers; None where none of them is in trouble."""
+        """Return how to restore these brokers; None if none of them is in trouble."""
         troubled = [self._troubled[each] for each in sorted(brokers) if each in self._troubled]
         if not troubled:
             return None
@@ -202,7 +205,7 @@ def _of_broker(broker: BrokerStatus, steps: _Steps) -> Finding:
         message = f"broker {broker.id} is not registered{state}; {held}"
         kind = "broker_down"
     else:
-        message = f"broker {broker.id} is {broker.state} and answers nothing; {held}"
+        message = f"broker {broker.id} is {broker.state} and does not respond; {held}"
         kind = f"broker_{broker.state}"
     step = steps.of_brokers([broker.id]) or ""
     return Finding("degraded", kind, message, [broker.id], [], step)

@@ -39,7 +39,7 @@ def find_java(oldest: int) -> str:
     for home, origin in homes:
         version = java_version(home)
         if version is None:
-            rejected.append(f"{home} (from {origin}) has no bin/java that tells its version")
+            rejected.append(f"{home} (from {origin}) has no bin/java that prints its version")
         elif version < oldest:
             rejected.append(f"{home} (from {origin}) is Java {version}")
         else:

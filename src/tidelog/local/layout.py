@@ -42,8 +42,8 @@ _STATE_VERSION = 1
 _SESSION_TIMEOUT_MS = 6_000
 #: Longer than a session: an ensemble may start at the same time.
 _CONNECTION_MS = "18000"
-#: The metadata store of a new cluster: SQLite in its directory, or a ZooKeeper server of its own;
-#: anything else is the value of `metadata.store`.
+#: The metadata store of a new cluster is SQLite in its directory, or a ZooKeeper server of its own;
+#: any other text is the value of `metadata.store`.
 EMBEDDED = "embedded"
 ZOOKEEPER = "zookeeper"
 #: More are a mistake: they would take the memory and the descriptors of the machine.
@@ -174,9 +174,9 @@ def has_come_up(directory: str) -> None:
 
 
 def is_abandoned(directory: str) -> bool:
-    """Return whether a first start failed: the layout has no use and may be made again.
+    """Return whether a first start failed: the layout has no use and may be replaced.
 
-    A directory with a live process or with records is never taken for one.
+    A directory with a live process or with records never counts as abandoned.
     """
     if asked_of(directory) is None:
         return False
@@ -216,7 +216,7 @@ def _marker_path(directory: str) -> str:
 
 
 def _placed(place: BrokerPlace) -> BrokerPlace:
-    """Return the place with the address in the broker's file, also after an edit by hand."""
+    """Return the place with the address in the broker's file, even after an edit by hand."""
     endpoint = client_endpoint(place.properties_path)
     if endpoint is None:
         return place

@@ -53,8 +53,9 @@ class ProcessIdentity:
 
     @property
     def is_alive(self) -> bool:
-        """Whether exactly this process runs or is paused; a zombie that waits to be reaped does
-        not.
+        """Return whether exactly this process runs or is paused.
+
+        A zombie that waits to be reaped is not alive.
         """
         fields = _stat_fields(self.pid)
         return (
@@ -63,7 +64,7 @@ class ProcessIdentity:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was stopped (SIGSTOP) and not continued."""
+        """Return whether the process was stopped (SIGSTOP) and not continued."""
         fields = _stat_fields(self.pid)
         return fields is not None and int(fields[19]) == self.start_ticks and fields[0] in _PAUSED
 

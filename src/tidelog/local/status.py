@@ -21,9 +21,12 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One broker. `state`: running, paused or stopped of a process on this machine, else unknown;
-    down where the broker is not registered although it should be. `registered` is null where no
-    broker answers. `leaders`, `replicas`: partitions that it leads and holds."""
+    """One broker of a cluster.
+
+    `state` is running, paused or stopped for a process on this machine, else unknown. It is down if
+    the broker should be registered and is not. `registered` is null if no broker responds.
+    `leaders` and `replicas` count the partitions that the broker leads and holds.
+    """
 
     id: int
     pid: int | None
@@ -40,7 +43,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition; `leader` -1 where there is none."""
+    """One partition; `leader` is -1 without a leader."""
 
     topic: str
     partition: int
@@ -54,7 +57,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster at one moment. `reached`: whether a broker answered that knows the cluster."""
+    """A cluster at one moment. `reached`: whether a broker of the cluster responded."""
 
     bootstrap: str
     cluster_id: str | None
@@ -70,7 +73,7 @@ class ClusterStatus:
 
     @property
     def down(self) -> tuple[BrokerStatus, ...]:
-        """Brokers that the cluster has and that are not registered."""
+        """Brokers of the cluster that are not registered."""
         return tuple(each for each in self.brokers if each.registered is False)
 
     @property

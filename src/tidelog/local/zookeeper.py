@@ -2,8 +2,8 @@
 
 The server is the one in PySpark's package: five of its jars start it, nothing is downloaded. It
 keeps its directory like a local cluster keeps its own: `zoo.cfg`, `data/`, `zookeeper.log`, and
-`zookeeper.pid` with process id and start time. Meant for tests, tries and small clusters: one
-server, or a small ensemble. Its nodes are of no concern here.
+`zookeeper.pid` with process id and start time. Meant for tests, trials and small clusters: one
+server, or a small ensemble. The module does not know the nodes in it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity, from_lasting_thread
 from tidelog.runtime.extras import install_command
 
-#: ZooKeeper 3.9 runs on Java 8, the jars of its package are built for 11 and later here.
+#: ZooKeeper 3.9 runs on Java 8; the jars of its package are built for 11 and later here.
 _OLDEST_JAVA = 11
-#: Without the last jar, against which it links, the server never serves.
+#: The server links against the last jar, and never serves without it.
 _JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: The smallest session timeout is twice this; brokers of this machine request 6 s.
 _TICK_MS = 500
 #: Enough for about 50,000 partitions.
 _HEAP_MIB = 256
-#: A server out of memory would go on without serving. It ends instead, and its log has the reason.
+#: A server out of memory would continue without serving. So it ends instead, and its log has the
+#: reason.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _POLL_S = 0.02
 #: The kernel kills the server when this program ends; execv keeps process id and start time.

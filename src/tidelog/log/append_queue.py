@@ -337,7 +337,7 @@ class AppendQueue:
         """Return the completion of a duplicate: done when the original is written."""
         completion: Completion[AppendInfo] = Completion()
 
-        def tell(done: Completion[AppendInfo]) -> None:
+        def settle(done: Completion[AppendInfo]) -> None:
             if done.error is not None:
                 completion.fail(done.error)
             else:
@@ -345,7 +345,7 @@ class AppendQueue:
 
         for plan in (*self._unflushed, *self._being_written, *self.planned):
             if plan.info.last_offset == original.last_offset:
-                plan.completion.then(tell)
+                plan.completion.then(settle)
                 return completion
         return Completion.of(original)
 

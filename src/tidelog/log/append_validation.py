@@ -99,7 +99,7 @@ def is_recompressed(config: LogConfig, records: Buffer) -> bool:
     try:
         return config.codec is not None and BatchView(records).compression != config.codec
     except CorruptBatch:
-        return False  # the check says what is wrong with it
+        return False  # the full check reports the reason
 
 
 def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
@@ -141,7 +141,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
         batch = BatchView(records, 0)
         check(batch)
     except CorruptBatch:
-        return  # it will be refused for that when it comes again
+        return  # the next check of the batch rejects it
     if batch.producer_id > NO_PRODUCER_ID:
         sequences = (batch.base_sequence, batch.last_sequence)
         refused.add(batch.producer_id, batch.producer_epoch, sequences, error, now_ms)
@@ -214,7 +214,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # a length that is not true says nothing about limits
+        if size > len(view):  # a false length proves nothing about limits
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)

@@ -191,13 +191,13 @@ class OffsetCheckpoint:
         offsets = dict(self.offsets)
         _lower(offsets, lowered)
 
-        def tell(done: Completion[None]) -> None:
+        def settle(done: Completion[None]) -> None:
             if done.error is not None:
                 waiting.fail(done.error)
             else:
                 waiting.resolve(None)
 
-        self.write(offsets).then(tell)
+        self.write(offsets).then(settle)
 
 
 def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int]) -> None:

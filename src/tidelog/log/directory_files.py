@@ -138,9 +138,9 @@ async def replace_all(lane: Lane, replacements: Iterable[Replacement]) -> None:
     """
     paths: dict[str, None] = {}
     some: list[Replacement] = []
-    for one in replacements:
-        some.append(one)
-        paths[one[0]] = None
+    for replacement in replacements:
+        some.append(replacement)
+        paths[replacement[0]] = None
         if len(some) == _FILES_PER_OPERATION:
             await _write(lane, some)
             some = []

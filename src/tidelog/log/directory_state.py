@@ -258,8 +258,8 @@ class DirectoryState:
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",
             errno.EBADMSG, self.clock.wall_ms(),
-            f"{why}. Others have the records: at the next start the log is cut at offset {offset} "
-            "and fetched anew",
+            f"{why}. Other replicas have the records: at the next start the log is truncated at "
+            f"offset {offset} and refetched",
         )  # fmt: skip
         self.log_note(logging.ERROR, str(error))
 

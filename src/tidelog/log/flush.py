@@ -95,13 +95,13 @@ class Flushes:
             return
         self._next = None
 
-        def tell(done: Completion[None]) -> None:
+        def settle(done: Completion[None]) -> None:
             if done.error is not None:
                 waiting.fail(done.error)
             else:
                 waiting.resolve(None)
 
-        self.start().then(tell)
+        self.start().then(settle)
 
     def idle(self) -> Completion[None]:
         """Return a completion of the flush under way; a flush that waits does not count."""

@@ -181,7 +181,7 @@ async def _load(
                 raise
             if loaded.is_unfinished:
                 # The crash came before the replica was created: it never held a record.
-                loaded.notes.append((False, f"{request.path}: its creation was cut short"))
+                loaded.notes.append((False, f"{request.path}: its creation was interrupted"))
                 files.remove_tree(request.path)
             partitions.append((topic_partition, loaded))
         return partitions
@@ -223,7 +223,9 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
         elif names.parse_aside_name(name) is not None:
             opened.aside.append(name)
         elif name not in _KNOWN_FILES:
-            opened.notes.append((logging.WARNING, f"{root}/{name} is not ours and left alone"))
+            opened.notes.append(
+                (logging.WARNING, f"{root}/{name} is no partition directory and is ignored")
+            )
     opened.is_new = opened.is_new and not opened.found and not opened.aside
     return opened
 

@@ -148,7 +148,7 @@ class PartitionLog(LogState):
             why = self._closed or "it is being truncated"
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the log of {self.topic_partition} takes nothing: {why}",
+                f"the log of {self.topic_partition} accepts no operations: {why}",
             )
 
     # reading

@@ -148,7 +148,7 @@ class _Loader:
         self._load_segments(found, scan_from)
         loaded.log_start_offset = max(start, loaded.segments[0].base_offset)
         if loaded.log_end_offset < start:
-            self._start_anew(start)
+            self._restart_at(start)
         loaded.epochs.truncate_from_end(loaded.log_end_offset)
         loaded.epochs.truncate_from_start(loaded.log_start_offset)
         self._load_producers()
@@ -251,7 +251,9 @@ class _Loader:
             segment, end, is_whole = self._scan(segment_file, scan_from, segment_end)
             loaded.segments.append(segment)
             if not is_whole and not last:
-                self._drop(found[number + 1 :], f"was cut at offset {end}, before the segment at")
+                self._drop(
+                    found[number + 1 :], f"was truncated at offset {end}, before the segment at"
+                )
                 break
         loaded.log_end_offset = end
         flushed = self.request.recovery_point
@@ -288,8 +290,9 @@ class _Loader:
             for at, batch in scan:
                 if batch.base_offset >= segment_end:
                     self._note(
-                        f"{names.offset_name(segment.base_offset, names.LOG)} is cut at byte {at} "
-                        f"of {segment_file.size_bytes}: the next segment begins at {segment_end}"
+                        f"{names.offset_name(segment.base_offset, names.LOG)} is truncated at byte"
+                        f" {at} of {segment_file.size_bytes}: the next segment begins at"
+                        f" {segment_end}"
                     )
                     self.loaded.cut_bytes += segment_file.size_bytes - at
                     self.files.truncate(handle, at)
@@ -356,7 +359,7 @@ class _Loader:
         segment.index = segment.time_index = None
         return segment
 
-    def _check_whole(self, segment: Segment, told_offset: int, segment_end: int) -> None:
+    def _check_whole(self, segment: Segment, indexed_offset: int, segment_end: int) -> None:
         """Check a whole segment whose index and log contradict each other.
 
         The log is right where all of it is batches, up to the next segment, or at least up to the
@@ -374,8 +377,8 @@ class _Loader:
         finally:
             self.files.close(handle)
         reason = scan.problem
-        if reason is None and end <= told_offset < segment_end:
-            reason = f"the file ends here, and its index tells of offset {told_offset}"
+        if reason is None and end <= indexed_offset < segment_end:
+            reason = f"the file ends here, and its index names offset {indexed_offset}"
         if reason is not None:
             raise DamagedLog(segment.file.path, scan.position, end, reason, self.request.now_ms)
 
@@ -472,7 +475,7 @@ class _Loader:
                 batch.magic != MAGIC
                 or not segment.base_offset <= batch.last_offset <= index.last_offset()
             ):
-                raise CorruptBatch(position, "not the batch that the index tells of")
+                raise CorruptBatch(position, "not the batch that the index names")
         except CorruptBatch as error:
             if size_bytes > HEADER_BYTES:
                 self._note(f"the index at {segment.base_offset} is not believed: {error}")
@@ -535,7 +538,7 @@ class _Loader:
                     segment.file.path, segment.size_bytes, end, scan.problem, self.request.now_ms
                 )
             self._note(
-                f"{names.offset_name(segment.base_offset, names.LOG)} is cut at byte "
+                f"{names.offset_name(segment.base_offset, names.LOG)} is truncated at byte "
                 f"{segment.size_bytes}, offset {end}: {scan.problem}"
             )
         return end, stale or scan.problem is None
@@ -559,11 +562,11 @@ class _Loader:
             return f"leader epochs go back to {epoch} after {latest_epoch}"
         return None
 
-    def _start_anew(self, start: int) -> None:
+    def _restart_at(self, start: int) -> None:
         """Restart the log at its start offset: all records are below it."""
         loaded = self.loaded
-        self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it is "
-                   "begun anew there")  # fmt: skip
+        self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it "
+                   "starts over there")  # fmt: skip
         for segment in reversed(loaded.segments):
             remove_segment_files(self.files, self.path, segment.base_offset)
         loaded.segments = [self._new_segment(self._create(start))]

@@ -241,7 +241,7 @@ class StrayReplicas:
                 return [_look(files, root, stray) for stray in some]
 
             found += await self._directory.lane.submit(look, Work.SLOW, "look at strays")
-        return [one for one in found if one.stray.name in self.found]
+        return [each for each in found if each.stray.name in self.found]
 
     # restore
 

@@ -297,7 +297,7 @@ def check_from_client(batch: BatchView) -> None:
         raise InvalidBatch(
             batch.position,
             f"record count is {batch.record_count}, "
-            f"but the last offset delta {batch.last_offset_delta} tells of "
+            f"but the last offset delta {batch.last_offset_delta} means "
             f"{batch.last_offset_delta + 1}",
         )
     if batch.attributes & _NOT_FROM_CLIENTS:

@@ -377,8 +377,8 @@ class LeaderReplica:
         if self.isr.in_flight:
             return NOTHING
         queued = self.isr.queued
-        is_told = queued is not None or not self.is_recovering
-        if is_told and sorted(target) == sorted(isr_rules.target_isr(self.isr)):
+        is_known = queued is not None or not self.is_recovering
+        if is_known and sorted(target) == sorted(isr_rules.target_isr(self.isr)):
             return NOTHING
         is_back = sorted(target) == sorted(self.isr.committed) and not self.is_recovering
         if queued is not None and is_back:

@@ -89,9 +89,9 @@ def _check_leader(broker_id: int, stray: Returning, assigned: Assigned) -> None:
     if leader not in (NO_LEADER, broker_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {leader} leads {name}, and whatever the stray (offsets"
-            f" {stray.log_start_offset} to {stray.log_end_offset}) has and broker {leader} has not"
-            f" would be cut: restore the stray of broker {leader}, others copy from it",
+            f"broker {leader} leads {name}, and records of the stray (offsets"
+            f" {stray.log_start_offset} to {stray.log_end_offset}) that broker {leader} lacks would"
+            f" be truncated: restore the stray of broker {leader}, others copy from it",
         )
 
 
@@ -101,7 +101,7 @@ def _check_epochs(stray: Returning, assigned: Assigned) -> None:
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,
             f"the last record of the stray is of leader epoch {latest}, {name} is at epoch"
-            f" {assigned.leader_epoch}: its state node was made anew or is too old; bring it back"
+            f" {assigned.leader_epoch}: its state node was recreated or is outdated; restore it"
             f" with a leader_epoch of {latest} or more",
         )
     if 0 <= latest < assigned.first_leader_epoch:
@@ -125,11 +125,11 @@ def _check_present(stray: Returning, assigned: Assigned, present: Present) -> No
         return
     for follower, end in sorted(present.follower_ends.items()):
         if follower in assigned.isr and end != 0:
-            what = "has not told where its log ends" if end < 0 else f"has offsets up to {end}"
+            what = "has not reported its log end" if end < 0 else f"has offsets up to {end}"
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"broker {follower}, which is in the ISR of {name}, {what}: only where all of them"
-                " are empty the stray may take the place of the empty leader",
+                f"broker {follower}, which is in the ISR of {name}, {what}: the stray may replace"
+                " the empty leader only where all of them are empty",
             )
 
 

@@ -71,7 +71,7 @@ class Takeover:
         times = self.connected(replica_id, now_ms)
         if times.fetched_ms != NEVER:
             return False
-        is_first = all(one.fetched_ms == NEVER for one in self.followers.values())
+        is_first = all(other.fetched_ms == NEVER for other in self.followers.values())
         times.fetched_ms = now_ms - self._begun_ms
         return is_first
 
@@ -87,7 +87,10 @@ class Takeover:
         if any(self._is_cutting(times) for times in self.followers.values()):
             return False
         followers = self.followers
-        return all(one in followers and followers[one].fetched_ms != NEVER for one in awaited)
+        return all(
+            replica_id in followers and followers[replica_id].fetched_ms != NEVER
+            for replica_id in awaited
+        )
 
     @staticmethod
     def _is_cutting(times: FollowerTimes) -> bool:

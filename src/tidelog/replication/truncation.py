@@ -34,7 +34,7 @@ def diverging_epoch(
     if last_fetched_epoch < 0:
         return None
     if last_fetched_epoch == epochs.latest_epoch and fetch_offset <= log_end_offset:
-        return None  # nearly always, and nothing has to be looked up
+        return None  # the usual case needs no lookup
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
         raise KafkaError(

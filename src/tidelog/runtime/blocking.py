@@ -463,7 +463,7 @@ class BlockingClient:
         except KafkaError:  # no version in common: nothing was sent
             self._connections[call.address] = connection
             raise
-        except BaseException:  # an answer may still come: this connection is of no more use
+        except BaseException:  # a late response may still arrive, so close the connection
             connection.socket.close()
             raise
         self._connections[call.address] = connection

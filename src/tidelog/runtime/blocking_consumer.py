@@ -114,7 +114,7 @@ class BlockingGroupConsumer(BlockingConsumer):
             self.close()
         else:
             self._background.end()
-            with contextlib.suppress(TidelogError):  # the first error is the one to be told
+            with contextlib.suppress(TidelogError):  # report the first error, not this one
                 self._client.run(self._consumer.member.leave())
 
     @property

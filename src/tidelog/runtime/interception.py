@@ -53,9 +53,9 @@ class InterceptionDirectory:
         finally:
             os.close(descriptor)
 
-    def struck(self, rule: Rule, told: str) -> None:
+    def struck(self, rule: Rule, description: str) -> None:
         """Log a request that was struck."""
-        _append(f"{self._directory}/{rule.number}.struck", told)
+        _append(f"{self._directory}/{rule.number}.struck", description)
 
     def _read(self, size: int) -> None:
         text = os.pread(self._file, size - self._read_bytes, self._read_bytes)

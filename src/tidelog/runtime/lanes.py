@@ -194,7 +194,7 @@ class ThreadLane:
         if wake:
             try:
                 self._loop.call_soon_threadsafe(self._deliver)
-            except RuntimeError:  # the loop is closed: the process is ending, nobody waits
+            except RuntimeError:  # the loop is closed: the process is ending
                 return
 
     def _deliver(self) -> None:
@@ -217,7 +217,7 @@ class ThreadLane:
                 self._loop.call_soon(self._deliver)
                 raise
         drained, self._drained = self._drained, None
-        if drained is not None:  # `close` looks again whether anything waits
+        if drained is not None:  # `close` checks once more for waiting operations
             drained.set_result(None)
 
     def _attributed(self, error: OSError) -> StorageError:

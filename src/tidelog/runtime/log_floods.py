@@ -60,7 +60,7 @@ class Floods:
         """
         now = self._clock()
         while self._kinds:
-            key, kind = next(iter(self._kinds.items()))  # the one that began first ends first
+            key, kind = next(iter(self._kinds.items()))  # the oldest window ends first
             if not everything and kind.ends > now:
                 return
             del self._kinds[key]

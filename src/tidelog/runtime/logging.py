@@ -23,7 +23,7 @@ _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 #: Lines that may wait for a blocked disk; later ones are dropped and counted.
 _QUEUE_LINES = 100_000
 #: How often the thread looks for ended floods while no other line is written.
-_TELL_EVERY_S = 1.0
+_SUMMARIZE_EVERY_S = 1.0
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -48,9 +48,11 @@ class _Listener(logging.handlers.QueueListener):
 
     def dequeue(self, block: bool) -> logging.LogRecord:
         while True:
-            self._tell(self._floods.ended())
+            self._write_summaries(self._floods.ended())
             try:
-                line: logging.LogRecord = self._lines.get(block, _TELL_EVERY_S if block else None)
+                line: logging.LogRecord = self._lines.get(
+                    block, _SUMMARIZE_EVERY_S if block else None
+                )
             except queue.Empty:
                 if not block:
                     raise
@@ -63,9 +65,9 @@ class _Listener(logging.handlers.QueueListener):
 
     def stop(self) -> None:
         super().stop()
-        self._tell(self._floods.ended(everything=True))
+        self._write_summaries(self._floods.ended(everything=True))
 
-    def _tell(self, summaries: Iterable[logging.LogRecord]) -> None:
+    def _write_summaries(self, summaries: Iterable[logging.LogRecord]) -> None:
         for summary in summaries:
             super().handle(summary)
 
@@ -86,7 +88,7 @@ def start_logging(level: int = logging.INFO) -> logging.handlers.QueueListener:
 
 
 def _stop_quietly(listener: logging.handlers.QueueListener) -> None:
-    if listener._thread is not None:  # stopped already otherwise
+    if listener._thread is not None:  # None after an earlier stop
         listener.stop()
 
 

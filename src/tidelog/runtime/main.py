@@ -171,13 +171,13 @@ def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Even
     """
     stopping = asyncio.Event()
 
-    def told() -> None:
+    def signalled() -> None:
         if stopping.is_set():
             broker.controlled_shutdown.give_up()
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, signalled)
     return stopping
 
 
@@ -228,7 +228,7 @@ def end_with_parent(parent_pid: int) -> None:
 
     Raises OSError where the kernel does not, ConfigError where the parent has ended already.
     """
-    import ctypes  # here alone: no other broker needs it
+    import ctypes  # imported here: other brokers do not need it
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:

@@ -92,7 +92,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         except FrameError as failure:
             frames, error = failure.frames, str(failure)
         share = self._share
-        # For a frame whose first five bytes came before, at least this many end a large one.
+        # A large frame is under way, or as many bytes arrived as the rest of a large frame has.
         if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
             self._count(share, nbytes, frames)
         if frames and self._handler is not None and not self._closing:

@@ -32,7 +32,7 @@ class FrameSocket:
             self._socket = socket.create_connection(address, timeout=max(timeout_ms, 1) / 1000)
         except TimeoutError as error:
             raise NotSent(f"{address} did not accept a connection in {timeout_ms} ms") from error
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             raise NotSent(f"cannot connect to {address}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -139,7 +139,7 @@ class ClientWorkload:
             self._begin_churn()
         if (self._profile.churn_share or self._profile.churn) and self._only.topics:
             self._begin_churning(partitions[:-1])
-        self._begin_making_anew()
+        self._begin_recreations()
         if self._shares:
             self._begin_sharing()
 
@@ -171,7 +171,7 @@ class ClientWorkload:
         if draw.random() < 0.3 and self._only.clients:
             self.consume(reader, partition, draw.choice(_FETCH_VERSIONS))
 
-    def _begin_making_anew(self) -> None:
+    def _begin_recreations(self) -> None:
         admin, profile = self._admin, self._profile
         admin.chooses_replicas = profile.chosen_replicas
         if self._draw.random() < profile.recreates and self._only.topics:

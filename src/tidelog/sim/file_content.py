@@ -55,7 +55,7 @@ class File:
         #: that later writes over the position are not mistaken for the damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.
-        self.pending: list[Write | Cut] = []
+        self.pending: list[Write | Truncation] = []
 
     def write(self, content: bytes, position: int) -> None:
         """Write `content`; fill a gap before it with zeros."""
@@ -78,7 +78,7 @@ class File:
         data = self.data
         old_size = len(data)
         if size_bytes < old_size:
-            self.pending.append(Cut(size_bytes, bytes(data[size_bytes:])))
+            self.pending.append(Truncation(size_bytes, bytes(data[size_bytes:])))
             del data[size_bytes:]
         elif size_bytes > old_size:
             self.write(bytes(size_bytes - old_size), old_size)
@@ -94,7 +94,7 @@ class File:
         self.pending.clear()
 
     def _still_damaged(self) -> list[tuple[int, bytes, bytes]]:
-        return [one for one in self._damage if self.data.startswith(one[1], one[0])]
+        return [flip for flip in self._damage if self.data.startswith(flip[1], flip[0])]
 
     def inherit_damage(self, replaced: File) -> None:
         """Inherit the damage of a file that this file replaces.
@@ -102,7 +102,7 @@ class File:
         The writer may have read flipped bits there and copied them into this file.
         """
         damage = replaced._damage
-        self._damage += [one for one in damage if self.data.startswith(one[1], one[0])]
+        self._damage += [flip for flip in damage if self.data.startswith(flip[1], flip[0])]
 
     @property
     def is_damaged(self) -> bool:
@@ -162,10 +162,10 @@ class File:
         return style if style in ("all", "nothing") else f"{style} {survivors}/{len(redo)}"
 
     def _tear(
-        self, draw: random.Random, change: Write | Cut, redo: Callable[[bytearray], None]
+        self, draw: random.Random, change: Write | Truncation, redo: Callable[[bytearray], None]
     ) -> None:
         """Let some first sectors of a lost write survive, with or without its whole length."""
-        if isinstance(change, Cut):
+        if isinstance(change, Truncation):
             return
         before = bytes(self.data)
         redo(self.data)
@@ -186,7 +186,7 @@ STYLES = ("nothing", "all", "prefix", "torn")
 
 
 def _survivors(
-    draw: random.Random, loss: Loss, pending: list[Write | Cut]
+    draw: random.Random, loss: Loss, pending: list[Write | Truncation]
 ) -> tuple[str, range | frozenset[int], int]:
     """Return (name of the loss, surviving changes, number of the torn change or -1)."""
     count = len(pending)
@@ -247,7 +247,7 @@ class Write:
         return redo
 
 
-class Cut:
+class Truncation:
     """An unsynced truncation to a smaller size."""
 
     __slots__ = ("fate", "size", "tail")

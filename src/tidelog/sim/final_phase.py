@@ -69,7 +69,7 @@ class FinalPhase:
         is_promised = self._profile.keeps_promises
         if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
-        if was_damaged and not self._read_anew():
+        if was_damaged and not self._read_again():
             return
         if not self._check_events():
             return
@@ -104,7 +104,7 @@ class FinalPhase:
         if self._wait(
             lambda: bool(self._unaltered(churn) or self._cluster.health()),
             limit_ns,
-            "replicas go by what was set",
+            "replicas use the last configuration",
         ):
             return True
         self._simulator.note(-1, "churn", "; ".join(self._unaltered(churn)))
@@ -218,7 +218,7 @@ class FinalPhase:
                     return True
         return False
 
-    def _read_anew(self) -> bool:
+    def _read_again(self) -> bool:
         """Read every consumed partition again from its beginning.
 
         The reads find damage that was not found before. A leader with damage must regain its lost
@@ -242,7 +242,7 @@ class FinalPhase:
         return self._wait(
             lambda: any(map(is_behind, readers)) or bool(cluster.health()),
             limit_ns,
-            "everything committed is read anew",
+            "everything committed is read again",
         )
 
     def _check_events(self) -> bool:
@@ -251,18 +251,20 @@ class FinalPhase:
         events = cluster.events
         if events is None:
             return True
-        brokers = [one.broker for one in cluster.brokers.values() if one.broker is not None]
+        brokers = [each.broker for each in cluster.brokers.values() if each.broker is not None]
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(
-            lambda: any(not one.cluster_events.is_idle for one in brokers) or not events.topic_id(),
+            lambda: (
+                any(not each.cluster_events.is_idle for each in brokers) or not events.topic_id()
+            ),
             limit_ns,
-            "what happened is told",
+            "all events are in their topic",
         ):
             return False
         leader = cluster.published.partitions[
             cluster.published.key(events.topic_id() or b"", 0)
         ].leader
-        dropped = [one for one in brokers if one.services.metrics.value(EVENTS_DROPPED)]
+        dropped = [each for each in brokers if each.services.metrics.value(EVENTS_DROPPED)]
         events.check(self._simulator.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
         return not self._simulator.violations
 

@@ -13,7 +13,7 @@ from tidelog.sim.reductions import Only
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.shrink import Shrunk, shrink_seed
-from tidelog.sim.story import Watcher, tell
+from tidelog.sim.story import Watcher, story_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Job:
             only=self.only,
             observe=observe,
         )
-        return result, tell(watchers[0], result.violation)
+        return result, story_lines(watchers[0], result.violation)
 
     def shrink(self, enough: Callable[[], bool]) -> Shrunk:
         """Return the smallest reduction found that shows the same violation."""

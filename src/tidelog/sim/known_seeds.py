@@ -91,7 +91,7 @@ def _read_line(
     named, mark, cause = text.partition("#")
     words = named.split()
     if not mark or not cause.strip():
-        raise SeedsFileError(f"{where}: {text!r} tells no cause; {_FORM} is expected")
+        raise SeedsFileError(f"{where}: {text!r} has no cause; {_FORM} is expected")
     if len(words) not in (2, 3) or (len(words) == 3 and not words[2].startswith(_FAULTS)):
         raise SeedsFileError(f"{where}: {named.strip()!r} is not of the form {_FORM}")
     if not (words[1].isascii() and words[1].isdigit()):

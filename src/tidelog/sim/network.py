@@ -283,15 +283,15 @@ class SimNetwork:
         """Return the open endpoints of a process."""
         return list(self._endpoints.get(process, ()))
 
-    def vanish(self, endpoint: Endpoint, *, is_told: bool) -> None:
+    def vanish(self, endpoint: Endpoint, *, closes: bool) -> None:
         """Remove a connection without a reset.
 
-        With `is_told` this endpoint closes, as after a restart of its host. Otherwise both
-        endpoints stay open.
+        With `closes` this endpoint closes, as after a restart of its host. Otherwise both endpoints
+        stay open.
         """
         endpoint.outgoing.vanish()
         endpoint.incoming.vanish()
-        if is_told:
+        if closes:
             endpoint.lost("the connection is forgotten")
 
     # For the simulator and its nodes

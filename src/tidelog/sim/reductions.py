@@ -94,7 +94,7 @@ class Only:
         for name, key in _KEYS.items():
             value = getattr(self, name)
             if value != _DEFAULTS[name]:
-                words.append(f"{key}={_told(name, value)}")
+                words.append(f"{key}={_text_of(name, value)}")
         return ";".join(words)
 
 
@@ -122,7 +122,7 @@ def parse(text: str, kinds: Collection[str]) -> Only:
     return Only(**values)
 
 
-def _told(name: str, value: Any) -> str:
+def _text_of(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "play":

@@ -42,7 +42,9 @@ def profile_of(seed: int) -> str:
     """Return the profile of a seed where profiles are mixed."""
     if seed % 2 == 0:
         return "default"
-    others = [name for name, one in PROFILES.items() if not one.known_defect and name != "default"]
+    others = [
+        name for name, each in PROFILES.items() if not each.known_defect and name != "default"
+    ]
     return others[seed // 2 % len(others)]
 
 

@@ -266,8 +266,8 @@ class SimBroker:
             life.die(Loss.NONE, f"stop failed: {error!r}", judged=False)
             raise NodeDead(f"stop failed: {error!r}") from error
         self.stopped_cleanly = True
-        life.die(loss, "stopped as told", judged=False)
-        raise NodeDead("stopped as told")
+        life.die(loss, "stopped as requested", judged=False)
+        raise NodeDead("stopped as requested")
 
     def crash(self, loss: Loss, reason: str) -> bool:
         """End the process at once; return False if it is down or the fault budget spares it."""

@@ -19,9 +19,9 @@ from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host
 from tidelog.sim.checkers.answer_checker import AnswerChecker
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
+from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
-from tidelog.sim.checkers.hand_over_checker import HandOverChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
@@ -75,7 +75,9 @@ class SimCluster:
         self.groups = GroupChecker(
             simulator.violate, lambda: simulator.now_ns, OFFSETS_PARTITIONS, self._promise
         )
-        self.hand_overs = HandOverChecker(self.published, simulator.violate, self._is_leaving)
+        self.shutdowns = ControlledShutdownChecker(
+            self.published, simulator.violate, self._is_leaving
+        )
         #: Checker of the topic `__cluster_events`, if brokers write it.
         self.events: EventChecker | None = None
         if settings.of(1).cluster_events_enable:
@@ -198,13 +200,13 @@ class SimCluster:
         elif name in _ROLE_EVENTS:
             self.commands.role_taken(incarnation.node_id, fields["partition"], fields["leader"])
         elif name == "brokers_told":
-            self.commands.brokers_told(incarnation.node_id, fields["brokers"])
+            self.commands.metadata_applied(incarnation.node_id, fields["brokers"])
         elif name == "unread_topic_deleted":
             self.commands.unread_deleted(fields["topic"])
         elif name == "broker_handed_over":
-            self.hand_overs.answered(fields["broker"], fields["epoch"], fields["remaining"])
+            self.shutdowns.answered(fields["broker"], fields["epoch"], fields["remaining"])
         elif name == "handed_over":
-            self.hand_overs.handed_over(incarnation.node_id)
+            self.shutdowns.may_stop(incarnation.node_id)
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
@@ -225,9 +227,7 @@ class SimCluster:
             if broker.was_damaged:
                 broker.was_refused = True
             else:
-                self.simulator.violate(
-                    f"node {broker.node_id} does not believe a disk that nobody damaged: {error}"
-                )
+                self.simulator.violate(f"node {broker.node_id} refuses an undamaged disk: {error}")
 
     # Health
 

@@ -456,9 +456,9 @@ class Endpoint:
             self._share.close()
         self._network.forget(self)
         self._network.note_lost(self, reason)
-        self._network.scheduler.after(0, self.process, self._tell_lost, reason)
+        self._network.scheduler.after(0, self.process, self._report_loss, reason)
 
-    def _tell_lost(self, reason: str) -> None:
+    def _report_loss(self, reason: str) -> None:
         if self.handler is not None:
             self.handler.connection_lost(reason)
 

@@ -79,7 +79,7 @@ def find_jvm() -> Jvm:
 def _checked(home: Path, origin: str, rejected: list[str]) -> Jvm | None:
     version = java_version(home)
     if version is None:
-        rejected.append(f"{home} (from {origin}) has no bin/java that tells its version")
+        rejected.append(f"{home} (from {origin}) has no bin/java that prints its version")
     elif version < OLDEST_JAVA:
         rejected.append(f"{home} (from {origin}) is Java {version}")
     else:

@@ -145,6 +145,6 @@ def _report_loss(wanted: OffsetRange, first: int, last: int, options: ReadOption
     if options.fail_on_data_loss:
         raise DataLossError(
             f"{wanted.tp} should be read from {wanted.start} to {wanted.end}, but it holds"
-            f" {first} to {last}: records were deleted, or the topic was made anew. Set"
+            f" {first} to {last}: records were deleted, or the topic was recreated. Set"
             " failOnDataLoss to false to read what there is"
         )

@@ -83,7 +83,7 @@ class _RangeReader:
             if fetched.high_watermark >= self._wanted.end:
                 empty += 1
                 if empty >= _EMPTY_ANSWERS:
-                    return None  # compaction removed what was at the end
+                    return None  # compaction removed the last records
             elif time.monotonic() > patience_ends:
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -99,7 +99,7 @@ class _RangeReader:
             last = self._client.list_offsets({tp: LATEST})[tp].offset
             raise DataLossError(
                 f"{tp} has no offset {position} any more; its log holds {first} to {last}: records"
-                " were deleted while they were read, or the topic was made anew. Set"
+                " were deleted while they were read, or the topic was recreated. Set"
                 " failOnDataLoss to false to go on without deleted records"
             ) from error
         _log.warning(

@@ -17,7 +17,7 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing.faults import Fault, Requests, Unfinished
 from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text, did_you_mean
-from tidelog.testing.waiting import lagging, told, unled, wait_until
+from tidelog.testing.waiting import describe, lagging, unled, wait_until
 
 #: Another program took a port between its choice and the broker's start.
 _PORT_TAKEN = "address already in use"
@@ -96,7 +96,7 @@ class Cluster:
         """Kill the brokers: their data are of no more use. Safe to repeat."""
         self._local.down(timeout_s=0.0)
 
-    # what there is
+    # contents
 
     @property
     def bootstrap(self) -> str:
@@ -128,7 +128,7 @@ class Cluster:
 
     def describe(self) -> str:
         """Return the status as text."""
-        return told(self.status())
+        return describe(self.status())
 
     def log(self, broker: int) -> str:
         """Return the whole log of a broker."""
@@ -284,7 +284,7 @@ class Cluster:
             return all(read(now) == number for number, read in wanted.values())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader: read them only for what may be the last
+            # High watermarks cost a request to each leader: read them only for the possibly last
             # status.
             now = self._look()
             return self.status() if counts(now) else now

@@ -29,15 +29,15 @@ _POLL_S = 0.01
 class Fault:
     """A fault in force; `count` is how often it has struck."""
 
-    def __init__(self, control: InterceptionControl, rule: Rule, told: str) -> None:
+    def __init__(self, control: InterceptionControl, rule: Rule, text: str) -> None:
         self._control = control
         self._number = rule.number
-        self._told = told
+        self._text = text
         self._ended = False
         control.add(rule)
 
     def __repr__(self) -> str:
-        return f"<{self._told}: {self.count} of {self.matched} requests>"
+        return f"<{self._text}: {self.count} of {self.matched} requests>"
 
     def __enter__(self) -> Fault:
         return self
@@ -85,7 +85,7 @@ class Requests:
 
     make: Callable[[Rule, str], Fault]
     rule: Rule
-    told: str
+    text: str
     #: Shared by all faults of a cluster: steps without a following step so far.
     unfinished: Unfinished
 
@@ -101,12 +101,12 @@ class Requests:
         if not keys:
             raise ValueError("no API is named: on_request('Produce')")
         rule = Rule(number=0, api_keys=keys, action=Action.DROP)
-        told = f"on_request({', '.join(map(repr, names))})"
-        made = cls(make=make, rule=rule, told=told, unfinished=unfinished)
+        text = f"on_request({', '.join(map(repr, names))})"
+        made = cls(make=make, rule=rule, text=text, unfinished=unfinished)
         unfinished.add(made)
         return made
 
-    # which
+    # selection
 
     def on(self, *brokers: int) -> Requests:
         """Select requests at these brokers only."""
@@ -148,14 +148,14 @@ class Requests:
 
     def every(self, number: int = 1) -> Requests:
         """Select each `number`-th request."""
-        told = f"every({_positive(number)})"
-        return self._with(told, first=number, step=number, times=None)
+        text = f"every({_positive(number)})"
+        return self._with(text, first=number, step=number, times=None)
 
     def after(self) -> Requests:
         """Let requests take effect: the fault strikes the response, as a lost acknowledgement."""
         return self._with("after()", after=True)
 
-    # what happens
+    # action
 
     def drop(self) -> Fault:
         """Lose the request, and all that follow on its connection, which stays open.
@@ -203,23 +203,23 @@ class Requests:
                     f" {what.removesuffix('_id')}; those of {', '.join(sorted(fitting))} do"
                 )
 
-    def _with(self, told: str, **changed: object) -> Requests:
+    def _with(self, text: str, **changed: object) -> Requests:
         rule = dataclasses.replace(self.rule, **changed)  # type: ignore[arg-type]
-        following = dataclasses.replace(self, rule=rule, told=f"{self.told}.{told}")
+        following = dataclasses.replace(self, rule=rule, text=f"{self.text}.{text}")
         self.unfinished.follow(self, following)
         return following
 
-    def _put(self, told: str, **changed: object) -> Fault:
-        complete = self._with(told, **changed)
+    def _put(self, text: str, **changed: object) -> Fault:
+        complete = self._with(text, **changed)
         self.unfinished.follow(complete, None)
         apis = [API[key] for key in self.rule.api_keys]
         if not self.rule.from_brokers and all(each.inter_broker for each in apis):
             names = " and ".join(each.name for each in apis)
             raise ValueError(
-                f"{complete.told} can never match: only brokers send {names}; from_brokers()"
+                f"{complete.text} can never match: only brokers send {names}; from_brokers()"
                 " must come before the action"
             )
-        return self.make(complete.rule, complete.told)
+        return self.make(complete.rule, complete.text)
 
 
 class Unfinished:
@@ -239,7 +239,7 @@ class Unfinished:
             self._steps.append(following)
 
     def clear(self) -> None:
-        """Forget all: a test begins."""
+        """Forget all steps at the beginning of a test."""
         self._steps.clear()
 
     def problem(self) -> str | None:
@@ -247,8 +247,8 @@ class Unfinished:
         if not self._steps:
             return None
         return (
-            f"{self._steps[0].told} says which requests, and not what happens to them, so it did"
-            " nothing: drop(), disconnect(), delay(seconds), answer(error) or watch() must follow"
+            f"{self._steps[0].text} names no action for its requests, so it had no effect:"
+            " drop(), disconnect(), delay(seconds), answer(error) or watch() must follow"
         )
 
 

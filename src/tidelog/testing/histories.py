@@ -94,13 +94,13 @@ class HistoryRecorder:
         Records from before an exception are kept, as a poll of which not all is known.
         """
         begun = self.begin(process, "poll")
-        told: dict[int, list[tuple[int, Any]]] = {}
+        polled: dict[int, list[tuple[int, Any]]] = {}
 
         def records() -> dict[str, list[tuple[int, Any]]]:
-            return {f"{topic}-{number}": listed for number, listed in told.items()}
+            return {f"{topic}-{number}": listed for number, listed in polled.items()}
 
         try:
-            yield told
+            yield polled
         except BaseException as error:
             begun.operation.records = records()
             begun.info(repr(error))
@@ -154,12 +154,12 @@ class HistoryRecorder:
         """Check the history; raise AssertionError with the first anomalies that are not allowed."""
         report = self.check(has_final_read=has_final_read)
         if not report.is_sound:
-            told = "\n".join(
+            anomalies = "\n".join(
                 f"{each} (lines {', '.join(map(str, each.lines))})"
                 for each in report.forbidden_anomalies[:_TOLD]
             )
             raise AssertionError(
-                f"{report.forbidden} in {self.path}:\n{told}\ntidelog history check {self.path}"
-                " tells the operations"
+                f"{report.forbidden} in {self.path}:\n{anomalies}\n"
+                f"tidelog history check {self.path} prints the operations"
             )
         return report

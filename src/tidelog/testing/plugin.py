@@ -52,7 +52,7 @@ _LIVE = pytest.StashKey[_Live]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the ini options."""
-    parser.addini("tidelog_scope", "how long tidelog_cluster lives", default="function")
+    parser.addini("tidelog_scope", "scope of tidelog_cluster", default="function")
     parser.addini("tidelog_brokers", "brokers of a cluster", default="")
     parser.addini("tidelog_log_dirs", "log directories of a broker", default="")
     parser.addini(
@@ -154,7 +154,7 @@ def kafka_bootstrap(tidelog_cluster: Cluster) -> str:
     return tidelog_cluster.bootstrap
 
 
-# what is wanted
+# request
 
 
 def _checked(make: Callable[[], ClusterSpec]) -> ClusterSpec:
@@ -230,7 +230,7 @@ def _check_markers(item: pytest.Item) -> None:
     found = getattr(item, "funcargs", {})
     scope: Scope = item.config.getini("tidelog_scope")
     if not markers or ("tidelog_cluster" in found and scope == "function"):
-        return  # the marker is for `tidelog_cluster`, which this test has for itself
+        return  # the marker is for this test's own `tidelog_cluster`
     scopes = {
         "tidelog_cluster": f"tidelog_scope = {scope}",
         "tidelog_cluster_module": "by its module",
@@ -269,11 +269,11 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and call.when != "teardown" and _uses_clusters(item):
         for cluster in item.config.stash[_LIVE].clusters:
-            report.sections.append((f"tidelog cluster {cluster.bootstrap}", _told(cluster)))
+            report.sections.append((f"tidelog cluster {cluster.bootstrap}", _described(cluster)))
     return report
 
 
-def _told(cluster: Cluster) -> str:
+def _described(cluster: Cluster) -> str:
     try:
         return cluster.report()
     except Exception as error:  # the test's own failure must not be hidden by ours

@@ -33,7 +33,7 @@ def wait_until(
         if seen.reached and holds(seen):
             return seen
         if time.monotonic() > deadline:
-            raise WaitTimeout(f"after {timeout_s:g} s not {what}; last seen:\n{told(seen)}")
+            raise WaitTimeout(f"after {timeout_s:g} s not {what}; last seen:\n{describe(seen)}")
         time.sleep(_POLL_S)
 
 
@@ -41,7 +41,9 @@ def lagging(status: ClusterStatus) -> Iterator[PartitionStatus]:
     """Yield partitions with a replica that is not in sync, or whose broker does not run."""
     running = [broker.id for broker in status.brokers if broker.alive]
     for each in status.partitions:
-        if len(each.isr) < len(each.replicas) or not all(one in running for one in each.replicas):
+        if len(each.isr) < len(each.replicas) or not all(
+            broker in running for broker in each.replicas
+        ):
             yield each
 
 
@@ -53,7 +55,7 @@ def unled(status: ClusterStatus) -> Iterator[PartitionStatus]:
             yield each
 
 
-def told(status: ClusterStatus) -> str:
+def describe(status: ClusterStatus) -> str:
     """Return a cluster as a few lines: brokers, controller, partitions, those in trouble first."""
     lines = [
         "brokers: "

@@ -105,9 +105,9 @@ def apis() -> str:
     return (
         f"{APIS_BEGIN}\n\n"
         + table(("key", "API", "versions", "for"), served)
-        + "\nRefused: each request is answered with a final error, which clients show at once:\n\n"
+        + "\nBrokers reject these with a final error, which clients show at once:\n\n"
         + table(("key", "API", "versions", "why"), refused)
-        + "\nNot served, so that ApiVersions does not name them and clients say so:\n\n"
+        + "\nBrokers do not serve these, ApiVersions does not name them, and clients report it:\n\n"
         + table(("key", "API", "what that means"), lacking)
         + f"\n{APIS_END}\n"
     )
@@ -172,11 +172,12 @@ def others(found: Sequence[Outcome], module: str) -> str:
 def document(found: Sequence[Outcome]) -> str:
     return f"""# Compatibility
 
-Made by `.venv/bin/python -m tests.clients.matrix.document` from a run of the tests: real clients of
-other projects, in their pinned versions, against three brokers on one machine. "passed" is a test
-that ran; a feature of groups or of an idempotent producer is one that also held while the broker
-that coordinates or leads was killed with SIGKILL. The checks are the same functions for all clients
-(`tests/clients/matrix/`); `make test` runs them.
+This page shows which APIs brokers serve, and which features work with which client.
+`.venv/bin/python -m tests.clients.matrix.document` writes it from a run of the tests. They run real
+clients of other projects, in their pinned versions, against three brokers on one machine. "passed"
+means that the test ran and passed. Features of groups and of idempotent producers must also hold
+while the coordinator or the leader is killed with SIGKILL. All clients run the same checks
+(`tests/clients/matrix/`); `make test` includes them.
 
 ## What brokers serve
 

@@ -1,6 +1,6 @@
 """Logs and a log directory in memory: a record is one byte that holds its leader epoch.
 
-A log that is told to be slow keeps its completions until `finish`.
+A slow log keeps its completions until `finish`.
 """
 
 from __future__ import annotations

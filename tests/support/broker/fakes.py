@@ -160,7 +160,7 @@ class FakeConnection:
             deliver(answer)
 
     async def call(self, api_key: int, version: int, message: Any, timeout_ms: int) -> Any:
-        """The answer, or what `send` would have told of."""
+        """Return the response, or raise the error that `send` would have reported."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def answered(answer: Any, error: Exception | None) -> None:
@@ -197,7 +197,7 @@ class FakePeers:
         return self._connections[key]
 
     def view_changed(self) -> None:
-        """Nobody is asked when it fell silent."""
+        """Do nothing: no request follows silence."""
 
     def requests(self, api_key: int) -> list[Any]:
         return [message for _, key, message in self.sent if key == api_key]
@@ -392,7 +392,7 @@ class FakeBroker:
         return response.partition_errors[0].error_code
 
     def see(self, *alive: int, controller_id: int = -1) -> None:
-        """The controller tells who is alive, and who it is."""
+        """Apply the controller's UpdateMetadata: the live brokers and the controller itself."""
         self.view.controller_id = controller_id
         self.view.brokers = {
             broker_id: BrokerInfo(broker_id, -1, (Endpoint("PLAINTEXT", "h", broker_id),))
@@ -421,7 +421,7 @@ def state(
     first_leader_epoch: int = 0,
     is_closing: bool = False,
 ) -> LeaderAndIsrPartitionState:
-    """What a partition is told."""
+    """Return a partition's state in a command."""
     return LeaderAndIsrPartitionState(
         partition_index=partition,
         controller_epoch=1,

@@ -15,7 +15,7 @@ from tests.support.chaos.events import Event, value_of
 from tidelog.history import HistoryChecker, Operation
 from tidelog.history.operations import INFO, OK
 
-#: Troubles of one kind that are told one by one.
+#: Number of troubles of one kind that are reported one by one.
 TOLD = 10
 #: A commit may be acknowledged while the next member already asks where to begin; commits that are
 #: older than this when a member hears of its partitions were certainly there to be seen.
@@ -27,7 +27,7 @@ Content = Mapping[int, Sequence[tuple[int, str]]]
 
 @dataclass
 class Told:
-    """What one client wrote."""
+    """Everything that one client wrote."""
 
     process: str
     events: Sequence[Event]
@@ -84,7 +84,7 @@ def _judge_records(topic: str, clients: Sequence[Told], content: Content, verdic
 
 
 def _operations(topic: str, client: Told, verdict: Verdict) -> list[Operation]:
-    """Operations of `tidelog.history` that the events of one client tell, sends in their order."""
+    """Return the operations in the events of one client, sends in their order."""
     found: list[Operation] = []
     sends: dict[int, Operation] = {}
     if client.group and client.events:
@@ -121,7 +121,7 @@ def _operations(topic: str, client: Told, verdict: Verdict) -> list[Operation]:
 
 
 class _Group:
-    """Where one group stands, as its members' events tell in the order of time."""
+    """The state of one group by its members' events in the order of time."""
 
     def __init__(self, name: str, content: Content, verdict: Verdict) -> None:
         self._name = name

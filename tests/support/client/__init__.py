@@ -1,1 +1,1 @@
-"""Brokers that answer clients as a test tells them to, over real sockets."""
+"""Brokers with scripted responses to clients, over real sockets."""

@@ -1,8 +1,8 @@
-"""A cluster that answers as a test tells it to: real sockets and frames, no broker behind them.
+"""A cluster with scripted responses: real sockets and frames, no broker behind them.
 
 Each `FakeBroker` runs a thread per connection and keeps every request. `on(api_key, handler)` sets
-what it answers: a handler takes the request and returns a message, `CLOSE` (the connection breaks
-after the request was read), or None (no answer).
+the response. A handler takes the request and returns a message, `CLOSE` (the connection breaks
+after the request was read), or None (no response).
 """
 
 from __future__ import annotations

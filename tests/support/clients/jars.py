@@ -1,8 +1,8 @@
 """Jars of Kafka and of Spark's connector for tests: fetched by Maven, checked against a lock file.
 
 They go to `.venv/clients/`, once; nothing of them is part of the project. A machine without Java,
-Maven or a reachable registry is told as Absent; a jar that is not what the lock file says is an
-error. `python -m tests.support.clients.jars kafka 3.9.2` writes the lock file of a version.
+Maven or a reachable registry raises Absent; a jar that differs from the lock file is an error.
+`python -m tests.support.clients.jars kafka 3.9.2` writes the lock file of a version.
 """
 
 from __future__ import annotations

@@ -75,10 +75,10 @@ class Tools:
     def run(
         self, tool: str, *words: str, sent: str | None = None, fails: bool | None = False
     ) -> str:
-        """Run a tool to its end; what it printed.
+        """Run a tool to its end and return its output.
 
-        It must succeed, or fail where that is asked (what it complained of is told as well); None:
-        some tools end with 0 whatever happened.
+        It must succeed, or fail if the caller expects that; the errors are then part of the output.
+        None accepts both: some tools end with 0 whatever happened.
         """
         ended = subprocess.run(
             self.words(tool, *words),

@@ -33,9 +33,9 @@ def run(*words: str, sent: bytes | None = None) -> bytes:
 def write(
     bootstrap: str, topic: str, partition: int, codec: str, records: Sequence[Record]
 ) -> list[Record]:
-    """Send records that have the same headers; returns what was sent, without timestamps.
+    """Send records that have the same headers; return what was sent, without timestamps.
 
-    An empty key or value is sent as none: kcat cannot tell them apart.
+    An empty key or value is sent as none: kcat cannot distinguish them.
     """
     headers = records[0].headers
     words = ["-P", "-b", bootstrap, "-t", topic, "-p", str(partition), "-z", codec]

@@ -28,7 +28,7 @@ START_S = 180.0
 _POLL_S = 0.05
 #: Small and quick to start: these brokers live for a minute or two.
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-#: What goes wrong in these brokers is told in their logs.
+#: These brokers report their failures in their logs.
 _LOG4J = """log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout

@@ -1,4 +1,4 @@
-"""Bytes to a broker without a client in between, and what the kernel tells of its process."""
+"""Bytes to a broker without a client in between, and the kernel's view of its process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RawConnection:
             self._socket.sendall(data)
 
     def end(self) -> None:
-        """Tell that nothing more comes."""
+        """Signal the end of the bytes."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 

@@ -1,7 +1,7 @@
-"""Real controllers over the simulated store; what they command goes to scripted brokers.
+"""Real controllers over the simulated store; their commands go to scripted brokers.
 
-Every broker of a `ControllerHarness` takes part in controller elections with the code that brokers
-run; its other half is a script that records the commands it gets and answers them as told. Time is
+Every broker of a `ControllerHarness` takes part in controller elections with the brokers' own code.
+Its other half is a script that records the commands it gets and sends scripted responses. Time is
 virtual.
 """
 
@@ -98,7 +98,7 @@ LIMIT_MS = 60_000
 
 
 class Script:
-    """The commanded half of a broker: what it was told, and how it answers."""
+    """The commanded half of a broker: the commands that it got, and its responses."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -132,7 +132,7 @@ class Script:
         return [letters.get(type(one)) or ("F" if one.type == 2 else "L") for one in self.received]
 
     def roles(self) -> dict[TopicPartition, Any]:
-        """The last role that was told, by partition."""
+        """Return the last role in commands, by partition."""
         return {
             TopicPartition(told.topic_name, one.partition_index): one
             for request in self.of(LeaderAndIsrRequest)
@@ -263,7 +263,7 @@ class _Wire:
 class _Peers:
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
-        #: Brokers that show signs of being gone, as told.
+        #: Brokers that show signs of being gone, as the test sets them.
         self.silent_ms: dict[int, int] = {}
 
     def open(self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds) -> _Wire:
@@ -292,7 +292,7 @@ class _Creation:
 
 
 class _Drains:
-    """What consumer groups have read, as told."""
+    """The progress of consumer groups, as the test sets it."""
 
     def __init__(self) -> None:
         self.read: list[TopicPartition] = []
@@ -502,7 +502,7 @@ class ControllerHarness:
         return layout.decode_partition_state(path, node.data, node.stat)
 
     def publish(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Write a state as somebody else than the controller would."""
+        """Write a state from outside of the controller."""
         path = layout.partition_state_path(topic_partition)
         self.write(SetData(path, layout.encode_partition_state(state), ANY_VERSION))
 

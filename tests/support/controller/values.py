@@ -147,7 +147,7 @@ def topic(
     version: int = 0,
     moves: Mapping[int, Move] | None = None,
 ) -> Topic:
-    """A topic; one partition on brokers 1, 2, 3 unless told otherwise."""
+    """Return a topic; by default one partition on brokers 1, 2, 3."""
     return Topic(name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean, version, moves or {})
 
 
@@ -157,7 +157,7 @@ def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 
 
 
 def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
-    """What a controller is told in tests."""
+    """Return the settings of a controller in tests."""
     return Settings(
         controller_id=1,
         controller_epoch=CONTROLLER_EPOCH,
@@ -265,7 +265,7 @@ def run(controller: Controller, *events: Event) -> list[Effects]:
 
 
 def reports(effects: Effects) -> list[str]:
-    """What somebody left in the store and cannot be done."""
+    """Return the reports about outside requests in the store that cannot be done."""
     return [one.text for one in effects.notices.of(Report)]
 
 
@@ -275,7 +275,7 @@ def published(effects: Effects) -> list[tuple[TopicPartition, PartitionState]]:
 
 
 def outdated(effects: Effects) -> list[str]:
-    """Topics that somebody else changed, to be read again."""
+    """Return topics that changed from outside, to be read again."""
     return [one.name for one in effects.notices.of(TopicOutdated)]
 
 
@@ -285,7 +285,7 @@ def removed(effects: Effects) -> list[str]:
 
 
 def vanished(effects: Effects) -> list[str]:
-    """Topics whose nodes somebody else removed."""
+    """Return topics whose nodes were removed from outside."""
     return [one.name for one in effects.notices.of(TopicNodeRemoved)]
 
 

@@ -51,7 +51,7 @@ G, SIMPLE = "g", "simple"
 SESSION_MS, REBALANCE_MS = 6_000, 20_000
 REFUSALS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
 LATE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-#: The client's id is of no use any longer: it begins anew.
+#: The client's id is of no use any longer: it joins without one.
 FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
@@ -439,7 +439,7 @@ class GroupWalk:
         self.check()
 
     def walk(self, steps: int) -> None:
-        """So many steps; then nobody does anything, and in the end nothing is owed or left."""
+        """Walk a number of steps; then no client acts, and in the end nothing is owed or left."""
         for _ in range(steps):
             self.step()
         while self.committed < len(self.entries):

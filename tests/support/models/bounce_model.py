@@ -231,7 +231,7 @@ class BounceModel(LogModel):
         return published, told, seen, lives, used, committed, *replicas
 
     def _matters(self, one: Told, lives: int, replicas: list[int]) -> bool:
-        """Whether somebody may obey it yet."""
+        """Return whether a broker may obey it yet."""
         epochs = (one.command.leader_epoch, one.command.partition_epoch)
         known, born = self.replicas.values, self.lives.values[lives]
         for index, told in enumerate(one.lives):
@@ -274,7 +274,7 @@ class BounceModel(LogModel):
         return self._next(published, told, seen, self._live(after), used, committed, now)
 
     def _begun(self, state: State, index: int, life: Life) -> Iterator[tuple[Step, State]]:
-        """A broker registers anew, with what is left of its log."""
+        """Register a broker again, with the rest of its log."""
         published, told, seen, lives, used, committed, *replicas = state
         size = len(self.replicas.values[replicas[index]].log)
         number = life.number + 1
@@ -370,7 +370,7 @@ class BounceModel(LogModel):
         replica = self.replicas.values[part]
         role = replica.leading
         assert role is not None
-        # Values tell records apart where a leader comes back with a shorter log in its own epoch.
+        # Values distinguish records where a leader returns with a shorter log in its own epoch.
         written = max(self._newest(one) for one in replicas)
         if written < self.bounds.records:
             after = self.replicas.apply(part, Replica.write, written + 1)
@@ -445,7 +445,7 @@ class BounceModel(LogModel):
     # stories
 
     def tell(self, step: Step) -> str:
-        """Who does what."""
+        """Return a step in words."""
         match step:
             case ("look",):
                 return "controller: looks at the registrations, elects where that is due"

@@ -47,7 +47,7 @@ class Model(Protocol):
         """Names of the invariants that do not hold."""
 
     def tell(self, step: Step) -> str:
-        """A step in words."""
+        """Return a step in words."""
 
     def describe(self, state: State) -> str:
         """Who believes what, and what each log holds."""
@@ -198,7 +198,7 @@ def _stories(model: Model, ways: dict[State, State | None], explored: Explored) 
 
 
 def _story(model: Model, ways: dict[State, State | None], last: State) -> Iterable[str]:
-    """The way to a state, told with the same names from beginning to end."""
+    """Return the way to a state, with the same names from beginning to end."""
     path = [last]
     while (before := ways[path[-1]]) is not None:
         path.append(before)

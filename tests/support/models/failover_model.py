@@ -63,7 +63,7 @@ STATE_PATH = layout.partition_state_path(TP)
 #: What the store's answer to a transaction may be.
 ANSWERED, APPLIED_UNANSWERED, LOST = "answered", "applied, its answer lost", "lost"
 GONE = -1
-#: The session of replica 3 ends; later it registers anew.
+#: The session of replica 3 ends; later it re-registers.
 _NEXT_LIFE = {1: -1, -1: 2}
 
 
@@ -160,7 +160,7 @@ class ModelStore:
 
 
 class _Silent:
-    """A tracer that nobody listens to."""
+    """A tracer without followers."""
 
     def event(self, name: str, **details: object) -> None:
         """Nothing."""
@@ -257,7 +257,7 @@ class FailoverModel:
         )
 
     def canonical(self, state: State) -> State:
-        """States are told apart as they are."""
+        """Return a state as it is: no two states are equivalent."""
         return state
 
     def _elected(self, epoch: int, state: PartitionState, life: int) -> int:
@@ -474,7 +474,7 @@ class FailoverModel:
     # stories
 
     def tell(self, step: Step) -> str:
-        """Who does what."""
+        """Return a step in words."""
         match step:
             case ("elected", epoch):
                 return f"a controller is elected, epoch {epoch}; it loads and decides"
@@ -558,7 +558,7 @@ def asked(change: IsrChange) -> AlterPartitionAsked:
 
 
 def told_by(term: Term, effects: Effects, sent: Messages) -> Messages:
-    """The messages with what a controller tells the leader."""
+    """Return the messages with a controller's commands to the leader."""
     answers, told = list(sent.answers), list(sent.commands)
     for _, message in effects.answers:
         assert isinstance(message, AlterPartitionResponse) and term.asked is not None

@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
     max_version: int = 3
     #: min.insync.replicas
     minimum: int = 1
-    #: Messages of earlier leader epochs stay around, although nobody is to heed them.
+    #: Messages of earlier leader epochs stay around, although every receiver must ignore them.
     keeps_void: bool = False
 
     def __str__(self) -> str:
@@ -341,7 +341,7 @@ class IsrModel:
     # stories
 
     def tell(self, step: Step) -> str:
-        """Who does what."""
+        """Return a step in words."""
         match step:
             case ("write",):
                 return "client -> 1: a record"

@@ -218,7 +218,7 @@ class LogModel:
                 part, published = self._alter(part, published)
                 role = self.replicas.values[part].leading
                 replicas = self._with(replicas, index, part)
-        # Commands that nobody would obey any more make no difference.
+        # Commands that every broker would ignore make no difference.
         known = min(self.replicas.values[part].known for part in replicas)
         kept = tuple(one for one in told if (one.leader_epoch, one.partition_epoch) > known)
         for part in replicas:
@@ -502,7 +502,7 @@ class LogModel:
     # stories
 
     def tell(self, step: Step) -> str:
-        """Who does what."""
+        """Return a step in words."""
         match step:
             case ("return",):
                 return "controller: brokers are back, elects a leader"

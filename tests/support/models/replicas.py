@@ -76,7 +76,7 @@ class Answer(NamedTuple):
 
 
 def command_of(state: PartitionState) -> Command:
-    """What brokers are told of published state."""
+    """Return the command about a published state."""
     return Command(state.leader, state.leader_epoch, state.isr, state.partition_epoch)
 
 
@@ -295,7 +295,7 @@ class Replica:
     # for the exploration
 
     def settle(self) -> Replica:
-        """Forget what only times would tell (see above); returns the replica."""
+        """Forget everything that only times would reveal (see above); return the replica."""
         self.epochs.changed = False
         role = self.role
         if isinstance(role, LeaderReplica):

@@ -129,7 +129,7 @@ def _apart(fenced: bool) -> tuple[Mutant, ...]:
 
 
 def _asked_offset_only(_: Any) -> Any:
-    """The follower cuts to the offset that it is told, whatever epoch that is the end of."""
+    """The follower truncates to the offset in the response, whatever epoch ends there."""
     return lambda diverging, epochs, log_end_offset: min(diverging.end_offset, log_end_offset)
 
 
@@ -226,7 +226,7 @@ ISR_VARIANTS: Final[Mapping[str, Variant]] = {
 
 
 def _whoever_is_there(_: Any) -> Any:
-    """Members join by a proposal that tells no lives, whenever they came (breaks V63)."""
+    """Members join by a proposal without broker epochs, whenever they came (breaks V63)."""
 
     def eligible(member: int, epoch: int, state: Any, brokers: Any, bounced: Any) -> bool:
         return member in brokers
@@ -234,7 +234,7 @@ def _whoever_is_there(_: Any) -> Any:
     return eligible
 
 
-#: The one variant of `BounceModel` whose leaders tell no lives.
+#: The one variant of `BounceModel` whose leaders send no broker epochs.
 UNTOLD: Final = "untold_lives_pass"
 #: Variants of `BounceModel`.
 BOUNCE_VARIANTS: Final[Mapping[str, Variant]] = {
@@ -270,7 +270,7 @@ def _no_fence(original: Any) -> Any:
 
 
 def _told_at_once(_: Any) -> Any:
-    """Brokers are told before anything is durable (breaks V2)."""
+    """Brokers get commands before anything is durable (breaks V2)."""
 
     async def write(writer: Any, writes: Any) -> list[Written]:
         return [Written() for _ in writes]

@@ -64,7 +64,7 @@ def importable(name: str) -> str:
 
 @contextmanager
 def applied(name: str) -> Iterator[None]:
-    """The mutant is in force within; no name: nothing is."""
+    """Apply the mutant within the context; apply none for an empty name."""
     if not name:
         yield
         return

@@ -41,8 +41,10 @@ def mutants(
     ] = 0.0,
     list_all: Annotated[bool, typer.Option("--list", help="List the mutants instead.")] = False,
 ) -> None:
-    """Count the seeds that catch each mutant, with those that catch it first; exit code 1 when one
-    survives them all."""
+    """Count the seeds that catch each mutant; exit code 1 if a mutant survives them all.
+
+    Each line names the seeds that catch the mutant with the fewest events.
+    """
     check_time("--minutes", minutes)
     if list_all:
         for name, each in MUTANTS.items():
@@ -64,7 +66,7 @@ def mutants(
             lambda jobs: running.enter_context(contextlib.closing(results(jobs, processes))),
             lambda: bool(minutes) and time.monotonic() >= deadline,
         ):
-            print_line(hunt.told())
+            print_line(hunt.summary())
             if not hunt.kills and MUTANTS[hunt.name].uncaught:
                 print_line(f"    models find it: {MUTANTS[hunt.name].uncaught}")
             elif not hunt.kills:
@@ -72,7 +74,7 @@ def mutants(
     if search.open:
         print_line(f"the time is over, and {len(search.open)} mutants are looked for no further:")
     for hunt in search.open.values():
-        print_line(hunt.told())
+        print_line(hunt.summary())
     if survivors:
         say(f"SURVIVED {', '.join(survivors)}")
         raise typer.Exit(1)

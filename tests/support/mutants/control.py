@@ -1,8 +1,8 @@
-"""Mutants of the controller and of the metadata store (V3, V10, V13, V25, V42, V43, V46, V80, E3,
-S1, S2).
+"""Mutants of the controller and of the metadata store.
 
-Each takes one rule out of how state is decided, written and believed; what it does stands in its
-docstring, and from there in docs/internals/mutants.md.
+Rules V3, V10, V13, V25, V42, V43, V46, V80, E3, S1 and S2.
+Each removes one rule about decisions on state, its writes, or trust in it. The docstring of a
+mutant describes the defect, and appears in docs/internals/mutants.md.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _breaks = CATALOGUE.breaks
 
 @_breaks("V10", "tidelog.controller.incarnations:restarted_members", profile="quick_restarts")
 def bounce_unnoticed(_: Any) -> Any:
-    """Recorded broker epochs are not looked at."""
+    """Recorded broker epochs are ignored."""
     return lambda state, brokers: ()
 
 
 @_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="quick_restarts")
 def every_restart_is_clean(_: Any) -> Any:
-    """A broker that comes back is taken to have everything, with no proof that it ended cleanly."""
+    """Every restarted broker counts as complete, without proof of a clean shutdown."""
     return lambda broker, recorded_epoch: True
 
 
 @_breaks("V13", "tidelog.controller.elections.election:elect", profile="slow_followers")
 def unclean_election(original: Any) -> Any:
-    """Where nobody in sync is alive, somebody else leads, allowed or not."""
+    """Without a live in-sync replica another replica is elected, allowed or not."""
 
     def elect(state: Any, around: Any) -> Any:
         return original(state, replace(around, unclean=True, is_forced=True))
@@ -47,7 +47,7 @@ def unclean_election(original: Any) -> Any:
 
 @_breaks("V13", "tidelog.controller.elections.election:_leaderless", profile="slow_followers")
 def last_isr_forgotten(original: Any) -> Any:
-    """A partition without a leader keeps no ISR: whoever comes first leads."""
+    """A partition without a leader keeps no ISR: the first replica to return leads."""
 
     def leaderless(state: Any, survivors: Any, around: Any) -> Any:
         election = original(state, survivors, around)
@@ -67,7 +67,9 @@ def last_isr_forgotten(original: Any) -> Any:
     profile="unlucky_elections",
 )
 def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:
-    """A controller writes without the check of its epoch, and does not look whether it still is."""
+    """A controller writes without the check of its epoch, and does not verify that it is still
+    elected.
+    """
 
     async def transact_unchecked(writer: Any, ops: Any) -> Any:
         while True:
@@ -89,13 +91,13 @@ def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -
 
 @_breaks("V42", "tidelog.controller.activity:Activity.tick", profile="unanswered_controllers")
 def idle_controller_unnoticed(_: Any) -> Any:
-    """A controller whose requests the store never answers stays in office."""
+    """A controller whose requests the store never answers does not resign."""
     return lambda activity: Verdict.WAIT
 
 
 @_breaks("V80", "tidelog.broker.events.cluster_events:ClusterEvents._failed", profile="told_events")
 def events_sent_again_as_new(failed: Any) -> Any:
-    """Events whose outcome is not known are sent again under another producer id."""
+    """Events with an unknown outcome are sent again under another producer id."""
 
     def forgetful(events: Any, reason: str) -> Any:
         events._producer_id = -1
@@ -106,7 +108,7 @@ def events_sent_again_as_new(failed: Any) -> Any:
 
 @_breaks("S1", "tidelog.sim.sim_store_server:SimStoreServer.handle", profile="controller_moves")
 def expired_session_writes(handle: Any) -> Any:
-    """The store takes writes of a session that has expired."""
+    """The store accepts writes of an expired session."""
 
     def handle_anyway(server: Any, session: Any, connection: Any, message: Any) -> None:
         if session.session_id not in server._sessions and isinstance(message, Transact):
@@ -119,7 +121,7 @@ def expired_session_writes(handle: Any) -> Any:
 
 @_breaks("S2", "tidelog.broker.controller.store_writer:StoreWriter._settle", profile="lost_answers")
 def unknown_outcome_is_success(original: Any) -> Any:
-    """A write of unknown outcome is taken for written."""
+    """A write of unknown outcome counts as written."""
 
     async def settle(writer: Any, units: Any, outcomes: Any, failure: Any) -> Any:
         if failure is not None:
@@ -137,7 +139,7 @@ def unknown_outcome_is_success(original: Any) -> Any:
     profile="topic_changes",
 )
 def missed_changes_stay_missed(_: Any) -> Any:
-    """Who registers anew does not look for the changes of configurations that it missed."""
+    """A broker that re-registers does not read the configuration changes that it missed."""
     return lambda live_configs: None
 
 
@@ -159,19 +161,19 @@ def preferred_out_of_sync(original: Any) -> Any:
 
 @_breaks("V25", "tidelog.controller.topics.edits:fault", profile="edited_nodes")
 def edits_believed_at_load(_: Any) -> Any:
-    """A new controller goes by whatever a topic's node says, against its partitions' states."""
+    """A new controller trusts a topic's node, against its partitions' states."""
     return lambda found: ""
 
 
 @_breaks("V25", "tidelog.controller.topics.edits:adopt", profile="edited_nodes")
 def edits_believed_in_office(_: Any) -> Any:
-    """Whatever somebody writes into a topic's node counts, as it stands there."""
+    """The controller adopts any edit of a topic's node unchecked."""
     return lambda before, found, image: Adopted(found)
 
 
 @_breaks("V43", "tidelog.controller.elections.election:elect", profile="shutdowns")
 def handed_to_anybody(original: Any) -> Any:
-    """What a leaving broker leads goes to whoever is assigned and alive, in sync or not."""
+    """Partitions of a leaving leader go to any live assigned replica, in sync or not."""
 
     def elect(state: Any, around: Any) -> Any:
         replicas, brokers = around.replicas, around.brokers
@@ -188,7 +190,7 @@ def handed_to_anybody(original: Any) -> Any:
 
 @_breaks("V43", "tidelog.controller.shutdowns:look_at", profile="shutdowns")
 def leaving_stays_in_sync(original: Any) -> Any:
-    """A leaving broker stays in the ISRs of what it follows."""
+    """A leaving broker stays in the ISRs of the partitions that it follows."""
 
     def look_at(hand_over: Any, image: Any, topic_partitions: Any) -> None:
         original(hand_over, image, topic_partitions)

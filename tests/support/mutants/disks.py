@@ -1,6 +1,6 @@
-"""Mutants of what brokers make of their disks (V38, V39, V64, V68, V81, D3, D17).
+"""Mutants of a broker's use of its disks (V38, V39, V64, V68, V81, D3, D17).
 
-Each believes a disk where it must not be believed, or forgets what a disk has refused.
+Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _breaks = CATALOGUE.breaks
 
 @_breaks("D17", "tidelog.core.errors:StorageError.is_device_failure", profile="failing_disks")
 def failed_sync_tried_again(_: Any) -> Any:
-    """A failed fsync is tried again later, and believed when it succeeds."""
+    """A failed fsync is retried later, and trusted when it succeeds."""
     return property(lambda error: error.errno in DEVICE_ERRNOS and error.operation != "fsync")
 
 
 @_breaks("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")
 def recovery_point_before_sync(_: Any) -> Any:
-    """The recovery point rises without the records having been synced."""
+    """The recovery point rises before the records are synced."""
 
     def flush(operation: Any, files: Any) -> None:
         for path, data in operation.replacements:
@@ -36,19 +36,19 @@ def recovery_point_before_sync(_: Any) -> Any:
 
 @_breaks("V39", "tidelog.log.scan:check", profile="failing_disks")
 def recovery_without_checksums(_: Any) -> Any:
-    """What a crash left is believed where its headers look right."""
+    """Recovery trusts batches whose headers look right."""
     return lambda batch: None
 
 
 @_breaks("V39", "tidelog.log.recovery:ends_at_entry", profile="damaged_disks")
 def segment_ends_believed(_: Any) -> Any:
-    """A segment that is not read again is believed wherever it ends."""
+    """Recovery trusts the end of a segment that it does not read again."""
     return lambda files, segment, entry: (True, -1)
 
 
 @_breaks("V64", "tidelog.log.append_queue:_write_rest", profile="failing_disks")
 def short_write_is_whole(_: Any) -> Any:
-    """A write that took a part of an append is taken for all of it."""
+    """A partial write of an append counts as complete."""
     return lambda files, handle, buffer, written, position: None
 
 
@@ -58,13 +58,13 @@ def short_write_is_whole(_: Any) -> Any:
     profile="damaged_disks",
 )
 def damage_is_served(_: Any) -> Any:
-    """What is read from a file is given to clients and followers as it is."""
+    """Clients and followers get batches from disk without a check."""
     return lambda data, position, offset, end_offset: False
 
 
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")
 def full_disk_refusal_is_final(_: Any) -> Any:
-    """A role that a full disk refused is never told again."""
+    """The controller does not send a role again after a full disk rejected it."""
     return lambda channel, commands, outcomes: None
 
 
@@ -72,7 +72,7 @@ def full_disk_refusal_is_final(_: Any) -> Any:
     "V38", "tidelog.replication.follower:FollowerReplica._start_over_at", profile="damaged_disks"
 )
 def starts_over_above_its_log(original: Any) -> Any:
-    """A follower that begins its log anew keeps its high watermark until the log is gone."""
+    """A follower that restarts its log keeps its high watermark until the log is gone."""
 
     def start_over_at(follower: Any, offset: int) -> Any:
         high_watermark = follower.high_watermark

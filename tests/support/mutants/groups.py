@@ -1,6 +1,6 @@
 """Mutants of coordinators of groups (G1).
 
-Each lets a coordinator tell members what is not written down, or believe what is not told any more.
+Each lets a coordinator respond with unwritten state, or trust outdated state.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _breaks = CATALOGUE.breaks
     profile="slow_followers",
 )
 def offsets_acked_before_replicated(_: Any) -> Any:
-    """A coordinator answers when its records are in its own log."""
+    """A coordinator responds when its records are in its own log."""
     return lambda partition, offset, wait: wait.acknowledged()
 
 
 @_breaks("G1", "tidelog.group.offsets:is_current")
 def generation_unchecked(_: Any) -> Any:
-    """Members commit for whatever generation they believe in."""
+    """Members commit under any generation."""
     return lambda group, generation_id: True
 
 
@@ -45,7 +45,7 @@ def fenced_instance_commits(original: Any) -> Any:
 
 @_breaks("G1", "tidelog.broker.coordinators.loading:load_end", profile="slow_catch_up")
 def loaded_to_hw_only(_: Any) -> Any:
-    """A coordinator loads what is surely committed, not what may be."""
+    """A coordinator loads only up to the high watermark, not to the log end."""
     return lambda partition: partition.high_watermark
 
 
@@ -56,8 +56,9 @@ def loaded_to_hw_only(_: Any) -> Any:
     profile="leader_returns",
 )
 def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
-    """A coordinator keeps what it knows while others lead, and goes on with it when it leads again,
-    under whatever leader epoch."""
+    """A coordinator keeps its state while other brokers lead, and continues with it when it leads
+    again, under any leader epoch.
+    """
 
     def role_ended_with_replica(groups: Any, partition: Any) -> None:
         if partition._context.hosted(partition.topic_partition) is not partition:
@@ -75,7 +76,7 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
 
 @_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="late_roles")
 def answers_before_load_is_committed(_: Any) -> Any:
-    """A coordinator answers from what it has loaded although that may still be lost."""
+    """A coordinator responds from loaded state that may still be lost."""
 
     async def at_once(*_: Any) -> None:
         return

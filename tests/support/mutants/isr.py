@@ -1,6 +1,7 @@
 """Mutants of the ISR and the high watermark (V60 to V64, A3 to A9).
 
-Each lets a replica count that may lack what is committed, or commits what too few replicas have.
+Each counts a replica that may lack committed records, or commits records that too few replicas
+have.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _breaks = CATALOGUE.breaks
     profile="slow_catch_up",
 )
 def watermark_of_confirmed_isr(*_: Any) -> Any:
-    """The high watermark waits for the confirmed ISR alone, and for nobody who joins or leaves."""
+    """The high watermark waits for the confirmed ISR only, not for joining or leaving members."""
 
     def high_watermark(log_end_offset: int, followers: Any, *_: Any) -> int:
         members = [each.log_end_offset for each in followers if each.in_maximal_isr]
@@ -40,7 +41,7 @@ def watermark_of_confirmed_isr(*_: Any) -> Any:
     profile="slow_catch_up",
 )
 def pending_expand_ignored(_: Any, high_watermark: Any) -> Any:
-    """Who is proposed for the ISR is not waited for until the controller has agreed."""
+    """The high watermark does not wait for a proposed member before the controller accepts it."""
 
     def without_who_joins(log_end_offset: int, followers: Any, *rest: Any) -> Any:
         waited_for = [one for one in followers if one.in_maximal_isr or not one.in_target_isr]
@@ -51,7 +52,7 @@ def pending_expand_ignored(_: Any, high_watermark: Any) -> Any:
 
 @_breaks("A6", "tidelog.replication.isr:maximal_isr", profile="slow_followers")
 def optimistic_shrink(_: Any) -> Any:
-    """Who is proposed to leave the ISR does not count any more."""
+    """A member that the leader proposes to remove no longer counts."""
 
     return target_isr
 
@@ -64,7 +65,7 @@ def expand_without_epoch_rule(_: Any) -> Any:
 
 @_breaks("V63", "tidelog.replication.isr:reached", profile="slow_catch_up")
 def expand_at_once(_: Any) -> Any:
-    """A follower joins the ISR with its first fetch, whatever it has."""
+    """A follower joins the ISR with its first fetch, at any offset."""
     return lambda log_end_offset, high_watermark, start_offset: log_end_offset >= 0
 
 
@@ -75,7 +76,7 @@ def expand_at_once(_: Any) -> Any:
     uncaught="a change has to be overtaken by the next one of the same leadership",
 )
 def partition_epoch_unchecked(judge: Any) -> Any:
-    """An ISR change that builds on an older state is accepted."""
+    """The controller accepts an ISR change that is based on an older state."""
 
     def judged(wanted: Any, state: Any, *rest: Any) -> Any:
         if wanted.partition_epoch < state.partition_epoch:
@@ -89,10 +90,10 @@ def partition_epoch_unchecked(judge: Any) -> Any:
     "A3",
     "tidelog.controller.partitions.isr:judge",
     profile="late_roles",
-    uncaught="a change has to be judged after the next leadership began, which it must not name",
+    uncaught="a change has to be decided after the next leadership began, which it must not name",
 )
 def deposed_leader_alters_isr(judge: Any) -> Any:
-    """An ISR change is accepted from whoever led before."""
+    """The controller accepts an ISR change of a former leader."""
 
     def judged(wanted: Any, state: Any, *rest: Any) -> Any:
         if 0 <= wanted.leader_epoch < state.leader_epoch and state.leader in wanted.isr:
@@ -111,16 +112,18 @@ def deposed_leader_alters_isr(judge: Any) -> Any:
     "V63",
     "tidelog.controller.partitions.isr:_is_eligible",
     profile="slow_store",
-    uncaught="a member has to restart with a loss while its joining is on its way",
+    uncaught="a member has to restart with a loss while its change is in flight",
 )
 def stale_member_joins(_: Any) -> Any:
-    """A member is accepted into the ISR, whatever life of its broker the leader counted."""
+    """The controller accepts a member into the ISR, whatever incarnation of its broker the leader
+    counted.
+    """
     return lambda member, epoch, state, brokers, bounced: member in brokers
 
 
 @_breaks("V60", "tidelog.replication.leader:LeaderReplica.fetched", profile="slow_followers")
 def sent_counts_as_stored(original: Any) -> Any:
-    """What a follower is being sent counts as what it has."""
+    """Records count as replicated when the leader sends them to a follower."""
 
     def fetched(leader: Any, replica_id: int, epoch: int, offset: int, *rest: Any) -> Any:
         return original(leader, replica_id, epoch, max(offset, leader.log_end_offset), *rest)
@@ -130,13 +133,13 @@ def sent_counts_as_stored(original: Any) -> Any:
 
 @_breaks("V64", "tidelog.replication.watermark:effective_minimum", profile="slow_followers")
 def minimum_ignored(_: Any) -> Any:
-    """acks=all needs no more than the leader, whatever min.insync.replicas says."""
+    """acks=all needs only the leader, whatever min.insync.replicas is."""
     return lambda min_insync_replicas, replica_count: 1
 
 
 @_breaks("V61", "tidelog.replication.watermark:on_follower", profile="slow_catch_up")
 def watermark_beyond_log(_: Any) -> Any:
-    """A follower takes the leader's high watermark, also beyond its own log."""
+    """A follower takes the leader's high watermark even beyond its own log."""
     return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
         leader_high_watermark, log_start_offset
     )

@@ -1,6 +1,6 @@
 """Mutants of the log: flushing, producers, compaction (V38, V60, E3).
 
-Each takes out one rule of what a log keeps, forgets, or knows of its producers.
+Each removes one rule about the records of a log, or about its producers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _breaks = CATALOGUE.breaks
 
 @_breaks("E3", "tidelog.log.log_directory:close_logs")
 def clean_stop_unflushed(_: Any) -> Any:
-    """A clean stop leaves its marker and does not flush its logs."""
+    """A clean shutdown writes its marker and does not flush its logs."""
 
     async def close_logs(logs: Any) -> None:
         del logs
@@ -28,7 +28,7 @@ def clean_stop_unflushed(_: Any) -> Any:
 
 @_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
 def sequence_window_off_by_one(original: Any) -> Any:
-    """Of a producer's last five batches four are recognised when they are repeated."""
+    """The leader recognises four of a producer's last five batches as duplicates."""
 
     def check(producers: Any, batch: Any, now_ms: int) -> Any:
         known = original(producers, batch, now_ms)
@@ -46,7 +46,7 @@ def sequence_window_off_by_one(original: Any) -> Any:
 
 @_breaks("V38", "tidelog.log.producer_state:ProducerState.check", profile="slow_followers")
 def last_batch_not_recognised(original: Any) -> Any:
-    """A producer's newest batch is appended again when it is repeated."""
+    """A repetition of a producer's newest batch is appended again."""
 
     def check(producers: Any, batch: Any, now_ms: int) -> Any:
         known = original(producers, batch, now_ms)
@@ -58,7 +58,7 @@ def last_batch_not_recognised(original: Any) -> Any:
 
 @_breaks("V38", "tidelog.log.producer_state:ProducerState._check_awaited", profile="full_disks")
 def later_batch_comes_first(_: Any) -> Any:
-    """A new producer's second batch is appended though its first was just turned away."""
+    """A new producer's second batch is appended although its first was just rejected."""
     return lambda producers, batch, now_ms: None
 
 
@@ -66,19 +66,19 @@ def later_batch_comes_first(_: Any) -> Any:
     "V38", "tidelog.log.refused_batches:RefusedBatches.check_behind", profile="refused_batches"
 )
 def refused_batch_not_awaited(_: Any) -> Any:
-    """What a known producer sends behind a batch that was just refused is out of order."""
+    """Batches of a known producer after a rejected one are out of order."""
     return lambda refused, batch, expected, now_ms: None
 
 
 @_breaks("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
-    """A log that was cut still knows the batches that were cut off."""
+    """A truncated log still knows the producers' batches that were truncated."""
     return lambda producers, offset: True
 
 
 @_breaks("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")
 def compaction_ignores_high_watermark(original: Any) -> Any:
-    """Compaction takes the log's end for its high watermark."""
+    """Compaction uses the log end as its high watermark."""
 
     def cleanable(
         segments: Any, config: Any, checkpoint: Any, start: Any, end: Any, _: Any, *rest: Any

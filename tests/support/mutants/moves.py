@@ -1,7 +1,7 @@
 """Mutants of reassignments (V51, V52).
 
-Each takes one step of the order out in which a move is completed; what it does stands in its
-docstring, and from there in docs/internals/mutants.md.
+Each removes one step of the order in which a move completes. The docstring of a mutant describes
+the defect, and appears in docs/internals/mutants.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _PROFILE: Final = "reassignments"
     "V52", "tidelog.controller.reassignments.progress:ReassignmentsDraft.advance", profile=_PROFILE
 )
 def completion_order_reversed(original: Any) -> Any:
-    """The topic's node is written as soon as the target is in sync, before the ISR shrinks and the
-    old replicas are stopped."""
+    """The controller writes the topic's node as soon as the target is in sync, before the ISR
+    shrinks and the old replicas are stopped.
+    """
 
     def advance(self: Any, topic_partition: Any) -> None:
         image = self._image
@@ -46,8 +47,9 @@ def completion_order_reversed(original: Any) -> Any:
     profile=_PROFILE,
 )
 def old_replica_readded(_replicas: Any, _departing: Any) -> Any:
-    """While a move completes, leaders and the controller still count the old replicas as assigned:
-    they come back into the ISR, and are deleted there."""
+    """While a reassignment completes, leaders and the controller still count the old replicas as
+    assigned: they rejoin the ISR, and are then deleted.
+    """
 
     def departing(topic_partition: Any, image: Any) -> tuple[int, ...]:
         return tuple(one for one in image.move(topic_partition).removing if one in image.brokers)
@@ -57,13 +59,13 @@ def old_replica_readded(_replicas: Any, _departing: Any) -> Any:
 
 @_breaks("V52", "tidelog.controller.image:Image.has_left", profile=_PROFILE)
 def old_replicas_not_awaited(_: Any) -> Any:
-    """The topic's node is written before the old replicas have answered that they are gone."""
+    """The controller writes the topic's node before the old replicas confirm their deletion."""
     return lambda self, topic_partition: True
 
 
 @_breaks("V51", "tidelog.controller.reassignments.transitions:completed", profile=_PROFILE)
 def complete_with_the_first_in_sync(original: Any) -> Any:
-    """A move is taken to be complete when one replica of the target is in sync."""
+    """A reassignment completes when one replica of the target is in sync."""
 
     def completed(state: Any, target: Any, brokers: Any, absent: Any, controller_epoch: int) -> Any:
         there = tuple(one for one in target if one in state.isr and one in brokers)

@@ -1,8 +1,8 @@
-"""What a mutant is: attributes of modules, replaced by name while a run lasts.
+"""The definition of a mutant: attributes of modules, replaced by name while a run lasts.
 
-Where a target is gone, applying the mutant fails: one that changes nothing would prove nothing.
-The functions that make the replacements are named as their mutants, and their docstrings say what
-is removed; the table in docs/internals/mutants.md is made of both.
+A mutant without its target fails when it is applied, because a mutant that changes nothing would
+prove nothing. The functions that make the replacements are named as their mutants, and their
+docstrings describe the defects; the table in docs/internals/mutants.md is made of both.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Each of `targets` ("module:attribute", which may be dotted) becomes what `make` returns for
-    the originals: one replacement, or for several targets a tuple of as many."""
+    """A defect: each of `targets` becomes the replacement that `make` returns for the originals.
+
+    A target is "module:attribute", whose attribute may be dotted. `make` returns one replacement,
+    or for several targets a tuple of as many.
+    """
 
     name: str
     #: The rule that is broken, by its id.
     rule: str
-    #: What brokers do not do any more, or do wrong, in one sentence.
+    #: The defect in one sentence.
     removes: str
     targets: tuple[str, ...]
     make: Callable[..., Any]
-    #: The profile under which it is looked for.
+    #: The profile under which seeds search for it.
     profile: str = "default"
-    #: Why seeds do not show it; then a model must. Empty for one that a seed catches.
+    #: Why no seed shows it; then a model must. Empty for a mutant that a seed catches.
     uncaught: str = ""
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """The mutant's replacements are in place within."""
+        """Put the replacements in place within the context."""
         owners = [_owner(self, target) for target in self.targets]
         originals = [vars(owner)[attribute] for owner, attribute in owners]
         made = self.make(*originals)
@@ -48,11 +51,11 @@ class Mutant:
 
 
 class MutantGoneError(LookupError):
-    """The attribute that a mutant replaces is not there."""
+    """The error of a missing attribute that a mutant replaces."""
 
 
 class Catalogue:
-    """Mutants in the order in which they are written down."""
+    """Mutants in the order of their definitions."""
 
     def __init__(self) -> None:
         self.mutants: Final[dict[str, Mutant]] = {}
@@ -60,7 +63,7 @@ class Catalogue:
     def breaks(
         self, rule: str, *targets: str, profile: str = "default", uncaught: str = ""
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """The decorated function makes the replacements of a mutant of its name."""
+        """Register the decorated function as the maker of a mutant of its name."""
 
         def register(make: Callable[..., Any]) -> Callable[..., Any]:
             name = make.__name__
@@ -74,7 +77,7 @@ class Catalogue:
 
 
 def _owner(mutant: Mutant, target: str) -> tuple[Any, str]:
-    """Whose attribute is replaced: a module or a class; and the attribute's name."""
+    """Return the owner of the replaced attribute, a module or a class, and the attribute's name."""
     module, _, path = target.partition(":")
     owner: Any = importlib.import_module(module)
     *outer, attribute = path.split(".")

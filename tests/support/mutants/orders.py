@@ -1,6 +1,6 @@
-"""Mutants of what is told to whom, and when (V17, V22, V41, V45).
+"""Mutants of the order of commands (V17, V22, V41, V45).
 
-Each takes one step of an order out; what it does stands in its docstring, and from there in
+Each removes one step of an order. The docstring of a mutant describes the defect, and appears in
 docs/internals/mutants.md.
 """
 
@@ -23,8 +23,9 @@ _breaks = CATALOGUE.breaks
     profile="quick_restarts",
 )
 def full_before_bounces(decide: Any, look_at: Any) -> Any:
-    """A new controller sends what it has read in full before it has decided who has bounced or died
-    and who leads instead."""
+    """A new controller sends full commands before it has decided on restarted and dead brokers and
+    on their leaders.
+    """
     held: dict[Any, None] = {}
 
     def decide_later(self: Any) -> Any:
@@ -51,7 +52,7 @@ def full_before_bounces(decide: Any, look_at: Any) -> Any:
 
 @_breaks("V17", "tidelog.controller.commands:Commands.requests", profile="quick_restarts")
 def roles_before_brokers(original: Any) -> Any:
-    """Brokers are told of their roles before they are told who is alive."""
+    """Brokers get their roles before the list of live brokers."""
 
     def requests(self: Any, sender: Any, broker_epoch: int) -> Any:
         told = original(self, sender, broker_epoch)
@@ -62,11 +63,13 @@ def roles_before_brokers(original: Any) -> Any:
 
 @_breaks("V22", "tidelog.controller.records:Deletion.done", profile="late_commands")
 def topic_removed_before_stops(_: Any) -> Any:
-    """The nodes of a deleted topic go as soon as the brokers are told, whoever has answered."""
+    """The controller removes a deleted topic's nodes when it sends the commands, without waiting
+    for responses.
+    """
     return property(lambda self: self.commanded)
 
 
 @_breaks("V45", "tidelog.replication.commands:strays", profile="topic_churn")
 def strays_stay(_: Any) -> Any:
-    """Whoever was away when a replica went keeps it."""
+    """A broker that was down when a replica was removed keeps it."""
     return lambda hosted, listed, kept: []

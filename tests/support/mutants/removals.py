@@ -1,6 +1,6 @@
 """Mutants of partitions that are removed and added again (V71), and of replicas that return (V35).
 
-Each forgets that there was a life before: the controller its epochs, or a broker its records.
+Each forgets a former life: the controller its epochs, or a broker its records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _breaks = CATALOGUE.breaks
 
 @_breaks("V71", "tidelog.controller.lifecycle:first_state", profile="partition_removals")
 def tombstone_forgotten(original: Any) -> Any:
-    """A partition added again begins with the leader epoch of one that never was."""
+    """A partition that is added again begins with the leader epoch of a new one."""
 
     def first_state(replicas: Any, brokers: Any, epoch: int, former: Any = None) -> Any:
         state = original(replicas, brokers, epoch)
@@ -29,7 +29,7 @@ def tombstone_forgotten(original: Any) -> Any:
 
 @_breaks("V71", "tidelog.replication.commands:is_of_former_life", profile="partition_removals")
 def former_life_continued(_: Any) -> Any:
-    """A broker that was away during a removal takes its old replica for one of the new life."""
+    """A broker that was down during a removal uses its old replica for the new incarnation."""
     return lambda **known: False
 
 
@@ -39,7 +39,7 @@ def former_life_continued(_: Any) -> Any:
     profile="mislaid_topics",
 )
 def older_stray_returns(_: Any) -> Any:
-    """A stray is restored though the broker has a later one with more records."""
+    """A stray is restored although the broker has a later one with more records."""
 
     async def check_latest(strays: Any, found: Any) -> None:
         return None

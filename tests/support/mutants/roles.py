@@ -1,6 +1,6 @@
-"""Mutants of leading and following: truncation, epochs, commands, answers (V30 to V38, V64, D3).
+"""Mutants of leading and following: truncation, epochs, commands, responses (V30 to V38, V64, D3).
 
-Each takes out one rule of what a replica obeys, cuts, serves or answers.
+Each removes one rule about commands, truncation, or requests of a replica.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _breaks = CATALOGUE.breaks
 
 @_breaks("V32", "tidelog.replication.truncation:offset_on_becoming_follower")
 def truncate_to_high_watermark(_: Any) -> Any:
-    """A follower cuts its log to its high watermark, as Design V3 had it."""
+    """A follower truncates its log to its high watermark, as in Design V3."""
     return min
 
 
@@ -34,7 +34,9 @@ def truncate_to_high_watermark(_: Any) -> Any:
     profile="late_roles",
 )
 def kip101_only(*_: Any) -> Any:
-    """The leader tells where an epoch ends and not which one it means (KIP-101 without KIP-279)."""
+    """The leader responds with the end of an epoch, but not which epoch it means (KIP-101 without
+    KIP-279).
+    """
 
     def diverging_epoch(
         epochs: Any, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
@@ -58,8 +60,9 @@ def kip101_only(*_: Any) -> Any:
     profile="leader_returns",
 )
 def kip279_only(_: Any, appended: Any) -> Any:
-    """Histories are compared when a term of a follower begins and never again, and fetches of
-    other leader epochs are answered (KIP-279 without KIP-320)."""
+    """A follower compares histories only when its leader epoch begins, and leaders serve fetches of
+    other leader epochs (KIP-279 without KIP-320).
+    """
 
     def appended_unchecked(follower: Any, log_end_offset: int, latest_epoch: int) -> Any:
         effects = appended(follower, log_end_offset, latest_epoch)
@@ -71,7 +74,7 @@ def kip279_only(_: Any, appended: Any) -> Any:
 
 @_breaks("V37", "tidelog.broker.replicas.partition:epoch_error", profile="unheard_of_return")
 def fetch_epoch_unfenced(_: Any) -> Any:
-    """A leader answers whoever asks, whatever leader epoch the asker believes in."""
+    """A leader serves fetches of any leader epoch."""
     return lambda own, asked: ErrorCode.NONE
 
 
@@ -81,7 +84,9 @@ def fetch_epoch_unfenced(_: Any) -> Any:
     profile="early_follower",
 )
 def truncation_unfenced(readable: Any) -> Any:
-    """Where to cut its log is told to a follower of any leader epoch, and by who leads no more."""
+    """A former leader sends truncation offsets, and a leader sends them to followers of any leader
+    epoch.
+    """
 
     def told_anyway(replicas: Any, session: Any, item: Any) -> Any:
         found = readable(replicas, session, item)
@@ -111,7 +116,7 @@ def truncation_unfenced(readable: Any) -> Any:
     profile="leader_returns",
 )
 def follower_state_kept(become_leader: Any) -> Any:
-    """A new leader goes on with what it knew of its followers when it led before."""
+    """A new leader keeps the follower state of its earlier leadership."""
     earlier: dict[Any, LeaderReplica] = {}
 
     def become_leader_again(partition: Any, state: Any) -> None:
@@ -137,7 +142,7 @@ def follower_state_kept(become_leader: Any) -> Any:
     profile="slow_followers",
 )
 def new_leader_commits_its_log(_: Any) -> Any:
-    """A new leader takes all of its log for committed."""
+    """A new leader considers its whole log committed."""
     return lambda partition: partition.log.log_end_offset
 
 
@@ -146,10 +151,10 @@ def new_leader_commits_its_log(_: Any) -> Any:
     "tidelog.replication.commands:is_current",
     "tidelog.replication.leader:LeaderReplica.commanded",
     profile="late_roles",
-    uncaught="an answer of the controller has to overtake a command that was sent before it",
+    uncaught="a response of the controller has to overtake an earlier command",
 )
 def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
-    """A command of the replica's leader epoch is obeyed, also one of an older partition epoch."""
+    """A broker obeys a command of the replica's leader epoch with an older partition epoch."""
 
     def obey(leader: Any, isr: Any, replicas: Any, partition_epoch: int, *rest: Any) -> Any:
         if partition_epoch < leader.isr.partition_epoch:
@@ -165,7 +170,7 @@ def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
 
 @_breaks("V30", "tidelog.replication.commands:is_overtaken", profile="late_commands")
 def commands_out_of_order(_: Any) -> Any:
-    """Commands are carried out in whatever order they come."""
+    """A broker carries out commands in any order."""
     return lambda latest_correlation_id, correlation_id: False
 
 
@@ -173,10 +178,10 @@ def commands_out_of_order(_: Any) -> Any:
     "V30",
     "tidelog.replication.commands:request_error",
     profile="quick_restarts",
-    uncaught="a role for an earlier life has to come when the next one has lost records",
+    uncaught="a role for an earlier incarnation has to arrive after the next one lost records",
 )
 def stale_broker_epoch_obeyed(original: Any) -> Any:
-    """A command for an earlier registration of the broker is obeyed."""
+    """A broker obeys a command for an earlier registration."""
 
     def request_error(*, broker_epoch: int, own_broker_epoch: int, **others: Any) -> Any:
         newest = max(broker_epoch, own_broker_epoch)
@@ -187,7 +192,7 @@ def stale_broker_epoch_obeyed(original: Any) -> Any:
 
 @_breaks("V30", "tidelog.replication.commands:request_error", profile="late_roles")
 def deposed_controller_obeyed(original: Any) -> Any:
-    """A command of an earlier controller is obeyed."""
+    """A broker obeys a command of an earlier controller."""
 
     def request_error(*, known_controller_epoch: int, controller_epoch: int, **others: Any) -> Any:
         return original(known_controller_epoch=0, controller_epoch=0, **others)
@@ -197,13 +202,13 @@ def deposed_controller_obeyed(original: Any) -> Any:
 
 @_breaks("V23", "tidelog.replication.commands:topic_id_matches", profile="topic_churn")
 def topic_id_unchecked(_: Any) -> Any:
-    """Topics are told apart by name alone."""
+    """Topics are distinguished by name only."""
     return lambda own, asked: True
 
 
 @_breaks("V35", "tidelog.replication.commands:strays", profile="unreadable_topic")
 def unreadable_topic_is_stray(original: Any) -> Any:
-    """Replicas of a topic that the controller could not read are moved aside."""
+    """Brokers move aside the replicas of a topic that the controller could not read."""
     return lambda hosted, commanded, kept_topics: original(hosted, commanded, {})
 
 
@@ -213,13 +218,13 @@ def unreadable_topic_is_stray(original: Any) -> Any:
     profile="unreadable_partition",
 )
 def unreadable_partition_is_stray(_: Any) -> Any:
-    """Full commands do not list partitions whose state nodes the controller could not read."""
+    """Full commands omit partitions whose state nodes the controller could not read."""
     return lambda builder: {}
 
 
 @_breaks("V64", "tidelog.broker.replicas.purgatory:PartitionWatchers.wait_for_acks")
 def ack_before_replication(_: Any) -> Any:
-    """acks=all is answered when the leader has the batch."""
+    """The leader responds to acks=all as soon as it has the batch."""
     return lambda watchers, offset, wait: wait.acknowledged()
 
 
@@ -229,7 +234,7 @@ def ack_before_replication(_: Any) -> Any:
     profile="slow_followers",
 )
 def lost_leadership_acknowledges(original: Any) -> Any:
-    """Who waits for acks=all is told success when the leadership ends."""
+    """Requests that wait for acks=all succeed when the leadership ends."""
 
     def leadership_lost(watchers: Any, partition: Any, error: Any) -> None:
         waiting = list(watchers._acks)
@@ -245,7 +250,7 @@ def lost_leadership_acknowledges(original: Any) -> Any:
     "V36", "tidelog.broker.replicas.delayed_fetch:DelayedFetch._look", profile="slow_followers"
 )
 def consumers_read_uncommitted(original: Any) -> Any:
-    """Consumers are given all that the leader has."""
+    """Consumers get records up to the leader's log end."""
 
     def look(wait: Any, item: Any, *limits: Any) -> Any:
         name = item.topic_partition
@@ -267,17 +272,17 @@ def consumers_read_uncommitted(original: Any) -> Any:
     "tidelog.replication.follower:FollowerReplica.answered",
     "tidelog.broker.replicas.fetchers:Fetcher._handle",
     profile="late_roles",
-    uncaught="an answer that tells a divergence has to come again after records that replaced it",
+    uncaught="a response with a diverging epoch has to arrive again after its replacement",
 )
 def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
-    """An answer is obeyed that belongs to an earlier position of the follower."""
+    """A follower applies a response to an earlier fetch position."""
 
     def answered_anyway(
         role: Any, position: Any, error: int, diverging: Any, epochs: Any, *rest: Any
     ) -> Any:
         has_records = rest[-1]
         if has_records and not diverging and position.fetch_offset != role.log_end_offset:
-            return NOTHING  # a log takes no records but those that continue it
+            return NOTHING  # a log accepts only records that continue it
         return answered(role, role.position, error, diverging, epochs, *rest)
 
     def handle(fetcher: Any, sequence: int, connection: Any, response: Any) -> None:
@@ -300,8 +305,9 @@ def stale_fetch_answer_applied(answered: Any, _: Any) -> Any:
     profile="thinned_logs",
 )
 def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
-    """An epoch begins where the log does once that has moved over its start, and whatever ends
-    there continues it (as in Kafka)."""
+    """An epoch begins at the log start offset after that has passed its start, and any log that
+    ends there continues it (as in Kafka).
+    """
 
     def moved(epochs: Any, start_offset: int) -> None:
         truncate_from_start(epochs, start_offset)
@@ -322,7 +328,7 @@ def first_epoch_moves(truncate_from_start: Any, diverging_epoch: Any) -> Any:
 
 @_breaks("V31", "tidelog.broker.replicas.commands:_LeaderAndIsr._quieten", profile="busy_leaders")
 def appends_straddle_epochs(_: Any) -> Any:
-    """A leader that leads on appends under its old leader epoch when the new one has begun."""
+    """A leader that continues under a new leader epoch still appends under the old one."""
 
     async def quieten(command: Any) -> None:
         for partition in command.changing:
@@ -333,7 +339,7 @@ def appends_straddle_epochs(_: Any) -> Any:
 
 @_breaks("D3", "tidelog.replication.commands:placement", profile="missing_directory")
 def empty_replica_leads(original: Any) -> Any:
-    """A replica that is to lead or is in sync, and is not there, is made anew, empty."""
+    """A missing replica that should lead or is in sync is created empty."""
 
     def placement(**found: Any) -> Any:
         place = original(**found)

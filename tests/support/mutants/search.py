@@ -1,7 +1,7 @@
 """The search for seeds that catch mutants, for `python -m tests.support.mutants`.
 
-In rounds, one seed of each mutant that is still looked for, so that a search whose time ends has
-tried every mutant: one that any seed catches does not wait for another that few catch.
+Each round tries one seed of each remaining mutant, so that a search whose time ends has tried every
+mutant. A mutant that many seeds catch need not wait for another that few catch.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from tidelog.sim.job import Job
 from tidelog.sim.results import RunResult
 
-#: Seeds that are named of each mutant.
+#: Maximum number of named seeds of each mutant.
 _EARLIEST_KILLS = 5
 
 
 @dataclass(slots=True)
 class Hunt:
-    """What has been found out about one mutant."""
+    """The findings about one mutant."""
 
-    #: As jobs name it, `MODULE:NAME`.
+    #: Name in jobs, `MODULE:NAME`.
     mutant: str
     profile: str
-    #: Seeds that were run.
+    #: Number of seeds that were run.
     tried: int = 0
     kills: list[RunResult] = field(default_factory=list)
 
@@ -32,8 +32,8 @@ class Hunt:
         """Its name in the catalogue."""
         return self.mutant.rpartition(":")[2]
 
-    def told(self) -> str:
-        """How many seeds catch it, and which do after the fewest events."""
+    def summary(self) -> str:
+        """Return how many seeds catch it, and which do so after the fewest events."""
         self.kills.sort(key=lambda result: (result.events, result.seed))
         earliest = " ".join(str(result.seed) for result in self.kills[:_EARLIEST_KILLS])
         line = f"{self.name}: caught by {len(self.kills)} of {self.tried} seeds of {self.profile}"
@@ -41,14 +41,17 @@ class Hunt:
 
 
 class MutantSearch:
-    """Looks for kills of mutants among the same seeds each."""
+    """A search for kills of mutants among the same seeds each."""
 
     def __init__(self, profiles: Mapping[str, str], seeds: Sequence[int], enough: int) -> None:
-        """`profiles`: the one of each mutant, by its importable name; `enough`: kills after which a
-        mutant is not looked for any more, 0 for no end before the seeds'."""
+        """Begin a search without results.
+
+        `profiles` has the profile of each mutant, by its importable name. `enough` is the number of
+        kills after which a mutant is done; 0 means all seeds.
+        """
         self._seeds = seeds
         self._enough = enough
-        #: Those that are still looked for, in the order given.
+        #: The remaining mutants, in the given order.
         self.open = {mutant: Hunt(mutant, profile) for mutant, profile in profiles.items()}
 
     def run(
@@ -56,11 +59,11 @@ class MutantSearch:
         results: Callable[[Iterator[Job]], Iterable[RunResult]],
         is_over: Callable[[], bool],
     ) -> Iterator[Hunt]:
-        """Each mutant as soon as all is known of it; begins with no seed more when `is_over`."""
+        """Yield each mutant as soon as its result is known; begin no seed when `is_over`."""
         for result in results(self._jobs(is_over)):
             hunt = self.open.get(result.mutant)
             if hunt is None:
-                continue  # enough was known before this one ended
+                continue  # another result completed this mutant before
             hunt.tried += 1
             if result.violation:
                 hunt.kills.append(result)

@@ -1,6 +1,6 @@
-"""Mutants of what clients are told, and of what is deleted (V36, V60, V64, V67).
+"""Mutants of responses to clients, and of deletions (V36, V60, V64, V67).
 
-Each tells of records that are not committed, or lets a log begin where it must not.
+Each exposes uncommitted records, or lets a log begin at a wrong offset.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 
 _LATEST_TIMESTAMP: Final = -1
-#: What DeleteRecords calls the high watermark.
+#: The offset that stands for the high watermark in DeleteRecords.
 _EVERYTHING: Final = -1
 
 
@@ -23,31 +23,31 @@ _EVERYTHING: Final = -1
     profile="slow_followers",
 )
 def last_record_not_waited_for(original: Any) -> Any:
-    """acks=all is answered when all but the last record of the batch are committed."""
+    """The leader responds to acks=all when all but the last record of the batch are committed."""
     return lambda watchers, offset, wait: original(watchers, offset - 1, wait)
 
 
 @_breaks("V36", "tidelog.broker.apis.list_offsets:_end", profile="lookups")
 def latest_of_log_end(_: Any) -> Any:
-    """The latest offset is where the leader's log ends, committed or not."""
+    """The latest offset is the leader's log end, committed or not."""
     return lambda partition, role, request: role.log_end_offset
 
 
 @_breaks("V36", "tidelog.replication.leader:LeaderReplica.is_watermark_current", profile="lookups")
 def latest_of_stale_watermark(_: Any) -> Any:
-    """A new leader tells the latest offset before its high watermark has reached its epoch."""
+    """A new leader returns the latest offset before its high watermark has reached its epoch."""
     return property(lambda leader: True)
 
 
 @_breaks("V36", "tidelog.log.partition_log:PartitionLog.offset_for_timestamp", profile="lookups")
 def search_beyond_high_watermark(original: Any) -> Any:
-    """A search by time finds records that are not committed."""
+    """A search by time finds uncommitted records."""
     return lambda log, timestamp_ms, _: original(log, timestamp_ms, log.log_end_offset)
 
 
 @_breaks("V60", "tidelog.log.retention:segments_to_delete", profile="lookups")
 def retention_of_uncommitted(original: Any) -> Any:
-    """Retention takes segments whose records are not committed yet."""
+    """Retention removes segments with uncommitted records."""
     return lambda segments, config, start, end, _, *rest: original(
         segments, config, start, end, end, *rest
     )
@@ -57,7 +57,7 @@ def retention_of_uncommitted(original: Any) -> Any:
     "V60", "tidelog.broker.replicas.partition:Partition.delete_records_before", profile="lookups"
 )
 def deletion_to_log_end(original: Any) -> Any:
-    """DeleteRecords of everything deletes what is not committed, too."""
+    """DeleteRecords of all records deletes uncommitted ones, too."""
 
     def delete_records_before(partition: Any, offset: int) -> Any:
         if offset != _EVERYTHING or not partition.is_leader:
@@ -72,5 +72,5 @@ def deletion_to_log_end(original: Any) -> Any:
 
 @_breaks("V67", "tidelog.broker.replicas.followed_partition:_EARLIEST_TIMESTAMP", profile="lookups")
 def begins_at_leaders_end(_: Any) -> Any:
-    """A follower that must begin its log anew begins where the leader's ends."""
+    """A follower that must restart its log starts at the leader's log end."""
     return _LATEST_TIMESTAMP

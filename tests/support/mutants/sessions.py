@@ -1,6 +1,6 @@
-"""Mutants of what a broker answers when it cannot know what is true (V47, V82).
+"""Mutants of a broker's responses without certain knowledge (V47, V82).
 
-Each takes away one reason for which requests or answers wait, or the view that they are made from.
+Each removes one reason for which requests or responses wait, or the view behind the responses.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ _breaks = CATALOGUE.breaks
 
 @_breaks("V47", "tidelog.broker.membership.self_fencing:SelfFencing._close", profile="pauses")
 def serves_on_after_a_pause(_: Any) -> Any:
-    """A broker that was stopped for longer than its session serves on, as if no time had passed."""
+    """A broker that was stopped for longer than its session continues to serve, as if no time had
+    passed.
+    """
     return lambda fencing, gap_ms: None
 
 
 @_breaks("V47", "tidelog.broker.server.admission:Admission.sends_answers", profile="pauses")
 def answers_leave_after_a_pause(_: Any) -> Any:
-    """A broker that is fenced begins no request, and sends the answers that it still makes."""
+    """A fenced broker begins no request, but sends the responses that it still makes."""
     return property(lambda admission: True)
 
 
 @_breaks("V82", "tidelog.broker.membership.session:Session._register", profile="pauses")
 def view_forgotten(original: Any) -> Any:
-    """A broker that registers again answers from an empty view until the controller fills it."""
+    """A broker that re-registers responds from an empty view until the controller fills it."""
 
     async def register(session: Any) -> None:
         view = session._services.view
@@ -40,5 +42,5 @@ def view_forgotten(original: Any) -> Any:
 
 @_breaks("V82", "tidelog.broker.server.admission:Admission.holds", profile="pauses")
 def answers_before_the_first_view(_: Any) -> Any:
-    """A broker that has just started answers clients before the controller has sent a view."""
+    """A broker that has just started serves clients before the controller has sent a view."""
     return lambda admission, frame: admission._fence.is_fenced

@@ -1,7 +1,7 @@
 """The stores that the contract suite runs against, each behind the same few verbs.
 
-A `Cluster` runs a test's coroutine on one loop, on which all sessions of that test live; it beats
-for each of them until told to fall silent. Time is virtual with the simulated store.
+A `Cluster` runs a test's coroutine on one loop, on which all sessions of that test live. It beats
+for each of them until the test stops that. Time is virtual with the simulated store.
 """
 
 from __future__ import annotations

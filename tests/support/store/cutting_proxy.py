@@ -1,4 +1,4 @@
-"""A TCP proxy that a test breaks: it cuts connections, swallows one way, or lets nobody in."""
+"""A TCP proxy that a test breaks: it cuts connections, swallows one way, or accepts no client."""
 
 from __future__ import annotations
 

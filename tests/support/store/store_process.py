@@ -1,9 +1,9 @@
 """A process with an open embedded store, driven line by line over its pipes.
 
-Reads one JSON command a line, answers with one JSON line each. It can be told to strike itself
-with a signal at a chosen point of a transaction: the points are the SQL statements as SQLite is
-about to execute them, and the moments around the store's lock. All of that is put in from here:
-the store knows nothing of it.
+Reads one JSON command a line, answers with one JSON line each. A command can make it strike itself
+with a signal at a chosen point of a transaction. The points are the SQL statements as SQLite is
+about to execute them, and the moments around the store's lock. All of that is put in from here: the
+store knows nothing of it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ POINTS = Points()
 
 
 class TracedSqlite:
-    """Stands in for the module `sqlite3`: its connections tell each statement."""
+    """A replacement of the module `sqlite3`, whose connections report each statement."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sqlite3, name)

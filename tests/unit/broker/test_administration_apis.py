@@ -391,12 +391,12 @@ class TestAutoCreation:
                 error_code=ErrorCode.INVALID_REPLICATION_FACTOR,
                 error_message="3 of 2 brokers",
             )
-            assert told() == "__consumer_offsets is being made"
+            assert told() == "__consumer_offsets is being created"
             for answers in range(2):
                 await settle()
                 link.answers[answers].set_result(CreateTopicsResponse(topics=[too_few]))
                 await settle()
-                assert told() == "__consumer_offsets cannot be made yet: 3 of 2 brokers"
+                assert told() == "__consumer_offsets cannot be created yet: 3 of 2 brokers"
             assert len([line for line in broker.tracer.lines if "3 of 2 brokers" in line]) == 1
             await settle()
             there = CreatableTopicResult(name=CONSUMER_OFFSETS, error_code=ErrorCode.NONE)

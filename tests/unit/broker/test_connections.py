@@ -142,7 +142,7 @@ def test_a_defect_where_no_answer_is_wanted_closes_the_connection() -> None:
     broker.handle = fail
     connection.frames_received([frame(1), frame(2)])
     assert transport.sent == []
-    assert transport.closed == "internal error in DescribeCluster, which has no answer"
+    assert transport.closed == "internal error in DescribeCluster, which has no response"
 
 
 @pytest.mark.parametrize("kind", [InvariantError, AssertionError])

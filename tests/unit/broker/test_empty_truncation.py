@@ -22,8 +22,9 @@ class Done:
 class Follower:
     """As much of a followed partition as a truncation touches; its log holds 2 to 10."""
 
-    _run, _cut = FollowedPartition._run, FollowedPartition._cut
-    _report_cut, _mark_cut = FollowedPartition._report_cut, FollowedPartition._mark_cut
+    _run, _truncate = FollowedPartition._run, FollowedPartition._truncate
+    _report_truncation = FollowedPartition._report_truncation
+    _mark_truncation = FollowedPartition._mark_truncation
 
     def __init__(self, start: int, end: int) -> None:
         log = SimpleNamespace(
@@ -41,7 +42,7 @@ class Follower:
     def _not_ready(self) -> None:
         """It does not fetch now."""
 
-    def _cut_done(self, completion: Any) -> None:
+    def _truncated(self, completion: Any) -> None:
         self.cut.append(completion)
 
 
@@ -64,4 +65,4 @@ def test_what_removes_nothing_is_not_reported(
     assert follower.cut == [Done], "it is carried out all the same"
     tracer = follower._services.tracer
     said = " ".join([*tracer.lines, *tracer.marks, *(name for name, _ in tracer.events)])
-    assert ("truncated" in said) == ("cutting t-0" in said) == is_reported
+    assert ("truncated" in said) == ("truncating t-0" in said) == is_reported

@@ -58,7 +58,7 @@ def desk() -> Iterator[Desk]:
 def test_a_topic_that_stays_as_it_is_is_named_once(desk: Desk) -> None:
     assert desk.read() == [True]
     [line] = desk.told()
-    assert line.startswith(f"left alone, as it cannot be read: {PATH}: not JSON")
+    assert line.startswith(f"node cannot be read, left alone: {PATH}: not JSON")
     assert desk.read() == desk.read() == [True]
     assert desk.told() == []
     assert len(desk.tracer.named("unreadable_node")) == 1
@@ -133,4 +133,4 @@ def test_a_request_that_cannot_be_read_is_said_to_be_taken_away(desk: Desk, path
     desk.harness.do(desk.reader.preferred_election(ignored))
     desk.harness.do(desk.reader.reassignments(ignored))
     [line] = desk.told()
-    assert line.startswith(f"taken away, as it cannot be read: {path}: not JSON")
+    assert line.startswith(f"node cannot be read, removed: {path}: not JSON")

@@ -268,14 +268,14 @@ class TestReset:
         describe(logs, "Stable", 2)
         words = ("groups", "reset", "billing", "--topic", "flights", "--to-latest")
         shell(*words)
-        assert "it cannot be changed before they are stopped" in shell.err
+        assert "stop them before you change it" in shell.err
         shell(*words, "--execute", code=1)
         assert "is Stable with 2 members (kcat at /127.0.0.1); stop them first" in shell.err
         assert coordinator.committed == {}
 
     @pytest.mark.parametrize(
         ("words", "made"),
-        [([], "would be new"), (["--execute"], "is new: nobody had committed under this name")],
+        [([], "would be new"), (["--execute"], "is new: it had no committed offsets")],
     )
     def test_a_group_that_was_not_there_is_told(
         self,
@@ -326,7 +326,7 @@ class TestDescriptions:
         )
         printed = shell("leaders", "elect", "--topic", "flights", code=1)
         assert "PREFERRED_LEADER_NOT_AVAILABLE" in printed and "it is dead" in printed
-        assert "1 of 2 partitions have not the leader" in shell.err
+        assert "1 of 2 partitions do not have the requested leader" in shell.err
 
     @pytest.mark.parametrize(
         ("size", "text"),

@@ -66,7 +66,7 @@ def test_failovers_and_fetches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "lost"), [(9, "lost: 4 up to 9 and what came after"), (-1, "lost: from 4 on")]
+    ("told", "lost"), [(9, "lost: 4 up to 9 and later"), (-1, "lost: from 4 on")]
 )
 def test_unclean_elections(told: int, lost: str) -> None:
     fields = {

@@ -94,7 +94,7 @@ class TestRun:
         assert "seed 3: VIOLATION two leaders" in output.err
         assert 'the story of tidelog sim replay 3 --only "within 60 s"' in output.err
         assert "known_seeds.txt as: default 3  # two leaders" in output.err
-        assert "tidelog sim replay 3 tells it" in output.err
+        assert "tidelog sim replay 3 shows it" in output.err
         assert output.out.splitlines()[-1] == "violations: 1 (seeds 3)"
 
     def test_first_ends_at_the_first_violation(

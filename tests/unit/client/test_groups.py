@@ -318,7 +318,7 @@ class TestAMember:
     ) -> None:
         logs[1].on(SYNC_GROUP, lambda _: SyncGroupResponse(0, 0, None, None, b"\x00\x00nonsense"))
         with pytest.raises(
-            ProtocolError, match="the leader of group 'g' assigned what no consumer"
+            ProtocolError, match="the leader of group 'g' sent an assignment that cannot be decoded"
         ):
             read(member(client))
 

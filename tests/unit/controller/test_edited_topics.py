@@ -43,7 +43,7 @@ def test_such_a_topic_is_named_once_and_left_alone(
     writes, effects = step(controller, read)
     assert writes == []
     [report] = reports(effects)
-    assert "topic 'edited' is left alone until its node is mended" in report and told in report
+    assert "topic 'edited' is left alone until its node is repaired" in report and told in report
     writes, effects = step(controller, read, BrokersRead(brokers(1, 2)))
     assert reports(effects) == [], "it was told"
     assert all(name.topic != "edited" for name, _ in published(effects))

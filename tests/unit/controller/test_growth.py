@@ -118,7 +118,7 @@ class TestConflicts:
         _, effects = step(controller, grow(more("t", 2)), outcomes={0: Conflict()})
         [one] = answer_of(effects).results
         assert one.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert "'t' was changed by somebody else" in one.error_message
+        assert "'t' was changed concurrently" in one.error_message
         assert outdated(effects) == ["t"]
         assert published(effects) == []
         assert list(controller.image.topics["t"].assignments) == [0]

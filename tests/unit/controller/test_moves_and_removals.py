@@ -45,7 +45,7 @@ def test_a_removal_by_request_is_refused_while_partitions_of_the_topic_move() ->
     writes, effects = step(controller, remove(("t", 1)))
     [result] = answer_of(effects).results
     assert result.error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert "wait for the end of it" in str(result.error_message)
+    assert "wait until that ends" in str(result.error_message)
     assert not [one for one in writes if isinstance(one, QueueRemovals)]
 
 

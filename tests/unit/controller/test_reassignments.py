@@ -476,7 +476,7 @@ class TestAnotherTarget:
         found = topic(assignments={0: (4, 2, 1, 3)}, moves={0: Move((4,), (3,), ())})
         controller = cluster(TopicFound(found, {0: state()}))
         _, effects = step(controller, reassign(TP, None))
-        assert "nobody recorded which replicas t-0 had" in outcome(effects).error_message
+        assert "the former replicas of t-0 are not recorded" in outcome(effects).error_message
         begin(controller, 1, 2, 3)
         assert controller.image.topics["t"].moves[0].adding == (4,)
 

@@ -240,7 +240,7 @@ class TestRequests:
     def test_what_cannot_be_read_is_dropped(self) -> None:
         writes, effects = step(of(), RequestsUnreadable([LAST], is_removal=False))
         assert writes == [ForgetRequest(LAST, is_removal=False)]
-        assert "says nothing that can be done" in reports(effects)[0]
+        assert "holds no valid request" in reports(effects)[0]
 
     def test_a_copy_goes_on_by_itself(self) -> None:
         controller = of()
@@ -492,7 +492,7 @@ class TestEdits:
         assert sorted(controller.image.topics["t"].assignments) == [0, 1, 2]
         assert all(not one.removed for one in controller.image.states.values())
         [report] = reports
-        assert "the node of topic 't' was changed, which is left alone" in report
+        assert "the node of topic 't' was edited, the edit is ignored" in report
         assert reason in report
 
     def test_another_id_beside_the_same_states_is_no_other_topic(self) -> None:
@@ -502,7 +502,7 @@ class TestEdits:
         node = replace(before, topic_id=b"another-topic-id", version=4)
         controller.offer(TopicsRead(["t"], [TopicFound(node, states)]))
         [report] = [one for effects in run(controller) for one in reports(effects)]
-        assert "the node of topic 't' was changed, which is left alone: it has another" in report
+        assert "the node of topic 't' was edited, the edit is ignored: it has another" in report
         assert topic_id_to_text(node.topic_id) in report
         assert topic_id_to_text(before.topic_id) in report
         assert controller.image.topics["t"] == replace(before, version=4)

@@ -193,7 +193,7 @@ def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
     last = log.segments[3].base_offset - 1
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert [error.path for error in ended] == [f"{directory.path}/topic-0"]
-    assert f"the log is cut at offset {last} and fetched anew" in str(ended[0])
+    assert f"the log is truncated at offset {last} and refetched" in str(ended[0])
     with pytest.raises(StorageError):
         append(log, [b"x"], epoch=9)
     log = harness.again()
@@ -236,7 +236,9 @@ def test_a_follower_that_needs_damaged_batches_for_its_producers_begins_again_be
     change(path, 4 * size + PRODUCER_ID_AT, 0x10)
     ended: list[StorageError] = []
     directory_of(log).on_failure = ended.append
-    with pytest.raises(StorageError, match=r"at the next start the log is cut at offset 4 and"):
+    with pytest.raises(
+        StorageError, match=r"at the next start the log is truncated at offset 4 and"
+    ):
         log.truncate_to(8).result()
     assert len(ended) == 1
     log = harness.again()

@@ -55,7 +55,7 @@ def test_strangers_are_left_alone_and_named(harness: LogHarness) -> None:
     (harness.path / "x.tmp").write_text("left by a crash")
     harness.open()
     assert (harness.path / "notes").is_dir() and not (harness.path / "x.tmp").exists()
-    assert any("notes is not ours" in line for line in harness.tracer.lines)
+    assert any("notes is no partition directory" in line for line in harness.tracer.lines)
 
 
 # replicas

@@ -115,7 +115,7 @@ def test_garbage_behind_the_last_batch_is_cut_off(harness: LogHarness, tail: byt
     expect(harness.again(), COUNT)
     assert path.stat().st_size == size
     assert harness.tracer.named("log_recovered")[-1]["cut_bytes"] == len(tail)
-    assert any("is cut at byte" in line for line in harness.tracer.lines)
+    assert any("is truncated at byte" in line for line in harness.tracer.lines)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_whole_batches_are_kept_however_they_lie_in_what_is_read(
     written = path.stat().st_size
     log = harness.again()
     assert (log.log_end_offset, path.stat().st_size) == (len(sizes), written)
-    assert not any("is cut at byte" in line for line in harness.tracer.lines)
+    assert not any("is truncated at byte" in line for line in harness.tracer.lines)
     assert b"".join(value or b"" for value in values_of(log)) == b"".join(sent)
 
 

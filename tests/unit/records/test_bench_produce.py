@@ -35,5 +35,5 @@ def test_a_checkout_that_lacks_its_compiled_walk_is_not_compared(tmp_path: Path)
 def test_checkouts_with_a_compiled_walk_and_from_before_there_was_one_are_compared(
     tmp_path: Path,
 ) -> None:
-    check_walks(checkout(tmp_path / "compiled", "walk", "_walk"))
-    check_walks(checkout(tmp_path / "before"))
+    assert check_walks(checkout(tmp_path / "compiled", "walk", "_walk")) == (True, True)
+    assert check_walks(checkout(tmp_path / "before")) == (True, None)

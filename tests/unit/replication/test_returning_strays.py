@@ -79,7 +79,9 @@ def test_records_are_not_replaced_not_even_gone_ones(present: Present) -> None:
     assert f"{present.log_start_offset} to {present.log_end_offset}" in told
 
 
-@pytest.mark.parametrize(("end", "told_of"), [(-1, "has not told"), (6, "has offsets up to 6")])
+@pytest.mark.parametrize(
+    ("end", "told_of"), [(-1, "has not reported its log end"), (6, "has offsets up to 6")]
+)
 def test_members_in_sync_are_known_to_be_empty(end: int, told_of: str) -> None:
     leads = replace(FREE, leader=4)
     code, told = refused(leads, Present(0, 0, True, {7: end}))

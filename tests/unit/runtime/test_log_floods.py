@@ -78,7 +78,7 @@ def test_a_stop_tells_what_was_held_back() -> None:
 def test_the_thread_tells_of_an_ended_flood_when_nothing_else_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_logging, "_TELL_EVERY_S", 0.01)
+    monkeypatch.setattr(broker_logging, "_SUMMARIZE_EVERY_S", 0.01)
     monkeypatch.setattr("tidelog.runtime.log_floods.WINDOW_S", 0.05)
     told: queue.Queue[str] = queue.Queue()
 

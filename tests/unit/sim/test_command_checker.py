@@ -37,7 +37,7 @@ class CheckerHarness:
         # As the store numbers registrations: before the transactions that follow.
         for one, epoch in self.setup.published.brokers.items():
             self.brokers[one].broker_epoch = epoch
-            self.checker.brokers_told(one, (1, 2, 3))
+            self.checker.metadata_applied(one, (1, 2, 3))
 
     def delete_topic(self) -> None:
         self.setup.commit(Delete("/brokers/topics/t", ANY_VERSION))
@@ -58,7 +58,7 @@ def test_a_leader_is_told_of_before_somebody_follows_it(harness: CheckerHarness)
     assert harness.violations == []
     harness.checker.role_taken(2, "t-0", 4)
     assert harness.violations == [
-        "t-0: node 2 is told that 4 leads, and was never told of that broker (V17)"
+        "t-0: node 2 takes a role under leader 4, and never got that broker in UpdateMetadata (V17)"
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_new_life_has_been_told_nothing(harness: CheckerHarness) -> None:
     harness.brokers[2].incarnation = 2
     harness.checker.role_taken(2, "t-0", 1)
     assert len(harness.violations) == 1
-    harness.checker.brokers_told(2, (1,))
+    harness.checker.metadata_applied(2, (1,))
     harness.checker.role_taken(2, "t-0", 1)
     assert len(harness.violations) == 1
 
@@ -79,7 +79,7 @@ def test_a_topics_nodes_go_when_everybody_alive_has_given_it_up(harness: Checker
         harness.brokers[one].held.clear()
     harness.delete_topic()
     assert harness.violations == [
-        "t-0: the topic's nodes were removed before broker 3 had given its replica up (V22)"
+        "t-0: the topic's nodes were removed before broker 3 had deleted its replica (V22)"
     ]
 
 
@@ -101,7 +101,7 @@ def test_nobody_waits_for_who_was_not_told_anything_yet(harness: CheckerHarness)
     harness.setup.commit(Create("/brokers/ids/3", b"{}", ephemeral=True))
     harness.brokers[3].broker_epoch = harness.setup.published.brokers[3]
     harness.ask_for_deletion()
-    harness.checker.brokers_told(3, (1, 2, 3))
+    harness.checker.metadata_applied(3, (1, 2, 3))
     for one in (1, 2):
         harness.brokers[one].held.clear()
     harness.delete_topic()

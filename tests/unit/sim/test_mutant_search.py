@@ -86,7 +86,7 @@ def test_every_mutant_has_a_turn_before_any_has_its_next_one() -> None:
             )
 
     search = MutantSearch({"weak": "a", "strong": "b"}, range(4), 2)
-    told = [hunt.told() for hunt in search.run(results, lambda: len(asked) == 6)]
+    told = [hunt.summary() for hunt in search.run(results, lambda: len(asked) == 6)]
     assert asked == [
         ("weak", 0), ("strong", 0), ("weak", 1), ("strong", 1), ("strong", 2), ("strong", 3),
     ]  # fmt: skip
@@ -97,7 +97,7 @@ def test_every_mutant_has_a_turn_before_any_has_its_next_one() -> None:
     early = MutantSearch({"weak": "a", "strong": "b"}, range(4), 3)
     asked.clear()
     assert list(early.run(results, lambda: len(asked) == 3)) == []
-    assert [hunt.told() for hunt in early.open.values()] == [
+    assert [hunt.summary() for hunt in early.open.values()] == [
         "weak: caught by 2 of 2 seeds of a, earliest by 0 1",
         "strong: caught by 0 of 1 seeds of b",
     ]

@@ -221,7 +221,7 @@ def test_what_too_few_replicas_have_is_not_committed(setup: Setup, configured: i
     setup.state(1, 1, [1], [11])
     setup.replicate([1], 0, 1)
     setup.lead(1, 1, 1)
-    told = "t-0: the leader of epoch 1 committed offset 0, which nobody ever had but [1] (V60)"
+    told = "t-0: the leader of epoch 1 committed offset 0, which only [1] ever had (V60)"
     assert setup.violations == ([] if configured == 1 else [told])
 
 

@@ -70,4 +70,4 @@ class TestCompactedTopics:
         setup.history.read(101, TOPIC_ID, 0, 0, [GONE, GONE])
         assert setup.violations == []
         setup.history.read(101, TOPIC_ID, 0, 2, [GONE])
-        assert "nothing committed stands for what was there" in setup.violations[0]
+        assert "no committed record explains that" in setup.violations[0]

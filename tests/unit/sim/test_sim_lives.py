@@ -85,4 +85,4 @@ def test_a_life_that_begins_as_it_must_not_is_told(
 def test_a_life_that_begins_while_the_last_one_lasts_is_told(setup: Setup) -> None:
     removal = Removal(setup)
     removal.state(2, 2, [2, 3], first=2)
-    assert setup.violations == ["t-1 begins anew and was not removed (V71)"]
+    assert setup.violations == ["t-1 begins again without a removal (V71)"]

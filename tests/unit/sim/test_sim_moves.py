@@ -40,5 +40,5 @@ def test_who_is_assigned_no_more_was_to_go_and_is_out_of_the_isr(setup: Setup) -
     setup.violations.clear()
     setup.state(1, 2, [1], [11])
     write([1], [])
-    assert setup.violations == ["t-0: 2 is assigned no more, and nobody moved it (V52)"]
+    assert setup.violations == ["t-0: 2 is assigned no more without a reassignment (V52)"]
     assert topic.fewest == {0: 1}

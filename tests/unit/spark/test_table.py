@@ -122,7 +122,7 @@ class TestRefusals:
             table.belongs_to("t", "id", "c")
             with pytest.raises(TableError, match="holds topic 't', not 'u'"):
                 table.belongs_to("u", "id", "c")
-            with pytest.raises(TableError, match="made anew, or it is another cluster"):
+            with pytest.raises(TableError, match="recreated, or it is another cluster"):
                 table.belongs_to("t", "id2", "c")
 
     def test_two_runs_at_once(self, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_steps_without_an_action_are_known_until_one_follows(directory: Director
     produce = directory.on_request("Produce")
     third = produce.where(topic="t").nth(3)
     problem = directory.unfinished.problem() or ""
-    assert problem.startswith("on_request('Produce').where(topic='t').nth(3) says which requests")
+    assert problem.startswith("on_request('Produce').where(topic='t').nth(3) names no action")
     third.drop()
     assert directory.unfinished.problem() is None
     produce.nth(4).watch()

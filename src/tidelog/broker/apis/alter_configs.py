@@ -33,11 +33,11 @@ def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pendin
 async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConfigsResponse:
     resources = [
         Resource(
-            one.resource_type,
-            one.resource_name,
-            [Alteration(it.name, ConfigOperation.SET, it.value) for it in one.configs],
+            resource.resource_type,
+            resource.resource_name,
+            [Alteration(it.name, ConfigOperation.SET, it.value) for it in resource.configs],
         )
-        for one in message.resources
+        for resource in message.resources
     ]
     outcomes = await config_requests.alter(
         context.services,
@@ -49,8 +49,8 @@ async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConf
     )
     return AlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(one.error, one.message, one.type, one.name)
-            for one in outcomes
+            AlterConfigsResourceResponse(outcome.error, outcome.message, outcome.type, outcome.name)
+            for outcome in outcomes
         ]
     )
 
@@ -61,7 +61,9 @@ def error_response(
     """Return the response that gives `error` to everything that was asked for."""
     return AlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(error, None, one.resource_type, one.resource_name)
-            for one in request.message.resources
+            AlterConfigsResourceResponse(
+                error, None, resource.resource_type, resource.resource_name
+            )
+            for resource in request.message.resources
         ]
     )

@@ -34,11 +34,14 @@ def handle(
     """Refuse each user once."""
     message = request.message
     outcomes = {
-        one.name: (ErrorCode.RESOURCE_NOT_FOUND, f"user {one.name!r} has no SCRAM credentials")
-        for one in message.deletions
+        deletion.name: (
+            ErrorCode.RESOURCE_NOT_FOUND,
+            f"user {deletion.name!r} has no SCRAM credentials",
+        )
+        for deletion in message.deletions
     }
-    for one in message.upsertions:
-        outcomes[one.name] = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, PLAINTEXT_LISTENER)
+    for upsertion in message.upsertions:
+        outcomes[upsertion.name] = (ErrorCode.UNSUPPORTED_SASL_MECHANISM, PLAINTEXT_LISTENER)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(name, error, text)
@@ -51,8 +54,8 @@ def error_response(
     request: Request[AlterUserScramCredentialsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterUserScramCredentialsResponse:
     """Return the response that gives `error` to everything that was asked for."""
-    names = [one.name for one in request.message.deletions]
-    names += [one.name for one in request.message.upsertions]
+    names = [deletion.name for deletion in request.message.deletions]
+    names += [upsertion.name for upsertion in request.message.upsertions]
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(name, error, message) for name in dict.fromkeys(names)

@@ -41,13 +41,13 @@ class _Deletion:
             self.pending.complete(self.response)
 
     def timed_out(self) -> None:
-        for one in list(self.waiting):
-            one.partition.watchers.give_up_deletion(one)
-            one.refused(ErrorCode.REQUEST_TIMED_OUT, "")
+        for waiting in list(self.waiting):
+            waiting.partition.watchers.give_up_deletion(waiting)
+            waiting.refused(ErrorCode.REQUEST_TIMED_OUT, "")
 
     def forgotten(self) -> None:
-        for one in self.waiting:
-            one.partition.watchers.give_up_deletion(one)
+        for waiting in self.waiting:
+            waiting.partition.watchers.give_up_deletion(waiting)
         self.waiting.clear()
 
 
@@ -121,9 +121,9 @@ def _begin(
     if partition.low_watermark >= wanted:
         answer.low_watermark = partition.low_watermark
         return
-    one = _PartitionDeletion(deletion, partition, answer)
-    deletion.waiting[one] = None
-    partition.watchers.wait_for_low_watermark(wanted, one)
+    waiting = _PartitionDeletion(deletion, partition, answer)
+    deletion.waiting[waiting] = None
+    partition.watchers.wait_for_low_watermark(wanted, waiting)
 
 
 def error_response(

@@ -69,7 +69,9 @@ async def _describe(
     settings = dict(zip(entities, stored, strict=True))
     for result, entity, keys in wanted:
         entries = _entries(static, dynamic, in_force, entity, settings[entity])
-        result.configs = [_told(one, message) for one in config_entries.chosen(entries, keys)]
+        result.configs = [
+            _result_of(entry, message) for entry in config_entries.chosen(entries, keys)
+        ]
         # About a millisecond each: the loop serves other requests in between.
         await context.services.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
@@ -102,7 +104,9 @@ def _entries(
     return config_entries.broker_entries(static, dynamic)
 
 
-def _told(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _result_of(
+    entry: ConfigEntry, message: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if message.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,
@@ -110,7 +114,10 @@ def _told(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfig
         read_only=entry.is_read_only,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
-        synonyms=[DescribeConfigsSynonym(one.name, one.value, one.source) for one in synonyms],
+        synonyms=[
+            DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source)
+            for synonym in synonyms
+        ],
         config_type=entry.type,
         documentation=entry.documentation if message.include_documentation else None,
     )
@@ -127,7 +134,7 @@ def error_response(
     """Return the response that gives `error` to everything that was asked for."""
     return DescribeConfigsResponse(
         results=[
-            DescribeConfigsResult(error, None, one.resource_type, one.resource_name)
-            for one in request.message.resources
+            DescribeConfigsResult(error, None, resource.resource_type, resource.resource_name)
+            for resource in request.message.resources
         ]
     )

@@ -40,7 +40,9 @@ async def _describe(
 ) -> DescribeLogDirsResponse:
     wanted: dict[tuple[str, int], None] | None = None
     if message.topics is not None:
-        wanted = {(one.topic, number): None for one in message.topics for number in one.partitions}
+        wanted = {
+            (topic.topic, number): None for topic in message.topics for number in topic.partitions
+        }
     response = DescribeLogDirsResponse()
     for directory in context.replicas.directories:
         result = DescribeLogDirsResult(log_dir=directory.path)
@@ -55,7 +57,7 @@ async def _describe(
             name, number = partition.topic_partition
             if partition.directory is directory and (wanted is None or (name, number) in wanted):
                 topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
-                topic.partitions.append(_told(number, partition))
+                topic.partitions.append(_result_of(number, partition))
         result.topics = list(topics.values())
     return response
 
@@ -69,7 +71,7 @@ async def _volume_size(directory: LogDirectory) -> VolumeSize:
     return await directory.lane.submit(look, Work.SLOW, "volume_size")
 
 
-def _told(number: int, partition: Partition) -> DescribeLogDirsPartition:
+def _result_of(number: int, partition: Partition) -> DescribeLogDirsPartition:
     log = partition.log
     return DescribeLogDirsPartition(
         partition_index=number,

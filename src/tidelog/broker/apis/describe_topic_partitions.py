@@ -40,7 +40,7 @@ def handle(
     limit = context.services.config.max_request_partition_size_limit
     room = max(1, min(limit, message.response_partition_limit))
     names = sorted(
-        {one.name for one in message.topics} if message.topics else context.services.view.topics
+        {topic.name for topic in message.topics} if message.topics else context.services.view.topics
     )
     response = DescribeTopicPartitionsResponse()
     for name in names:

@@ -83,11 +83,11 @@ def _find(context: ApiContext, listener: str, key_type: int, key: str) -> Coordi
         return _none(
             key,
             ErrorCode.INVALID_GROUP_ID,
-            f"a group id of {len(key)} characters; at most {MAX_GROUP_ID_CHARS} are taken",
+            f"a group id of {len(key)} characters; at most {MAX_GROUP_ID_CHARS} are allowed",
         )
     if context.auto_creation.offsets_topic() is None:
         reason = context.auto_creation.no_offsets_topic
-        message = f"cannot be made yet: {reason}" if reason else "is being made"
+        message = f"cannot be created yet: {reason}" if reason else "is being created"
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} {message}")
     partition = TopicPartition(CONSUMER_OFFSETS, context.groups.partition_of(key))
     return _leader(context, listener, partition, key)

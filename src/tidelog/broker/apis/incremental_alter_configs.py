@@ -37,11 +37,11 @@ async def _alter(
 ) -> IncrementalAlterConfigsResponse:
     resources = [
         Resource(
-            one.resource_type,
-            one.resource_name,
-            [Alteration(it.name, it.config_operation, it.value) for it in one.configs],
+            resource.resource_type,
+            resource.resource_name,
+            [Alteration(it.name, it.config_operation, it.value) for it in resource.configs],
         )
-        for one in message.resources
+        for resource in message.resources
     ]
     outcomes = await config_requests.alter(
         context.services,
@@ -53,8 +53,8 @@ async def _alter(
     )
     return IncrementalAlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(one.error, one.message, one.type, one.name)
-            for one in outcomes
+            AlterConfigsResourceResponse(outcome.error, outcome.message, outcome.type, outcome.name)
+            for outcome in outcomes
         ]
     )
 
@@ -65,7 +65,7 @@ def error_response(
     """Return the response that gives `error` to everything that was asked for."""
     return IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalResourceResponse(error, None, one.resource_type, one.resource_name)
-            for one in request.message.resources
+            IncrementalResourceResponse(error, None, resource.resource_type, resource.resource_name)
+            for resource in request.message.resources
         ]
     )

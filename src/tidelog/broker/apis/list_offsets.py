@@ -128,7 +128,9 @@ def _leader(
     since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
     if request.header.api_version < since:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} has no meaning here"
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"timestamp {asked.timestamp} is not supported in ListOffsets version"
+            f" {request.header.api_version}",
         )
     topic_partition = TopicPartition(topic, asked.partition_index)
     partition = context.replicas.get(topic_partition)
@@ -212,7 +214,7 @@ def _check_still_leads(
     if now is not role:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"the leadership of {partition.topic_partition} began anew during the search",
+            f"the leadership of {partition.topic_partition} changed during the search",
         )
 
 

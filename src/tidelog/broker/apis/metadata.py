@@ -47,13 +47,19 @@ class _Leaders:
 
     def __init__(self, context: ApiContext, request: Request[MetadataRequest]) -> None:
         view, listener = context.services.view, request.connection.listener
-        found = ((one, view.endpoint(one, listener)) for one in sorted(view.brokers))
+        found = (
+            (broker_id, view.endpoint(broker_id, listener)) for broker_id in sorted(view.brokers)
+        )
         #: In the order of the brokers' ids; a broker without that listener is left out.
-        self.endpoints = {one: endpoint for one, endpoint in found if endpoint is not None}
+        self.endpoints = {
+            broker_id: endpoint for broker_id, endpoint in found if endpoint is not None
+        }
         self._is_alive = view.is_alive
-        tells_listener = request.header.api_version >= _LISTENER_ERROR_VERSION
+        distinguishes_listener = request.header.api_version >= _LISTENER_ERROR_VERSION
         self._without_listener = (
-            ErrorCode.LISTENER_NOT_FOUND if tells_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            ErrorCode.LISTENER_NOT_FOUND
+            if distinguishes_listener
+            else ErrorCode.LEADER_NOT_AVAILABLE
         )
 
     def error(self, leader: int) -> ErrorCode:

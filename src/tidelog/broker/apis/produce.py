@@ -74,7 +74,7 @@ class _Produce:
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: One more for the loop that begins the partitions, so that it cannot reach 0 too early.
+        #: Partitions without a result, plus 1 until the loop has begun them all.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
         #: How many bad records the response may still name.
@@ -90,7 +90,8 @@ class _Produce:
     def timed_out(self) -> None:
         for append in list(self.unanswered):
             append.refused(
-                ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas did not have it in time"
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the in-sync replicas did not replicate the records in time",
             )
 
 

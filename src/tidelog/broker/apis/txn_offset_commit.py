@@ -39,8 +39,8 @@ def error_response(
             TxnOffsetCommitResponseTopic(
                 topic.name,
                 [
-                    TxnOffsetCommitResponsePartition(one.partition_index, error)
-                    for one in topic.partitions
+                    TxnOffsetCommitResponsePartition(partition.partition_index, error)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.message.topics

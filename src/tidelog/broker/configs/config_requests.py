@@ -95,7 +95,7 @@ async def alter(
 
     `static` is the configuration that the broker was started with.
     """
-    named = Counter((one.type, one.name) for one in resources)
+    named = Counter((resource.type, resource.name) for resource in resources)
     outcomes = []
     for resource in resources:
         error, message = ErrorCode.NONE, None

@@ -180,7 +180,7 @@ class LiveConfigs:
             try:
                 found[layout.decode_config_change(path, node.data)] = None
             except LayoutError as error:
-                self._log(logging.ERROR, f"passed over, as it cannot be read: {error}")
+                self._log(logging.ERROR, f"configuration change skipped: {error}")
         return list(found)
 
     async def _apply(self, entities: Sequence[tuple[str, str]]) -> None:
@@ -212,11 +212,11 @@ class LiveConfigs:
             try:
                 layers.append(layout.decode_config(path, b"" if node is None else node.data))
             except LayoutError as error:
-                self._log(logging.ERROR, f"passed over, as it cannot be read: {error}")
+                self._log(logging.ERROR, f"stored broker configuration skipped: {error}")
                 layers.append({})
         config, problems = broker_config(self._static, DynamicConfigs(layers[0], layers[1]))
         for problem in problems:
-            self._log(logging.ERROR, f"stored for brokers, and passed over: {problem}")
+            self._log(logging.ERROR, f"stored broker configuration skipped: {problem}")
         before, services.settings.in_force = services.config, config
         if config != before:
             self._log(logging.INFO, "the configuration of this broker has changed")
@@ -231,7 +231,7 @@ class LiveConfigs:
             if now_ms - seen_ms < EXPIRATION_MS:
                 continue
             path = f"{layout.CONFIG_CHANGES}/{name}"
-            with contextlib.suppress(TransactionFailed):  # another broker was quicker
+            with contextlib.suppress(TransactionFailed):  # another broker removed it first
                 await self._services.store.transact([Delete(path, ANY_VERSION)])
             del self._seen[name]
 

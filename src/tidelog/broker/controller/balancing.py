@@ -50,7 +50,7 @@ class Balancing:
 
     def decided(self) -> None:
         """Schedule the next step after a decision, while leaderships still wait."""
-        self._tell_who_is_held_back()
+        self._report_held_back()
         if self._balance and not self._is_due:
             self._is_due = True
             self._services.timers.after(_STEP_MS, self._step)
@@ -72,7 +72,7 @@ class Balancing:
         if not self._is_over:
             self._offer(RebalanceStepDue())
 
-    def _tell_who_is_held_back(self) -> None:
+    def _report_held_back(self) -> None:
         held_back = self._balance.held_back()
         if held_back == self._held_back:
             return

@@ -106,8 +106,8 @@ class Channel:
         self._services.tracer.event("commands_dropped", to=self.info.broker_id)
         self._log(
             logging.WARNING,
-            f"more waits for broker {self.info.broker_id} than the cluster has partitions: "
-            "it will be told everything anew",
+            f"command backlog for broker {self.info.broker_id} exceeds the number of partitions;"
+            " replacing it by the full state",
         )
         self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
 
@@ -165,8 +165,8 @@ class Channel:
     async def _deliver(self, commands: Commands) -> bool:
         """Send all commands; return False when some of them must be sent again."""
         outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
-        early = [one for one in outgoing if one.part not in _LATE]
-        late = [one for one in outgoing if one.part in _LATE]
+        early = [request for request in outgoing if request.part not in _LATE]
+        late = [request for request in outgoing if request.part in _LATE]
         return await self._exchange(commands, early) and await self._exchange(commands, late)
 
     async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
@@ -178,26 +178,26 @@ class Channel:
         pending = len(outgoing)
         succeeded = True
 
-        def answered(one: Outgoing, answer: Any, error: Exception | None) -> None:
+        def answered(request: Outgoing, answer: Any, error: Exception | None) -> None:
             nonlocal pending, succeeded
             pending -= 1
-            if self._take_answer(commands, one, answer, error):
-                if one.part is Part.ROLES:
-                    self._roles_answered(commands, one.message, answer)
-                commands.answered(one)
+            if self._take_answer(commands, request, answer, error):
+                if request.part is Part.ROLES:
+                    self._roles_answered(commands, request.message, answer)
+                commands.answered(request)
             else:
                 succeeded = False
             if pending == 0 and not done.done():
                 done.set_result(None)
 
         timeout_ms = self._services.config.controller_socket_timeout_ms
-        for one in outgoing:
+        for request in outgoing:
             connection.send(
-                one.api_key,
-                one.version,
-                one.message,
+                request.api_key,
+                request.version,
+                request.message,
                 timeout_ms,
-                partial(answered, one),
+                partial(answered, request),
             )
         await done
         return succeeded
@@ -216,29 +216,29 @@ class Channel:
             connection.close(reason)
 
     def _take_answer(
-        self, commands: Commands, one: Outgoing, answer: Any, error: Exception | None
+        self, commands: Commands, request: Outgoing, answer: Any, error: Exception | None
     ) -> bool:
         """Pass a response on; return False when the request must be sent again."""
         if self._closed:
             return False
         if error is not None:
-            self._report(one, str(error))
+            self._report(request, str(error))
             self._disconnect(str(error))
             return False
-        if one.part is Part.LOG_ENDS:
+        if request.part is Part.LOG_ENDS:
             return self._log_ends_reported(commands, answer)
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
-            self._report(one, code.name)
+            self._report(request, code.name)
             if code is ErrorCode.STALE_CONTROLLER_EPOCH:
                 self._channels.stale()
             return False
-        if one.part is Part.STOPS:
-            self._stops_answered(one.message, answer)
+        if request.part is Part.STOPS:
+            self._stops_answered(request.message, answer)
         return True
 
-    def _report(self, one: Outgoing, reason: str) -> None:
-        api = api_name(one.api_key)
+    def _report(self, request: Outgoing, reason: str) -> None:
+        api = api_name(request.api_key)
         self._services.tracer.event(
             "command_repeated", to=self.info.broker_id, api=api, reason=reason
         )
@@ -254,11 +254,11 @@ class Channel:
             return
         self._services.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
         self._services.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
-        self._tell_behind(behind_ms, is_over=False)
+        self._report_behind(behind_ms, is_over=False)
         self._log(
             logging.ERROR,
-            f"broker {self.info.broker_id} has not taken what it was told {behind_ms} ms ago: "
-            "it is told again for as long as it is registered, others are told meanwhile",
+            f"broker {self.info.broker_id} has not acknowledged controller commands for"
+            f" {behind_ms} ms; resending while it is registered, other brokers do not wait",
         )
 
     def _caught_up(self) -> None:
@@ -269,13 +269,13 @@ class Channel:
             return
         self._services.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
         self._services.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
-        self._tell_behind(behind_ms, is_over=True)
+        self._report_behind(behind_ms, is_over=True)
         self._log(
             logging.INFO,
-            f"broker {self.info.broker_id} has taken its commands after {behind_ms} ms",
+            f"broker {self.info.broker_id} acknowledged controller commands after {behind_ms} ms",
         )
 
-    def _tell_behind(self, behind_ms: int, *, is_over: bool) -> None:
+    def _report_behind(self, behind_ms: int, *, is_over: bool) -> None:
         info = self.info
         self._channels.events.behind(info.broker_id, info.broker_epoch, behind_ms, is_over=is_over)
 
@@ -294,11 +294,14 @@ class Channel:
             if state.leader_epoch < 0
         }
         outcomes = [
-            (TopicPartition(names[topic.topic_id], one.partition_index), ErrorCode(one.error_code))
+            (
+                TopicPartition(names[topic.topic_id], partition.partition_index),
+                ErrorCode(partition.error_code),
+            )
             for topic in answer.topics
             if topic.topic_id in names
-            for one in topic.partition_errors
-            if (topic.topic_id, one.partition_index) not in kept
+            for partition in topic.partition_errors
+            if (topic.topic_id, partition.partition_index) not in kept
         ]
         self._report_errors("LeaderAndIsr", outcomes)
         self._channels.events.answered(self.info.broker_id, outcomes)
@@ -335,16 +338,19 @@ class Channel:
 
     def _stops_answered(self, request: StopReplicaRequest, answer: StopReplicaResponse) -> None:
         stopped = [
-            TopicPartition(topic.topic_name, one.partition_index)
+            TopicPartition(topic.topic_name, partition.partition_index)
             for topic in request.topic_states
-            for one in topic.partition_states
-            if one.delete_partition
+            for partition in topic.partition_states
+            if partition.delete_partition
         ]
         self._report_errors(
             "StopReplica",
             [
-                (TopicPartition(one.topic_name, one.partition_index), ErrorCode(one.error_code))
-                for one in answer.partition_errors
+                (
+                    TopicPartition(partition.topic_name, partition.partition_index),
+                    ErrorCode(partition.error_code),
+                )
+                for partition in answer.partition_errors
             ],
         )
         self._channels.offer(
@@ -379,7 +385,7 @@ class Channel:
             self._services.tracer.log(
                 "controller",
                 logging.WARNING,
-                f"broker {self.info.broker_id} answered {api} with {len(failed)} errors: "
+                f"broker {self.info.broker_id} responded to {api} with {len(failed)} errors: "
                 + ", ".join(failed[:20]),
             )
 
@@ -420,15 +426,15 @@ class Channels:
 
     def send(self, commands: Mapping[int, Commands]) -> None:
         """Queue commands for brokers that have a channel."""
-        for broker_id, one in commands.items():
-            self._channels[broker_id].add(one)
+        for broker_id, queued in commands.items():
+            self._channels[broker_id].add(queued)
 
     def is_idle(self, broker_id: int) -> bool:
         """Whether a broker is registered and has responded to all its commands."""
         channel = self._channels.get(broker_id)
         return channel is not None and channel.is_idle
 
-    def when_told(self, callback: Callable[[], None], limit_ms: int) -> None:
+    def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
         """Call back once, when every broker has responded to the commands so far.
 
         The call also comes after `limit_ms`, or when the term ends first.

@@ -65,11 +65,11 @@ class Draining:
                     return
                 watched = self._watched_states(waiting)
                 if watched is not None:
-                    leaders = {one: watched[one].leader for one in waiting}
+                    leaders = {partition: watched[partition].leader for partition in waiting}
                     coordinators = {
                         state.leader
-                        for one, state in watched.items()
-                        if one.topic == CONSUMER_OFFSETS
+                        for partition, state in watched.items()
+                        if partition.topic == CONSUMER_OFFSETS
                     }
                     read = await self._progress.read_to_the_end(leaders, coordinators)
                     # Another broker may have led, or coordinated, meanwhile.
@@ -90,10 +90,12 @@ class Draining:
         image = self._term.controller.image
         offsets = image.topics.get(CONSUMER_OFFSETS)
         found: dict[TopicPartition, PartitionState] = {}
-        for one in (*waiting, *(() if offsets is None else offsets.partitions)):
-            state = image.states.get(one)
+        for partition in (*waiting, *(() if offsets is None else offsets.partitions)):
+            state = image.states.get(partition)
             if state is None or state.leader not in image.brokers:
                 return None
-            found[one] = state
-        is_told = all(self._term.channels.is_idle(found[one].leader) for one in waiting)
-        return found if is_told else None
+            found[partition] = state
+        has_acknowledged = all(
+            self._term.channels.is_idle(found[partition].leader) for partition in waiting
+        )
+        return found if has_acknowledged else None

@@ -62,7 +62,9 @@ class Drains:
                     committed[topic_partition] = min(least, offset)
         except TidelogError as error:
             self._services.tracer.log(
-                "controller", logging.INFO, f"whether groups have read is not known: {error}"
+                "controller",
+                logging.INFO,
+                f"partition removal waits: progress of consumer groups unknown: {error}",
             )
             return []
         return [tp for tp, end in ends.items() if committed.get(tp, end) >= end]

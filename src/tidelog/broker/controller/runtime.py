@@ -125,7 +125,7 @@ class ControllerRuntime:
             try:
                 await self._leave_office()
             except (SessionExpired, StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
-                self._log(logging.WARNING, f"/controller is left to the session's end: {error}")
+                self._log(logging.WARNING, f"/controller stays until the session ends: {error}")
 
     def resign(self, reason: str) -> None:
         """End the term of office, if there is one; every waiting request is refused at once."""
@@ -191,7 +191,7 @@ class ControllerRuntime:
         The response comes when the other brokers have heard of the new leaders.
         """
         return self._ask(
-            lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_told=True
+            lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_acknowledged=True
         )
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
@@ -202,7 +202,7 @@ class ControllerRuntime:
         return self._ask(
             lambda ticket: CreateTopicsAsked(ticket, request, topic_ids, seed),
             refusal,
-            when_told=True,
+            when_acknowledged=True,
         )
 
     def create_partitions(
@@ -211,7 +211,9 @@ class ControllerRuntime:
         """Ask for more partitions for topics, with a seed for replica placement drawn here."""
         seed = self.services.ports.random.randrange(0, 1 << 31)
         return self._ask(
-            lambda ticket: CreatePartitionsAsked(ticket, request, seed), refusal, when_told=True
+            lambda ticket: CreatePartitionsAsked(ticket, request, seed),
+            refusal,
+            when_acknowledged=True,
         )
 
     def remove_partitions(
@@ -222,14 +224,16 @@ class ControllerRuntime:
 
     def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
         """Ask for the election of preferred or unclean leaders."""
-        return self._ask(lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_told=True)
+        return self._ask(
+            lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_acknowledged=True
+        )
 
     def reassign(
         self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
     ) -> Pending | Any:
         """Ask to move partitions to other brokers, or back (KIP-455)."""
         return self._ask(
-            lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_told=True
+            lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_acknowledged=True
         )
 
     def list_reassignments(
@@ -248,7 +252,7 @@ class ControllerRuntime:
             return DeleteTopicsAsked(ticket, request)
 
         term = self._term
-        return self._ask(event, refusal, when_told=True)
+        return self._ask(event, refusal, when_acknowledged=True)
 
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, refusal: Refusal
@@ -274,7 +278,7 @@ class ControllerRuntime:
             self._wake.set()
 
     def _ask(
-        self, event: Callable[[int], Event], refusal: Refusal, when_told: bool = False
+        self, event: Callable[[int], Event], refusal: Refusal, when_acknowledged: bool = False
     ) -> Pending | Any:
         term = self._term
         if term is None:
@@ -282,7 +286,7 @@ class ControllerRuntime:
         ticket = self._next_ticket
         self._next_ticket += 1
         pending = Pending()
-        term.waiting[ticket] = Waiting(pending, refusal, when_told)
+        term.waiting[ticket] = Waiting(pending, refusal, when_acknowledged)
         term.controller.offer(event(ticket))
         self._wake.set()
         return pending
@@ -296,7 +300,7 @@ class ControllerRuntime:
 
     def _time_recoveries(self, term: Term, effects: Effects) -> None:
         """Let the waits of recoveries that begin end (E6)."""
-        begun = [one.topic_partition for one in effects.notices.of(RecoveryBegun)]
+        begun = [recovery.topic_partition for recovery in effects.notices.of(RecoveryBegun)]
         if not begun:
             return
 
@@ -321,13 +325,13 @@ class ControllerRuntime:
             case Verdict.LOOK:
                 self.verify()
             case Verdict.STALLED:
-                self._begin_anew()
+                self._restart_flow()
             case Verdict.WAIT:
                 pass
         limit_ms = max(limit_ms, 2 * self._store.session_timeout_ms)
         self.services.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
 
-    def _begin_anew(self) -> None:
+    def _restart_flow(self) -> None:
         """End a flow that waits for an outcome that does not come, and the term with it.
 
         The new flow finds the nodes that the old one left in the store, `/controller` first.
@@ -336,10 +340,10 @@ class ControllerRuntime:
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
         self._log(
             logging.ERROR,
-            "the store has not answered the controller's request, while the session lives: "
-            "giving up what was under way and /controller, if it is this broker's",
+            "the metadata store has not responded to the controller although the session is alive:"
+            " abandoning the request, and /controller if this broker owns it",
         )
-        self.resign("it does not act")
+        self.resign("the metadata store does not respond")
         if self._flow is not None:
             self._flow.cancel()
         self._flow = self.services.tasks.spawn("controller", self._run())
@@ -500,7 +504,7 @@ class ControllerRuntime:
         """Watch `/controller`, and raise DeposedError unless this very session owns it."""
         node = await self._store.get(layout.CONTROLLER, self._on_claim)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
-            raise DeposedError("/controller is another's")
+            raise DeposedError("another session owns /controller")
 
     def _carry_out(self, term: Term, effects: Effects) -> None:
         term.channels.follow(term.controller.image.brokers)
@@ -511,16 +515,16 @@ class ControllerRuntime:
             if waiting is None:
                 continue
             complete = partial(waiting.pending.complete, message)
-            if waiting.when_told:
-                term.channels.when_told(complete, _HEARD_LIMIT_MS)
+            if waiting.when_acknowledged:
+                term.channels.when_acknowledged(complete, _HEARD_LIMIT_MS)
             else:
                 complete()
         report(self.services, term.claim.controller_epoch, effects)
         term.balancing.decided()
         # Watch the nodes of new topics.
-        self._store_watches.look_at(one.name for one in effects.notices.of(TopicCreated))
+        self._store_watches.look_at(topic.name for topic in effects.notices.of(TopicCreated))
         self._time_recoveries(term, effects)
-        outdated = [one.name for one in effects.notices.of(TopicOutdated)]
+        outdated = [topic.name for topic in effects.notices.of(TopicOutdated)]
         if outdated:
             self._store_watches.read_again(outdated)
         if not term.is_draining and removal.to_drain(term.controller.image):

@@ -295,7 +295,7 @@ class ReassignmentsUnit(Unit):
             return PENDING
         if node.stat.version == self._expected + 1 and node.data == self._data:
             return Written(node.stat.mzxid)
-        return Conflict(reason="other reassignments are asked for")
+        return Conflict(reason="another client has changed the reassignments")
 
 
 class ProducerIdsUnit(Unit):

@@ -97,9 +97,11 @@ class StoreReader:
         names = await self._watched(layout.TOPICS, on_change)
         if self._logged or self._logged_states:
             there = dict.fromkeys(names)
-            self._logged = {one: why for one, why in self._logged.items() if one in there}
+            self._logged = {topic: why for topic, why in self._logged.items() if topic in there}
             self._logged_states = {
-                one: why for one, why in self._logged_states.items() if one.topic in there
+                partition: why
+                for partition, why in self._logged_states.items()
+                if partition.topic in there
             }
         new = [name for name in names if name not in known]
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
@@ -162,29 +164,31 @@ class StoreReader:
                 self._report(str(error))
                 if partition >= 0:
                     unreadable.append(TopicPartition(topic, partition))
-        return {name: one for name, one in wanted.items() if one}, unreadable
+        return {name: partitions for name, partitions in wanted.items() if partitions}, unreadable
 
     async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
         """Read the state nodes of missing partitions that were removed before (V71)."""
-        paths = [layout.partition_state_path(one) for one in wanted]
+        paths = [layout.partition_state_path(partition) for partition in wanted]
         nodes = await self._store.get_many(paths)
         found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)
-        for one, path, node in zip(wanted, paths, nodes, strict=True):
+        for partition, path, node in zip(wanted, paths, nodes, strict=True):
             if node is not None:
                 try:
-                    found[one] = layout.decode_partition_state(path, node.data, node.stat)
+                    found[partition] = layout.decode_partition_state(path, node.data, node.stat)
                 except LayoutError as error:
                     self._report(str(error))
         return FormerRead(found)
 
     async def states(self, wanted: Sequence[TopicPartition]) -> StatesRead:
         """Read once more the state nodes that could not be read."""
-        paths = [layout.partition_state_path(one) for one in wanted]
+        paths = [layout.partition_state_path(partition) for partition in wanted]
         nodes = await self._store.get_many(paths)
         return StatesRead(
             {
-                one: self._state(one, path, node) if node is not None else f"{path}: is gone"
-                for one, path, node in zip(wanted, paths, nodes, strict=True)
+                partition: self._state(partition, path, node)
+                if node is not None
+                else f"{path}: is gone"
+                for partition, path, node in zip(wanted, paths, nodes, strict=True)
             }
         )
 
@@ -202,7 +206,7 @@ class StoreReader:
             return PreferredElectionRead(layout.decode_partition_list(path, node.data))
         except LayoutError as error:
             # An unreadable request cannot be carried out: it is removed like a completed one.
-            self._report(str(error), "taken away")
+            self._report(str(error), "removed")
             return PreferredElectionRead(())
 
     async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
@@ -215,10 +219,12 @@ class StoreReader:
             entries = layout.decode_reassignments(path, node.data)
         except LayoutError as error:
             # An unreadable request cannot be carried out: it is removed like a completed one.
-            self._report(str(error), "taken away")
+            self._report(str(error), "removed")
             entries = []
         return ReassignmentsRead(
-            RequestedReassignments(node.stat.version, {one.topic_partition: one for one in entries})
+            RequestedReassignments(
+                node.stat.version, {entry.topic_partition: entry for entry in entries}
+            )
         )
 
     async def election_configs(self, names: Sequence[str]) -> tuple[UncleanRead, MinimumRead]:
@@ -272,8 +278,8 @@ class StoreReader:
                 topics.append(_decode_topic(name, node, config))
             except (LayoutError, KafkaError) as error:
                 found.append(self._unreadable(name, str(error)))
-        partitions = [one for topic in topics for one in topic.partitions]
-        paths = [layout.partition_state_path(one) for one in partitions]
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        paths = [layout.partition_state_path(partition) for partition in partitions]
         states = await self._store.get_many(paths) if paths else []
         by_topic: dict[str, dict[int, PartitionState]] = {topic.name: {} for topic in topics}
         faults: dict[str, dict[int, str]] = {topic.name: {} for topic in topics}
@@ -315,7 +321,7 @@ class StoreReader:
 
     def _report(self, message: str, outcome: str = "left alone") -> None:
         self._tracer.event("unreadable_node", reason=message)
-        self._tracer.log("controller", logging.ERROR, f"{outcome}, as it cannot be read: {message}")
+        self._tracer.log("controller", logging.ERROR, f"node cannot be read, {outcome}: {message}")
 
 
 def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:

@@ -126,7 +126,11 @@ class StoreWatches:
             )
         if self._take(Reading.STATES):
             image = controller.image
-            unread = [one for one in image.unreadable_states if not image.is_deleting(one.topic)]
+            unread = [
+                partition
+                for partition in image.unreadable_states
+                if not image.is_deleting(partition.topic)
+            ]
             if unread:
                 controller.offer(await term.patiently(lambda: reader.states(unread)))
         await self._refresh_requests(term)

@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
     pending: Pending
     refusal: Refusal
     #: Whether the response waits until all brokers have responded, beyond being durable.
-    when_told: bool
+    when_acknowledged: bool
 
 
 class Term:
@@ -150,7 +150,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
                 logging.WARNING,
                 f"unclean election: {change.topic_partition} had no live replica in sync, its ISR"
                 f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
-                f" {change.after.leader_epoch}, and tells in its log which offsets are at risk",
+                f" {change.after.leader_epoch}, and logs which offsets are at risk",
             )
     _report_reassignments(tracer, log, notices)
     _report_topics(tracer, log, notices)
@@ -160,28 +160,29 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             "broker_handed_over",
             broker=broker_id,
             epoch=controller_epoch,
-            remaining=[str(one) for one in left],
+            remaining=[str(partition) for partition in left],
         )
         log(
             logging.INFO,
-            f"broker {broker_id} is leaving: {len(left)} of its partitions wait for another"
-            " replica to be in sync",
+            f"broker {broker_id} is shutting down: {len(left)} of its partitions wait for another"
+            " in-sync replica",
         )
     _report_recoveries(log, notices)
-    for one in notices.of(Report):
-        tracer.event("store_edit_refused", reason=one.text)
-        log(logging.ERROR, one.text)
+    for refused in notices.of(Report):
+        tracer.event("store_edit_refused", reason=refused.text)
+        log(logging.ERROR, refused.text)
 
 
 def _report_recoveries(log: Log, notices: Notices) -> None:
     """Log the partitions without a leader, and which of their members are awaited (E4, E6)."""
     awaited = notices.of(LeaderAwaited)
-    for one in awaited[:_MAX_AWAITED_LOGGED]:
+    for partition in awaited[:_MAX_AWAITED_LOGGED]:
         log(
             logging.WARNING,
-            f"partition {one.topic_partition} has no leader: no live member of"
-            f" {list(one.members)} is proven to have all committed records;"
-            f" {one.quorum} of them must be registered, {list(one.missing)} are not",
+            f"partition {partition.topic_partition} has no leader, the last was"
+            f" {partition.last_leader}: no live member of {list(partition.members)} is proven to"
+            f" have all committed records; at least {partition.quorum} of them must be registered,"
+            f" brokers {list(partition.missing)} are not",
         )
     if len(awaited) > _MAX_AWAITED_LOGGED:
         more = len(awaited) - _MAX_AWAITED_LOGGED
@@ -196,8 +197,8 @@ def _report_reassignments(
         tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
         log(
             logging.ERROR,
-            f"{layout.REASSIGN_PARTITIONS} asks for what cannot be, {topic_partition} is left"
-            f" where it is: {reason}",
+            f"{layout.REASSIGN_PARTITIONS}: reassignment of {topic_partition} rejected, its"
+            f" replicas stay: {reason}",
         )
     for ended in notices.of(ReassignmentEnded):
         topic_partition, replicas = ended.topic_partition, ended.replicas
@@ -208,18 +209,18 @@ def _report_reassignments(
 def _report_topics(tracer: Tracer, log: Log, notices: Notices) -> None:
     for removed in notices.of(TopicRemoved):
         tracer.event("topic_removed", topic=removed.name)
-    for name in [one.name for one in notices.of(UnreadableTopicDeleted)]:
+    for name in [deleted.name for deleted in notices.of(UnreadableTopicDeleted)]:
         tracer.event("unread_topic_deleted", topic=name)
         log(
             logging.WARNING,
             f"topic {name} is deleted although its node {layout.topic_path(name)} cannot be read:"
             " brokers that hold replicas of it set them aside as strays",
         )
-    for name in [one.name for one in notices.of(TopicNodeRemoved)]:
+    for name in [removed.name for removed in notices.of(TopicNodeRemoved)]:
         tracer.event("topic_node_removed", topic=name)
         log(
             logging.WARNING,
-            f"somebody has removed {layout.topic_path(name)}: topic {name} is served no more, and"
-            " brokers move its replicas aside (`tidelog strays list` shows them; with its nodes"
-            " back, `tidelog strays restore` restores them)",
+            f"{layout.topic_path(name)} was removed from the metadata store: topic {name} is no"
+            " longer served, and brokers move its replicas aside (`tidelog strays list` shows them;"
+            " with its nodes back, `tidelog strays restore` restores them)",
         )

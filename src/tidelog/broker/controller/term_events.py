@@ -83,7 +83,7 @@ class TermEvents:
 
     def resigned(self, cause: str) -> None:
         """Report that the term is over."""
-        self._tell_failovers(self._failovers.resigned(self._now_ms()))
+        self._report_failovers(self._failovers.resigned(self._now_ms()))
         self._services.metrics.drop(PARTITIONS_UNLED)
         broker_id = self._services.broker_id
         self._record([cluster_events.controller_resigned(broker_id, self._controller_epoch, cause)])
@@ -97,15 +97,15 @@ class TermEvents:
             over += self._failovers.removed(topic.name, now_ms)
         self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
         if self._cluster_events.is_on:
-            self._tell(effects, image)
-        self._tell_failovers(over)
+            self._record_changes(effects, image)
+        self._report_failovers(over)
 
     def _loss(self, effects: Effects, image: Image) -> Loss | None:
         """Return the brokers that lead no longer; None where no broker has gone or is leaving."""
-        gone = (one.broker for one in effects.notices.of(BrokerGone))
-        leaving = {one.broker_id: one.is_leaving for one in gone}
+        gone = (notice.broker for notice in effects.notices.of(BrokerGone))
+        leaving = {broker.broker_id: broker.is_leaving for broker in gone}
         changes = effects.notices.of(StateChange)
-        for before, after in ((one.before, one.after) for one in changes):
+        for before, after in ((change.before, change.after) for change in changes):
             leader = NO_LEADER if before is None else before.leader
             if leader in (NO_LEADER, after.leader) or leader in leaving:
                 continue
@@ -118,15 +118,17 @@ class TermEvents:
         if not leaving:
             return None
         silent_ms = map(self._services.peers.silent_since_ms, leaving)
-        since_ms = min((one for one in silent_ms if one is not None), default=None)
+        since_ms = min((since for since in silent_ms if since is not None), default=None)
         return Loss(sorted(leaving), all(leaving.values()), since_ms)
 
-    def _tell(self, effects: Effects, image: Image) -> None:
+    def _record_changes(self, effects: Effects, image: Image) -> None:
         epoch = self._controller_epoch
         notices = effects.notices
-        self._record(cluster_events.ended(one.broker, epoch) for one in notices.of(BrokerGone))
         self._record(
-            cluster_events.registered(one.broker, epoch) for one in notices.of(BrokerArrived)
+            cluster_events.ended(notice.broker, epoch) for notice in notices.of(BrokerGone)
+        )
+        self._record(
+            cluster_events.registered(notice.broker, epoch) for notice in notices.of(BrokerArrived)
         )
         brokers, changes = image.brokers, notices.of(StateChange)
         self._cluster_events.record_later(
@@ -141,10 +143,10 @@ class TermEvents:
         self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
     ) -> None:
         """Take over the outcomes of a broker's LeaderAndIsr response."""
-        taken = (one for one, error in outcomes if error is ErrorCode.NONE)
+        taken = (partition for partition, error in outcomes if error is ErrorCode.NONE)
         over = self._failovers.answered(broker_id, taken, self._now_ms())
         self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
-        self._tell_failovers(over)
+        self._report_failovers(over)
 
     def behind(self, broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool) -> None:
         """Report that a broker does not take its commands, or takes them again (V81)."""
@@ -159,7 +161,7 @@ class TermEvents:
         )
         self._record([event])
 
-    def _tell_failovers(self, over: Sequence[ClusterEvent]) -> None:
+    def _report_failovers(self, over: Sequence[ClusterEvent]) -> None:
         for event in over:
             assert event.kind == FAILOVER
             fields = event.fields
@@ -170,7 +172,7 @@ class TermEvents:
                 logging.INFO,
                 f"failover from brokers {fields['brokers']} ({fields['cause']}):"
                 f" {fields['partitions']} partitions, {_detection(fields)}{phases};"
-                f" {fields['unanswered']} of the sample without an answer",
+                f" {fields['unanswered']} sampled leaders have not responded",
             )
         self._record(over)
 

@@ -93,15 +93,15 @@ class RecordWriter:
         limit_bytes = self._limit_bytes()
         batch: list[_Gathered] = []
         size_bytes = 0
-        for one in gathered:
-            if batch and size_bytes + one.size_bytes > limit_bytes:
+        for entry in gathered:
+            if batch and size_bytes + entry.size_bytes > limit_bytes:
                 self._append(batch)
                 batch, size_bytes = [], 0
-            if one.records:
-                batch.append(one)
-                size_bytes += one.size_bytes
+            if entry.records:
+                batch.append(entry)
+                size_bytes += entry.size_bytes
             else:
-                self._coordination.failed((one.number,), ErrorCode.MESSAGE_TOO_LARGE)
+                self._coordination.failed((entry.number,), ErrorCode.MESSAGE_TOO_LARGE)
         if batch:
             self._append(batch)
 
@@ -111,12 +111,12 @@ class RecordWriter:
     def _append(self, gathered: list[_Gathered]) -> None:
         services, coordination = self._services, self._coordination
         partition = coordination.partition
-        numbers = tuple(one.number for one in gathered)
+        numbers = tuple(entry.number for entry in gathered)
         if not partition.is_leader or partition.leader_epoch != coordination.core.leader_epoch:
             coordination.failed(numbers, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         batch = build_batch(
-            [record for one in gathered for record in one.records],
+            [record for entry in gathered for record in entry.records],
             codec=services.config.offsets_topic_compression_codec,
         )
         try:

@@ -352,7 +352,7 @@ class GroupCoordinators:
                 take(answer)
             except AssertionError:
                 raise
-            except Exception as error:  # a defect of ours: this request pays, the group lives
+            except Exception as error:  # a bug of the broker fails this request only, not the group
                 pending.complete(self._request_failed(request, error))
 
         self._waiting[ticket] = taken

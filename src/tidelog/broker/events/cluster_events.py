@@ -156,11 +156,15 @@ class ClusterEvents:
         """Log the number of unsent events; the broker stops."""
         left = self._waiting + len(self._batch)
         if left:
-            self._log(f"{left} events of the cluster are not in {CLUSTER_EVENTS}: stopping")
+            self._log(
+                f"the broker is stopping: {left} cluster events are missing in {CLUSTER_EVENTS}"
+            )
 
     def _drop(self, count: int) -> None:
         if self._dropped == 0:
-            self._log(f"events of the cluster are missing in {CLUSTER_EVENTS} from here on")
+            self._log(
+                f"too many cluster events wait: from here on some are missing in {CLUSTER_EVENTS}"
+            )
         self._dropped += count
         self._services.metrics.add(EVENTS_DROPPED, count)
 
@@ -180,11 +184,11 @@ class ClusterEvents:
         if partition is None:
             return self._failed(self._make_topic())
         if partition.leader == NO_LEADER:
-            return self._failed("nobody leads it")
+            return self._failed("it has no leader")
         if self._producer_id < 0 or (not self._batch and self._sequence > _MAX_SEQUENCE):
             taken = await self._producer_ids.wait()
             if taken is None:
-                return self._failed("there is no producer id")
+                return self._failed("no producer id yet")
             self._producer_id, self._sequence = taken, 0
         if not self._batch:
             self._batch = self._next_batch()
@@ -219,9 +223,9 @@ class ClusterEvents:
             services.config.cluster_events_topic_replication_factor,
         )
         if live < wanted and now_ms - self._lacking_since_ms < _FEW_BROKERS_MS:
-            return f"there is no topic yet, and {live} of {wanted} brokers to hold it"
+            return f"the topic does not exist yet: {live} of {wanted} brokers are alive"
         self._topics.create([CLUSTER_EVENTS])
-        return "there is no topic yet"
+        return "the topic does not exist yet"
 
     def _answered(self, code: ErrorCode) -> bool:
         if code is ErrorCode.NONE:
@@ -256,14 +260,14 @@ class ClusterEvents:
             if first.count == 0:
                 self._queue.popleft()
         return [
-            NewRecord(one.event.key, one.event.value(broker_id, one.time_ms), one.time_ms)
-            for one in timed
+            NewRecord(entry.event.key, entry.event.value(broker_id, entry.time_ms), entry.time_ms)
+            for entry in timed
         ]
 
     def _failed(self, reason: str) -> bool:
         if reason != self._reason:
             self._reason = reason
-            self._log(f"events of the cluster wait for {CLUSTER_EVENTS}: {reason}")
+            self._log(f"cluster events wait for {CLUSTER_EVENTS}: {reason}")
         return False
 
     def _log(self, message: str) -> None:

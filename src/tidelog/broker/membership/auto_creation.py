@@ -45,7 +45,7 @@ class AutoCreation:
     def create(self, names: Iterable[str]) -> None:
         """Have these topics created, unless they are being created already."""
         if not self._services.view.is_known:
-            return  # the topics may exist: no view of the cluster has come yet
+            return  # the topics may exist: the first UpdateMetadata is due
         wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
         if wanted:
             self._asked.update(dict.fromkeys(wanted))

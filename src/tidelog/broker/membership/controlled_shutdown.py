@@ -60,25 +60,25 @@ class ControlledShutdown:
             took_ms = services.clock.monotonic_ms() - began_ms
             if not why:
                 services.tracer.event("handed_over", attempts=attempt)
-                self._log(logging.INFO, f"handed over what it led in {took_ms} ms")
+                self._log(logging.INFO, f"leaderships transferred in {took_ms} ms")
                 return
-            self._log(logging.WARNING, f"attempt {attempt} to hand over what it leads: {why}")
+            self._log(logging.WARNING, f"attempt {attempt} to transfer leaderships failed: {why}")
             if attempt < config.controlled_shutdown_max_retries:
                 await self._pause(config.controlled_shutdown_retry_backoff_ms)
             if self._given_up:
                 break
         services.tracer.mark("stopped_without_handing_over")
-        self._log(logging.WARNING, f"stops without having handed over {self._led()}")
+        self._log(logging.WARNING, f"stopping although this broker {self._led()}")
 
     def give_up(self) -> None:
         """Give up: a second signal to stop does not wait for other leaders."""
         self._given_up = True
-        self._stop_waiting("it is not waited for any longer")
+        self._stop_waiting("a second signal ended the wait")
 
     def view_changed(self) -> None:
         """End the wait for a response if the view now names another controller."""
         if self._asked != self._controller():
-            self._stop_waiting("there is another controller")
+            self._stop_waiting("the controller has changed")
 
     def _stop_waiting(self, why: str) -> None:
         self._wake.set()
@@ -88,7 +88,9 @@ class ControlledShutdown:
     def _is_of_use(self) -> bool:
         """Whether this broker has any replica, and any other broker might take its leaderships."""
         services = self._services
-        others = [one for one in services.view.brokers if one != services.broker_id]
+        others = [
+            broker_id for broker_id in services.view.brokers if broker_id != services.broker_id
+        ]
         return len(self._replicas) > 0 and bool(others)
 
     def _controller(self) -> tuple[int, int]:
@@ -98,7 +100,7 @@ class ControlledShutdown:
         """Ask the controller once; return why some leaderships stay, empty if none does."""
         services = self._services
         if not services.identity.is_registered:
-            return "it is not registered"
+            return "this broker is not registered"
         self._asked = self._controller()
         _, controller_id = self._asked
         answered: asyncio.Future[str] = services.ports.loop.create_future()
@@ -136,8 +138,10 @@ class ControlledShutdown:
         timeout.cancel()
 
     def _led(self) -> str:
-        led = [one.topic_partition for one in self._replicas.all() if one.is_leader]
-        return _named(list(map(str, led))) if led else "any of the ISRs that it is in"
+        led = [
+            partition.topic_partition for partition in self._replicas.all() if partition.is_leader
+        ]
+        return f"leads {_named(list(map(str, led)))}" if led else "is still in ISRs"
 
     def _log(self, level: int, message: str) -> None:
         self._services.tracer.log("server", level, f"controlled shutdown: {message}")
@@ -150,11 +154,14 @@ def _verdict(answer: Any, error: Exception | None) -> str:
     response: ControlledShutdownResponse = answer
     if response.error_code:
         try:
-            return f"{ErrorCode(response.error_code).name} answered"
+            return f"error {ErrorCode(response.error_code).name}"
         except ValueError:
-            return f"error {response.error_code} answered"
-    left = [f"{one.topic_name}-{one.partition_index}" for one in response.remaining_partitions]
-    return f"no other replica is in sync of {_named(left)}" if left else ""
+            return f"error {response.error_code}"
+    left = [
+        f"{partition.topic_name}-{partition.partition_index}"
+        for partition in response.remaining_partitions
+    ]
+    return f"no other in-sync replica of {_named(left)}" if left else ""
 
 
 def _named(partitions: list[str]) -> str:

@@ -127,7 +127,7 @@ class SelfFencing:
         try:
             await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
-            pass  # refused by what the node is, not by the end of the session
+            pass  # the check failed, so the session is alive
         except SessionExpired:
             await services.tasks.sleep(_RETRY_MS)
             return False

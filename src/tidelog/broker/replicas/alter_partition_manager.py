@@ -114,7 +114,7 @@ class AlterPartitionManager:
             self._attempt += 1
             self._failures = 0
             self._services.tracer.mark("isr_changes_put_to_new_controller")
-            self._unanswered(self._awaited, "there is another controller")
+            self._unanswered(self._awaited, "the controller has changed")
 
     def close(self) -> None:
         """Send nothing more."""
@@ -212,9 +212,7 @@ class AlterPartitionManager:
         services = self._services
         services.tracer.mark("isr_change_asked_again")
         services.tracer.event("isr_changes_unanswered", count=len(changes), why=why)
-        services.tracer.log(
-            "server", logging.INFO, f"{len(changes)} ISR changes are to be repeated: {why}"
-        )
+        services.tracer.log("server", logging.INFO, f"retrying {len(changes)} ISR changes: {why}")
         for partition, change in changes.values():
             if partition.role.is_change_wanted(change):
                 self._queue.setdefault(partition.topic_partition, (partition, change))

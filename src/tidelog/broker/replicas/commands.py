@@ -75,7 +75,7 @@ class _LeaderAndIsr:
         #: Partitions that get another role.
         self.changing: list[Partition] = []
         self.missing: list[_Command] = []
-        #: One command for each partition; of several in one request the last counts.
+        #: One command for each partition; the last one in a request counts.
         self.commands = {
             TopicPartition(topic.topic_name, state.partition_index): _Command(
                 TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
@@ -205,10 +205,10 @@ class _LeaderAndIsr:
             directory: [] for directory in self.replicas.directories
         }
         for command in self.missing:
-            fewest = min(shares, key=lambda one: len(one.logs) + len(shares[one]))
+            fewest = min(shares, key=lambda directory: len(directory.logs) + len(shares[directory]))
             shares[fewest].append(command)
         begun = [
-            (directory, share, directory.create_many([self._replica(one) for one in share]))
+            (directory, share, directory.create_many([self._replica(command) for command in share]))
             for directory, share in shares.items()
             if share
         ]
@@ -259,7 +259,9 @@ class _LeaderAndIsr:
                 for topic in self.request.topic_states
                 if not topic.partition_states
             }
-            hosted = {one.topic_partition: one.topic_id for one in self.replicas.all()}
+            hosted = {
+                partition.topic_partition: partition.topic_id for partition in self.replicas.all()
+            }
             strays = list(dict.fromkeys([*strays, *commands.strays(hosted, listed, kept)]))
         if not strays:
             return
@@ -280,7 +282,9 @@ class _LeaderAndIsr:
             try:
                 await partition.directory.set_aside(topic_partition, partition.high_watermark)
             except StorageError as error:
-                self.services.tracer.log("server", logging.ERROR, f"cannot set aside: {error}")
+                self.services.tracer.log(
+                    "server", logging.ERROR, f"cannot set {topic_partition} aside: {error}"
+                )
         await self.replicas.upkeep.hold_strays()
 
     def _leftovers(self) -> list[TopicPartition]:
@@ -288,7 +292,7 @@ class _LeaderAndIsr:
         for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
             if partition is None or state.leader_epoch < 0:
-                continue  # its controller knows nothing of it, and lists it so that it is kept
+                continue  # the controller cannot read it, and lists it to keep it
             if state.is_new and not partition.has_topic_id(topic_id):
                 # The controller creates the new topic's replica now: the old topic is gone.
                 found.append(topic_partition)

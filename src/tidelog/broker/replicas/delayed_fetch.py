@@ -325,7 +325,7 @@ class DelayedFetch:
         for item, answer in self._answers.items():
             if not self._all_partitions and not _is_news(item, answer):
                 continue
-            # A reader takes nothing from an error but the error: the offsets are news again
+            # A reader ignores the offsets of an error response: they are news again afterwards
             # (KIP-227).
             item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
             item.sent_log_start_offset = answer.log_start_offset

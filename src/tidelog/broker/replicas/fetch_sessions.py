@@ -183,7 +183,11 @@ class FetchSessions:
         """Return the topic of each partition of a session, as far as its name is known."""
         session = self._sessions.get(session_id)
         partitions = () if session is None else session.partitions.values()
-        return [one.topic_partition.topic for one in partitions if one.topic_partition is not None]
+        return [
+            partition.topic_partition.topic
+            for partition in partitions
+            if partition.topic_partition is not None
+        ]
 
     def add(self, session: FetchSession, session_id: int, now_ms: int) -> bool:
         """Keep a session under an unused id; return False where there is no room."""

@@ -216,7 +216,7 @@ class Fetcher:
         if self._in_flight and self._session_epoch == _FULL_EPOCH:
             return
         if not self._changed and not self._in_session:
-            return  # nothing that could be fetched now
+            return  # no partition can be fetched now
         self._send()
 
     def _send(self) -> None:

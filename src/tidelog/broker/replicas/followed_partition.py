@@ -206,8 +206,8 @@ class FollowedPartition:
         self._services.tracer.log(
             "server",
             logging.ERROR,
-            f"cannot append what broker {self.role.leader} sent for "
-            f"{self.partition.topic_partition}: {error}",
+            f"cannot append records of leader {self.role.leader} to"
+            f" {self.partition.topic_partition}: {error}",
         )
         self._run(self.role.failed(code))
 
@@ -217,11 +217,13 @@ class FollowedPartition:
                 self._back_off(effect.error)
             elif isinstance(effect, TruncateTo):
                 is_empty = effect.offset >= self.role.log_end_offset
-                self._cut(self.partition.log.truncate_to(effect.offset), effect.offset, is_empty)
+                self._truncate(
+                    self.partition.log.truncate_to(effect.offset), effect.offset, is_empty
+                )
             elif isinstance(effect, TruncateFullyAndStartAt):
                 is_empty = self.role.log_start_offset == self.role.log_end_offset == effect.offset
                 completion = self.partition.log.truncate_fully_and_start_at(effect.offset)
-                self._cut(completion, effect.offset, is_empty)
+                self._truncate(completion, effect.offset, is_empty)
             elif isinstance(effect, AskLogStart):
                 self._ask_log_start()
             elif isinstance(effect, AdvanceLogStart):
@@ -264,19 +266,19 @@ class FollowedPartition:
             self._ready()
             self._fetcher.pump()
 
-    def _cut(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
+    def _truncate(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()
         # The histories can diverge at the log end itself; then nothing is removed.
         if not is_empty:
-            self._report_cut(offset)
+            self._report_truncation(offset)
         if completion.done:
-            self._cut_done(completion)
+            self._truncated(completion)
             return
         self.partition.track(completion)
-        completion.then(self._cut_done_late)
+        completion.then(self._truncated_late)
 
-    def _report_cut(self, offset: int) -> None:
-        self._mark_cut(offset)
+    def _report_truncation(self, offset: int) -> None:
+        self._mark_truncation(offset)
         log_end_offset = self.role.log_end_offset
         self._services.tracer.event(
             "truncated",
@@ -288,18 +290,18 @@ class FollowedPartition:
         self._services.tracer.log(
             "server",
             logging.INFO,
-            f"cutting {self.partition.topic_partition} from {log_end_offset} to {offset}, "
-            f"as leader {self.role.leader} of epoch {self.role.leader_epoch} has it",
+            f"truncating {self.partition.topic_partition} from {log_end_offset} to {offset} to"
+            f" match leader {self.role.leader} of epoch {self.role.leader_epoch}",
         )
 
-    def _mark_cut(self, offset: int) -> None:
+    def _mark_truncation(self, offset: int) -> None:
         tracer = self._services.tracer
         tracer.mark("truncated")
         starts = [start for _, start in self.partition.log.epochs.entries()]
         if any(offset < start < self.role.log_end_offset for start in starts):
             tracer.mark("truncated_over_two_epochs")
 
-    def _cut_done(self, completion: Completion[None]) -> None:
+    def _truncated(self, completion: Completion[None]) -> None:
         if completion.error is not None:
             self._append_failed(completion.error)
             return
@@ -307,11 +309,11 @@ class FollowedPartition:
         self.role.truncated(log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch)
         self._ready()
 
-    def _cut_done_late(self, completion: Completion[None]) -> None:
+    def _truncated_late(self, completion: Completion[None]) -> None:
         if self._ended:
             self._services.tracer.mark("truncation_outlived_role")
         else:
-            self._cut_done(completion)
+            self._truncated(completion)
             self._fetcher.pump()
 
     # where the leader's log starts

@@ -69,8 +69,8 @@ class LateAppends:
         for late in waiting:
             error = KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"the leadership of {self._partition.topic_partition} ended before this was "
-                "appended",
+                f"the leadership of {self._partition.topic_partition} ended before the"
+                " records were appended",
             )
             self.role.refused(late.records, error)
             late.completion.fail(error)

@@ -78,7 +78,7 @@ class LeaderRole:
         context, partition, core = self._context, self._partition, self.core
         context.takeovers.begun(partition)
         if state.leader_recovery_state == RECOVERING:
-            unclean_elections.tell(self._services, context.events, partition, core, latest_epoch)
+            unclean_elections.report(self._services, context.events, partition, core, latest_epoch)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             context.coordinators.role_taken(partition, core.leader_epoch)
         self.examine()

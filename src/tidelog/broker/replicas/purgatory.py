@@ -127,7 +127,9 @@ class PartitionWatchers:
         """Acknowledge the deletions whose records no live replica has any more."""
         done = [wait for offset, wait in self._deletions if offset <= low_watermark]
         if done:
-            self._deletions = [one for one in self._deletions if one[0] > low_watermark]
+            self._deletions = [
+                deletion for deletion in self._deletions if deletion[0] > low_watermark
+            ]
             for wait in done:
                 wait.acknowledged()
 

@@ -205,7 +205,7 @@ class ReplicaSet:
     def least_flush_ms(self) -> int:
         """Return the smallest flush.ms of any topic known here."""
         return min(
-            [self._default_config.flush_ms, *(one.flush_ms for one in self._configs.values())]
+            [self._default_config.flush_ms, *(config.flush_ms for config in self._configs.values())]
         )
 
     async def load_configs(self, topics: Iterable[str]) -> None:

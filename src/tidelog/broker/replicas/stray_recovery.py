@@ -71,7 +71,7 @@ class StrayRecovery:
             except StorageError:
                 listed.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
-            listed.strays = [self._listed(one) for one in found]
+            listed.strays = [self._listed(stray) for stray in found]
         return response
 
     def _listed(self, found: StrayFound) -> ListedStray:
@@ -112,7 +112,7 @@ class StrayRecovery:
             except StorageError as error:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 result.error_message = str(error)
-        if any(not one.error_code for one in response.results) and request.action == RESTORE:
+        if any(not result.error_code for result in response.results) and request.action == RESTORE:
             self.ask_for_commands()
         return response
 
@@ -141,14 +141,14 @@ class StrayRecovery:
             if name not in directory.strays:
                 self._directory(NamedStray(directory.path, name))
             (found,) = [
-                one for one in await directory.stray_replicas.look() if one.stray.name == name
+                each for each in await directory.stray_replicas.look() if each.stray.name == name
             ]
             await self._check_latest(found)
             key = found.topic_partition
             if key is None:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{directory.path}/{name} does not tell which partition it was of",
+                    f"the partition of stray {directory.path}/{name} is unknown",
                 )
             await self._replicas.load_configs([key.topic])
             config = self._replicas.log_config(key.topic)
@@ -160,7 +160,7 @@ class StrayRecovery:
             partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
-            self._tell(partition, name)
+            self._report_restored(partition, name)
 
     async def _check_latest(self, found: StrayFound) -> None:
         """Raise KafkaError where a later stray of the same partition has records.
@@ -184,7 +184,7 @@ class StrayRecovery:
                         f" before {found.stray.name} is restored",
                     )
 
-    def _tell(self, partition: Partition, name: str) -> None:
+    def _report_restored(self, partition: Partition, name: str) -> None:
         tracer, log = self._services.tracer, partition.log
         tracer.event(
             "stray_restored",
@@ -299,7 +299,7 @@ class StrayRecovery:
         services.tracer.log(
             "controller",
             logging.INFO,
-            f"the controller has not heard of a restored stray: {reason}",
+            f"cannot ask the controller for the role of a restored stray: {reason}",
         )
         return False
 
@@ -308,5 +308,8 @@ def _present(partition: Partition) -> strays.Present:
     leadership, log = partition.leadership, partition.log
     ends: dict[int, int] = {}
     if leadership is not None:
-        ends = {one: follower.log_end_offset for one, follower in leadership.followers.items()}
+        ends = {
+            broker_id: follower.log_end_offset
+            for broker_id, follower in leadership.followers.items()
+        }
     return strays.Present(log.log_start_offset, log.log_end_offset, partition.is_leader, ends)

@@ -54,9 +54,9 @@ class Takeovers:
         if (self._begun - 1) % self._stride:
             return
         if len(watched) >= MAX_TAKEOVERS_WATCHED:
-            # Where there are more than fit, every second one goes: the sample stays an even one.
-            for one in list(watched)[1::2]:
-                del watched[one]
+            # Above the limit every second leadership leaves the sample, which stays even.
+            for skipped in list(watched)[1::2]:
+                del watched[skipped]
             self._stride *= 2
             if (self._begun - 1) % self._stride:
                 return
@@ -83,7 +83,7 @@ class Takeovers:
         if takeover is None:
             return
         if takeover.fetched(replica_id, now_ms):
-            self._tell_first_fetch(partition, takeover, replica_id)
+            self._report_first_fetch(partition, takeover, replica_id)
         self._look(partition, takeover, now_ms)
 
     def committed(self, partition: HostedReplica) -> None:
@@ -112,7 +112,11 @@ class Takeovers:
         if leadership is None:
             return
         takeover.committed(leadership.high_watermark, now_ms)
-        awaited = [one.replica_id for one in leadership.followers.values() if one.is_eligible]
+        awaited = [
+            follower.replica_id
+            for follower in leadership.followers.values()
+            if follower.is_eligible
+        ]
         if takeover.is_over(awaited):
             self._end(partition, takeover, ALL_SEEN)
 
@@ -146,7 +150,7 @@ class Takeovers:
         )
         self._events.record([event])
 
-    def _tell_first_fetch(
+    def _report_first_fetch(
         self, partition: HostedReplica, takeover: Takeover, replica_id: int
     ) -> None:
         if not self._events.is_on:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidelog.replication.leader import LeaderReplica
 
 
-def tell(
+def report(
     services: Services,
     events: ClusterEvents,
     partition: HostedReplica,

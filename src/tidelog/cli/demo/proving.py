@@ -1,4 +1,4 @@
-"""From the log to Parquet to a verdict: the demo's ingest, and the proof that anyone can repeat.
+"""The demo's path from the log through Parquet to a verdict: an ingest and a repeatable proof.
 
 `prove_flights` uses nothing but the Parquet files; `tidelog pipeline prove` runs the same function.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def flights_of(frame: DataFrame) -> DataFrame:
-    """The source's rows as flights: JSON becomes typed columns, offsets stay beside them."""
+    """Return the source's rows as flights: JSON becomes typed columns; offsets stay beside them."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     flight = F.from_json(F.col("value").cast("string"), COLUMNS)
@@ -29,7 +29,7 @@ def flights_of(frame: DataFrame) -> DataFrame:
 def ingest_flights(
     spark: SparkSession, story: Story, bootstrap: str, topic: str, directory: str
 ) -> IngestReport:
-    """The topic into Parquet, with the offsets' continuity proved on the way."""
+    """Ingest the topic into Parquet; prove the offsets' continuity on the way."""
     with story.bar("tasks of Spark", 1) as bar:
         report = ingest(
             spark,
@@ -48,12 +48,12 @@ def ingest_flights(
 
 
 def prove_flights(spark: SparkSession, directory: str, produced: int) -> SequenceProof:
-    """Count, sum, minimum, maximum, distinct of the sequence in the Parquet files."""
+    """Return count, sum, minimum, maximum, distinct of the sequence in the Parquet files."""
     return prove_sequence(spark.read.parquet(directory), SEQUENCE, produced)
 
 
 def distance_of(spark: SparkSession, directory: str) -> int:
-    """All miles flown, to compare with the source's."""
+    """Return the sum of all miles flown, to compare with the source's."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     return int(spark.read.parquet(directory).agg(F.sum("distance")).collect()[0][0] or 0)

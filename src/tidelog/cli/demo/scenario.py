@@ -1,8 +1,8 @@
 """The demo's faults: SIGKILL of a leader, restart, full ISRs, SIGKILL of the controller, restart.
 
-Each phase gets its share of the records: the producer may not run ahead of the faults, so that the
-numbers before, between and after the kills mean something on a slow machine as well. Every wait has
-a limit and is an error when it is reached.
+Each phase gets its share of the records. The producer may not run ahead of the faults, so that the
+numbers before, between and after the kills mean something on a slow machine, too. Every wait has a
+limit; reaching the limit is an error.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tidelog.cli.demo.story import Bar, Story
 from tidelog.core.errors import TidelogError
 from tidelog.local import LocalCluster
 
-#: Shares of all records: the kills strike when so much is acknowledged, and before a kill the
+#: Shares of all records: a kill strikes when its share is acknowledged, and before a kill the
 #: producer sends no more than its cap.
 _KILL_LEADER_AT: Final = 0.25
 _CAP_BEFORE_LEADER: Final = 0.35
 _KILL_CONTROLLER_AT: Final = 0.6
 _CAP_BEFORE_CONTROLLER: Final = 0.75
-#: A killed broker stays away so long: others must lead, and ISRs shrink, meanwhile.
+#: Time that a killed broker stays away: meanwhile others must lead, and ISRs shrink.
 _AWAY_S: Final = 2.0
 _PATIENCE_S: Final = 90.0
 _POLL_S: Final = 0.05
 
 
 class ScenarioError(TidelogError):
-    """Something that the story needs did not happen in time."""
+    """The error of a step that did not happen in time."""
 
 
 @dataclass(slots=True)
 class Scenario:
-    """Runs the faults while the producer works."""
+    """A runner of the faults while the producer works."""
 
     cluster: LocalCluster
     producer: FlightProducer
@@ -49,7 +49,7 @@ class Scenario:
     moments: list[Moment] = field(default_factory=list)
 
     def run(self) -> None:
-        """From the first record to the last acknowledgement. Raises ScenarioError and others."""
+        """Run until all records are acknowledged. Raises ScenarioError and others."""
         self.producer.cap = int(self.total * _CAP_BEFORE_LEADER)
         self._until("the first quarter", lambda: self._share() >= _KILL_LEADER_AT)
         self._kill_leader()
@@ -75,7 +75,9 @@ class Scenario:
             style="red",
         )
         self._kill(victim, f"kill leader {victim}")
-        self._until("new leaders", lambda: self._now_led_by_others(victim), told=self._tell_leaders)
+        self._until(
+            "new leaders", lambda: self._now_led_by_others(victim), report=self._report_leaders
+        )
         self._return_of(victim)
 
     def _kill_controller(self) -> None:
@@ -92,7 +94,7 @@ class Scenario:
         self._until(
             "another controller and leaders",
             lambda: self._another_controller(victim) and self._now_led_by_others(victim),
-            told=self._tell_controller,
+            report=self._report_controller,
         )
         self._return_of(victim)
 
@@ -111,7 +113,7 @@ class Scenario:
         took = time.monotonic() - back_at
         self.story.line(f"all ISRs are full again {took:.1f} s later")
 
-    # -- what is waited for ---------------------------------------------------------------------
+    # -- conditions -----------------------------------------------------------------------------
 
     def _share(self) -> float:
         return self.producer.acknowledged / self.total
@@ -129,11 +131,11 @@ class Scenario:
         seen = self.observer.latest()
         return seen is not None and seen.controller not in (-1, victim)
 
-    def _tell_leaders(self) -> None:
+    def _report_leaders(self) -> None:
         after = time.monotonic() - self.moments[-1].at
         self.story.line(f"every partition has a live leader again after {after:.1f} s")
 
-    def _tell_controller(self) -> None:
+    def _report_controller(self) -> None:
         seen, after = self.observer.latest(), time.monotonic() - self.moments[-1].at
         if seen is not None:
             self.story.line(
@@ -142,9 +144,9 @@ class Scenario:
             )
 
     def _until(
-        self, what: str, condition: Callable[[], bool], told: Callable[[], None] | None = None
+        self, what: str, condition: Callable[[], bool], report: Callable[[], None] | None = None
     ) -> None:
-        """Wait for a condition while the bar moves; told once it is there."""
+        """Wait for a condition while the bar moves; then call `report`."""
         deadline = time.monotonic() + _PATIENCE_S
         while not condition():
             self.producer.check()
@@ -156,8 +158,8 @@ class Scenario:
                 )
             time.sleep(_POLL_S)
         self._show()
-        if told is not None:
-            told()
+        if report is not None:
+            report()
 
     def _show(self) -> None:
         seen = self.observer.latest()

@@ -1,4 +1,4 @@
-"""How the demo tells what happens: a few lines and a progress bar; plain text without a terminal.
+"""The output of the demo: a few lines and a progress bar; plain text without a terminal.
 
 Knows nothing of clusters. Times are seconds since the story began.
 """
@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-#: Without a terminal a bar becomes one line for each of so many parts of the whole.
+#: Number of lines that replace a bar without a terminal, one for each part of the whole.
 _PLAIN_PARTS: Final = 8
 _PLAIN_WIDTH: Final = 100
 
 
 class Bar:
-    """How far something has come."""
+    """The progress of one activity."""
 
     def __init__(self, story: Story, title: str, total: int, progress: Progress | None) -> None:
         self._story = story
@@ -28,7 +28,7 @@ class Bar:
         self._total = total
         self._progress = progress
         self._task = None if progress is None else progress.add_task(title, total=total)
-        self._told = 0
+        self._parts_printed = 0
 
     def at(self, done: int, note: str = "", total: int | None = None) -> None:
         """Show that `done` of the total is done; the total may become known on the way."""
@@ -42,8 +42,8 @@ class Bar:
             )
             return
         part = done * _PLAIN_PARTS // max(1, self._total)
-        if part > self._told:
-            self._told = part
+        if part > self._parts_printed:
+            self._parts_printed = part
             self._story.line(f"{done:,} of {self._total:,} {self._title}  {note}".rstrip())
 
 
@@ -59,26 +59,26 @@ class Story:
 
     @property
     def now_s(self) -> float:
-        """Seconds since the story began."""
+        """Return seconds since the story began."""
         return time.monotonic() - self._began
 
     def title(self, text: str) -> None:
-        """The first line."""
+        """Print the first line."""
         self._console.print(f"[bold]{text}[/bold]")
 
     def chapter(self, text: str) -> None:
-        """A numbered heading."""
+        """Print a numbered heading."""
         self._chapters += 1
         self._console.print(f"\n[bold]{self._chapters}. {text}[/bold]")
 
     def line(self, text: str, style: str = "") -> None:
-        """One line with the time before it."""
+        """Print one line with the time before it."""
         stamp = f"[dim]{self.now_s:6.1f} s[/dim]"
         self._console.print(f"  {stamp}  {text}", style=style, soft_wrap=True)
 
     @contextmanager
     def bar(self, title: str, total: int) -> Iterator[Bar]:
-        """A progress bar while the block runs; lines may be told meanwhile."""
+        """Show a progress bar while the block runs; lines may be printed meanwhile."""
         if not self._console.is_terminal:
             yield Bar(self, title, total, None)
             return
@@ -92,7 +92,7 @@ class Story:
             yield Bar(self, title, total, progress)
 
     def table(self, rows: Sequence[tuple[str, str, str]]) -> None:
-        """What was measured: name, value, and what was expected."""
+        """Print the measurements: name, value and expectation."""
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
         table.add_column()
         table.add_column(justify="right")
@@ -102,5 +102,5 @@ class Story:
         self._console.print(table)
 
     def verdict(self, text: str, good: bool) -> None:
-        """The last line."""
+        """Print the last line."""
         self._console.print(f"\n{text}", style="bold green" if good else "bold red")

@@ -55,7 +55,7 @@ class Balance:
         """
         self._waiting = dict.fromkeys(out_of_balance(image, percentage))
         known, self._brokers = self._brokers, {}
-        for preferred in dict.fromkeys(image.replicas(one)[0] for one in self._waiting):
+        for preferred in dict.fromkeys(image.replicas(partition)[0] for partition in self._waiting):
             epoch = image.brokers[preferred].broker_epoch
             before = known.get(preferred)
             count = sum(1 for _ in behind(image, preferred))
@@ -86,7 +86,9 @@ class Balance:
 
     def held_back(self) -> tuple[int, ...]:
         """Return the brokers that had to catch up first, at the last step."""
-        return tuple(sorted(one for one, seen in self._brokers.items() if not seen.may_lead))
+        return tuple(
+            sorted(broker_id for broker_id, seen in self._brokers.items() if not seen.may_lead)
+        )
 
     def _may_lead(self, image: Image, broker_id: int) -> bool:
         epoch = image.brokers[broker_id].broker_epoch
@@ -103,7 +105,7 @@ class Balance:
         """Return an independent copy."""
         other = Balance()
         other._waiting = dict(self._waiting)
-        other._brokers = {key: replace(one) for key, one in self._brokers.items()}
+        other._brokers = {key: replace(registration) for key, registration in self._brokers.items()}
         return other
 
     def key(self) -> tuple[object, ...]:
@@ -111,8 +113,8 @@ class Balance:
         return (
             tuple(self._waiting),
             tuple(
-                (key, one.broker_epoch, one.behind, one.may_lead)
-                for key, one in sorted(self._brokers.items())
+                (key, registration.broker_epoch, registration.behind, registration.may_lead)
+                for key, registration in sorted(self._brokers.items())
             ),
         )
 
@@ -148,7 +150,11 @@ def behind(image: Image, broker_id: int) -> Iterator[TopicPartition]:
     Such a partition is assigned to the broker, has another live leader, and its ISR lacks the
     broker.
     """
-    return (one for one in image.hosted_by(broker_id) if _is_behind(image, broker_id, one))
+    return (
+        partition
+        for partition in image.hosted_by(broker_id)
+        if _is_behind(image, broker_id, partition)
+    )
 
 
 def _is_behind(image: Image, broker_id: int, topic_partition: TopicPartition) -> bool:

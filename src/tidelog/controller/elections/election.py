@@ -43,7 +43,7 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
     bounced = incarnations.bounced_members(state, brokers) if restarted else ()
     if leads_here and not bounced and all(around.can_lead(member) for member in state.isr):
         return None
-    proven = [one for one in proven_members(state, around) if one not in absent]
+    proven = [member for member in proven_members(state, around) if member not in absent]
     if not proven:
         return _elect_unproven(state, around)
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
@@ -55,7 +55,7 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
             return None
     leader = _leader(state.leader if leads_here else NO_LEADER, around.replicas, candidates)
     if leader == NO_LEADER:
-        eligible = [one for one in proven if one not in state.isr and around.can_lead(one)]
+        eligible = [m for m in proven if m not in state.isr and around.can_lead(m)]
         leader = _leader(NO_LEADER, around.replicas, eligible)
         candidates = [leader]
     if leader != NO_LEADER:
@@ -70,7 +70,7 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
 def proven_members(state: PartitionState, around: Circumstances) -> dict[int, int]:
     """Return the live assigned members that are proven (E6), with their live broker epochs."""
     proven = incarnations.proven_members(state, around.brokers)
-    return {one: epoch for one, epoch in proven.items() if one in around.replicas}
+    return {member: epoch for member, epoch in proven.items() if member in around.replicas}
 
 
 def _elect_unproven(state: PartitionState, around: Circumstances) -> Election | None:
@@ -132,13 +132,13 @@ def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election |
     """
     members = eligible_replicas.members(state)
     live = [
-        one
-        for one in around.replicas
-        if one in around.brokers and not around.brokers[one].is_leaving
+        replica
+        for replica in around.replicas
+        if replica in around.brokers and not around.brokers[replica].is_leaving
     ]
     if not live:
         return None
-    leader = min(live, key=lambda one: (one in around.absent, one not in members))
+    leader = min(live, key=lambda replica: (replica in around.absent, replica not in members))
     elected = replace(
         _published(state, leader, [leader], around),
         leader_recovery_state=RECOVERING,

@@ -255,7 +255,7 @@ def elect_leaders(asked: ElectLeadersAsked, draft: Draft) -> None:
     if named is None:
         wanted = list(draft.image.partitions())
     else:
-        wanted = [TopicPartition(one.topic, n) for one in named for n in one.partitions]
+        wanted = [TopicPartition(topic.topic, n) for topic in named for n in topic.partitions]
     for topic_partition in dict.fromkeys(wanted):
         result = Result(topic_partition)
         try:

@@ -54,6 +54,8 @@ class LeaderAwaited:
     members: tuple[int, ...]
     missing: tuple[int, ...]
     quorum: int
+    #: -1 where none is recorded.
+    last_leader: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,9 @@ def go_on(
 ) -> None:
     """Take the next step of the recovery of a partition without a leader."""
     plan = recovery.plan(state, around)
-    draft.notice(LeaderAwaited(topic_partition, plan.members, plan.missing, plan.quorum))
+    draft.notice(
+        LeaderAwaited(topic_partition, plan.members, plan.missing, plan.quorum, state.last_leader)
+    )
     if not plan.is_under_way:
         return
     if around.recovery is None:

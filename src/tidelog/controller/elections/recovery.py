@@ -39,11 +39,13 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
     """Return the next step; no live member of the partition is proven."""
     recovery = around.recovery or Recovery()
     brokers = around.brokers
-    members = tuple(one for one in eligible_replicas.members(state) if one in around.replicas)
-    here = [one for one in members if one in brokers and not brokers[one].is_leaving]
-    missing = tuple(one for one in members if one not in here)
+    members = tuple(
+        member for member in eligible_replicas.members(state) if member in around.replicas
+    )
+    here = [member for member in members if member in brokers and not brokers[member].is_leaving]
+    missing = tuple(member for member in members if member not in here)
     quorum = min(around.minimum, len(members))
-    candidates = [one for one in here if one not in around.absent]
+    candidates = [member for member in here if member not in around.absent]
     if not candidates or len(here) < quorum:
         return Plan(members, missing, quorum)
     if len(members) == 1:
@@ -51,34 +53,37 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
     if missing and not recovery.is_due:
         return Plan(members, missing, quorum, is_under_way=True)
     asked = tuple(
-        one for one in candidates if brokers[one].reports_log_ends and one not in recovery.logs
+        member
+        for member in candidates
+        if brokers[member].reports_log_ends and member not in recovery.logs
     )
     leader = NO_LEADER
-    if not asked or (recovery.is_due and len(here) - len(asked) >= quorum):
-        leader = _greatest([one for one in candidates if one not in asked], here, quorum, around)
+    heard = len(here) - len(asked)
+    if not asked or (recovery.is_due and heard >= quorum):
+        leader = _greatest([m for m in candidates if m not in asked], heard, quorum, around)
     is_under_way = bool(asked) or leader != NO_LEADER
     return Plan(members, missing, quorum, leader, asked, is_under_way)
 
 
-def _greatest(
-    candidates: Sequence[int], here: Sequence[int], quorum: int, around: Circumstances
-) -> int:
+def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:
     """Return the member with the greatest log, of several such the first as assigned.
 
-    A member without the replica counts as one that has lost its data. Brokers of Kafka 3.9 report
-    no log ends: where too few other members are here, the first member leads, as in Kafka. Such a
-    partition has Kafka's promise and no more.
+    `heard` members answered or count without an answer: one without the replica has lost its data.
+    Brokers of Kafka 3.9 report no log ends: where too few other members do, the first member leads,
+    as in Kafka. Such a partition has Kafka's promise and no more.
     """
     known = {} if around.recovery is None else around.recovery.logs
-    silent = [one for one in candidates if one not in known]
-    logs = {one: known[one] for one in candidates if known.get(one, NO_LOG) != NO_LOG}
-    if silent and (not logs or len(here) - len(silent) < quorum):
-        return next(one for one in candidates if one in silent or one in logs)
+    silent = [member for member in candidates if member not in known]
+    logs = {member: known[member] for member in candidates if known.get(member, NO_LOG) != NO_LOG}
+    if silent and (not logs or heard - len(silent) < quorum):
+        return next(member for member in candidates if member in silent or member in logs)
     # Records below the start of a log were committed: a log that ends before it lacks some.
     start = max((log.start_offset for log in logs.values()), default=0)
-    complete = [one for one in around.replicas if one in logs and logs[one].end_offset >= start]
+    complete = [
+        member for member in around.replicas if member in logs and logs[member].end_offset >= start
+    ]
     return max(
         complete,
-        key=lambda one: (logs[one].leader_epoch, logs[one].end_offset),
+        key=lambda member: (logs[member].leader_epoch, logs[member].end_offset),
         default=NO_LEADER,
     )

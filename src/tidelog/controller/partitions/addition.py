@@ -166,15 +166,15 @@ def create_partitions(asked: CreatePartitionsAsked, draft: Draft) -> bool:
 def _on_conflict(result: Result[str], conflict: Conflict) -> tuple[ErrorCode, str | None]:
     return (
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"topic {result.subject!r} was changed by somebody else meanwhile: look at it, and ask"
-        " again",
+        f"topic {result.subject!r} was changed concurrently: describe it and retry",
     )
 
 
 def _response(results: Sequence[Result[str]]) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(one.subject, one.error, one.message) for one in results
+            CreatePartitionsTopicResult(result.subject, result.error, result.message)
+            for result in results
         ]
     )
 
@@ -239,8 +239,8 @@ class Additions:
         except KafkaError as error:
             refused = range(count, count + len(run)) if topic is not None else wanted
             for partition in refused:
-                one = TopicPartition(name, partition)
-                refusals.refuse(one, error.message, draft, is_removal=False)
+                topic_partition = TopicPartition(name, partition)
+                refusals.refuse(topic_partition, error.message, draft, is_removal=False)
             return ""
         draft.resized[name] = None
         draft.add(AddPartitions(planned))
@@ -256,16 +256,16 @@ class Additions:
         additions = [self._wanted]
         for event in events:
             if isinstance(event, CreatePartitionsAsked):
-                for one in event.request.topics:
-                    asked[one.name] = max(one.count, asked.get(one.name, 0))
+                for topic in event.request.topics:
+                    asked[topic.name] = max(topic.count, asked.get(topic.name, 0))
             elif isinstance(event, AdditionsRead):
                 additions.append(event.wanted)
             elif isinstance(event, FormerRead):
                 known.update(event.states)
         for wanted in additions:
             for name, partitions in wanted.items():
-                asked[name] = max(asked.get(name, 0), *(one + 1 for one in partitions))
-        return [one for one in unknown_numbers(asked, image) if one not in known]
+                asked[name] = max(asked.get(name, 0), *(number + 1 for number in partitions))
+        return [partition for partition in unknown_numbers(asked, image) if partition not in known]
 
     def copy(self) -> Additions:
         """Return an independent copy."""
@@ -322,7 +322,7 @@ def plan(
         live = list(image.brokers.values())
         new = placement.place(live, added, factor, seed, existing)
     else:
-        chosen = [tuple(one.broker_ids) for one in wanted.assignments]
+        chosen = [tuple(assignment.broker_ids) for assignment in wanted.assignments]
         new = assignments.explicit(chosen, added, len(existing), factor, image.brokers)
     states = {}
     for partition, replicas in new.items():
@@ -339,7 +339,7 @@ def changeable(name: str, image: Image) -> Topic:
     if is_internal_topic(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"the partitions of internal topic {name!r} cannot be changed: what is in them goes by"
+            f"the partitions of internal topic {name!r} cannot be changed: keys map to them by"
             " their number",
         )
     topic = image.topics.get(name)
@@ -352,12 +352,12 @@ def changeable(name: str, image: Image) -> Topic:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"partitions {closing.start} to {closing.stop - 1} of topic {name!r} are being removed:"
-            " wait for the end of it",
+            " wait until the removal ends",
         )
     if topic.is_reassigning:
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"partitions of topic {name!r} are being reassigned: wait for the end of it, or"
+            f"partitions of topic {name!r} are being reassigned: wait until that ends, or"
             " cancel it",
         )
     if sorted(topic.assignments) != list(range(len(topic.assignments))) or not topic.assignments:
@@ -380,6 +380,6 @@ def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name!r} has {now} partitions, more than the {wanted.count} asked for:"
-            " this request only adds; RemovePartitions takes the highest away",
+            " this request only adds; RemovePartitions removes the highest",
         )
     return wanted.count - now

@@ -69,7 +69,7 @@ def explicit(
     new = dict(enumerate(chosen, first))
     for partition, replicas in new.items():
         check_replicas(partition, replicas, factor)
-        unknown = [one for one in replicas if one not in brokers]
+        unknown = [replica for replica in replicas if replica not in brokers]
         if unknown:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

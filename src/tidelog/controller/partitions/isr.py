@@ -57,7 +57,7 @@ class Verdict:
 def proposal(sender: int, data: RequestPartitionData, version: int) -> Proposal:
     """Return one partition of a request, of either form, as a proposal."""
     if version >= FIRST_VERSION_WITH_EPOCHS:
-        members = [(one.broker_id, one.broker_epoch) for one in data.new_isr_with_epochs]
+        members = [(member.broker_id, member.broker_epoch) for member in data.new_isr_with_epochs]
     else:
         members = [(broker_id, NO_BROKER_EPOCH) for broker_id in data.new_isr]
     return Proposal(
@@ -93,10 +93,10 @@ def judge(
     if not is_well_formed(wanted, state, replicas):
         return Verdict(ErrorCode.INVALID_REQUEST)
     ineligible = ineligible_members(wanted, state, brokers)
-    if ineligible and all(_has_untold_life(one, wanted, state, brokers) for one in ineligible):
-        anew = _counted_anew(state, brokers, controller_epoch)
-        if anew is not None:
-            return Verdict(ErrorCode.FENCED_LEADER_EPOCH, anew, is_new=True)
+    if ineligible and all(_lacks_epoch(member, wanted, state, brokers) for member in ineligible):
+        recounted = _under_next_leader_epoch(state, brokers, controller_epoch)
+        if recounted is not None:
+            return Verdict(ErrorCode.FENCED_LEADER_EPOCH, recounted, is_new=True)
     if ineligible:
         error = ErrorCode.INELIGIBLE_REPLICA
         if version < FIRST_VERSION_WITH_INELIGIBLE:
@@ -187,9 +187,7 @@ def _is_eligible(
     return broker.broker_epoch <= state.mzxid
 
 
-def _has_untold_life(
-    member: int, wanted: Proposal, state: PartitionState, brokers: Brokers
-) -> bool:
+def _lacks_epoch(member: int, wanted: Proposal, state: PartitionState, brokers: Brokers) -> bool:
     """Return whether a joining member's only defect is that the leader sent no epoch for it."""
     epoch = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))[member]
     broker = brokers.get(member)
@@ -201,7 +199,7 @@ def _has_untold_life(
     )
 
 
-def _counted_anew(
+def _under_next_leader_epoch(
     state: PartitionState, brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
     """Return the same state under the next leader epoch, for a leader that sends no broker epochs.

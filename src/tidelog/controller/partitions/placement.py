@@ -76,22 +76,22 @@ def _replicas(
     """Choose the followers out of `order`, and count the replicas of every broker."""
     chosen = [leader]
     in_rack = {_rack(leader): 1}
-    free = sorted(order, key=lambda one: load[one.broker_id])
+    free = sorted(order, key=lambda broker: load[broker.broker_id])
     replicas_per_rack = 0
     while len(chosen) < replication_factor:
         passed_over = []
-        for one in free:
-            held = in_rack.get(_rack(one), 0)
+        for broker in free:
+            held = in_rack.get(_rack(broker), 0)
             if held == replicas_per_rack and len(chosen) < replication_factor:
-                chosen.append(one)
-                in_rack[_rack(one)] = held + 1
+                chosen.append(broker)
+                in_rack[_rack(broker)] = held + 1
             else:
-                passed_over.append(one)
+                passed_over.append(broker)
         free = passed_over
         replicas_per_rack += 1
-    for one in chosen:
-        load[one.broker_id] += 1
-    return tuple(one.broker_id for one in chosen)
+    for broker in chosen:
+        load[broker.broker_id] += 1
+    return tuple(broker.broker_id for broker in chosen)
 
 
 def _rack(broker: BrokerInfo) -> tuple[int, str]:
@@ -101,7 +101,7 @@ def _rack(broker: BrokerInfo) -> tuple[int, str]:
 def _alternate_racks(brokers: Sequence[BrokerInfo]) -> list[BrokerInfo]:
     """Return the brokers in an order that separates neighbours by rack as far as possible."""
     racks: dict[tuple[int, str], list[BrokerInfo]] = {}
-    for broker in sorted(brokers, key=lambda one: (_rack(one), one.broker_id)):
+    for broker in sorted(brokers, key=lambda info: (_rack(info), info.broker_id)):
         racks.setdefault(_rack(broker), []).append(broker)
     ring: list[BrokerInfo] = []
     longest = max(len(members) for members in racks.values())

@@ -45,7 +45,7 @@ class RefusedRequests:
     def unreadable(self, event: RequestsUnreadable) -> None:
         """Take over requests whose nodes cannot be understood."""
         for topic_partition in event.topic_partitions:
-            reason = "its node says nothing that can be done"
+            reason = "its node holds no valid request"
             self._reasons[topic_partition, event.is_removal] = reason
 
     def removals(self, reasons: Mapping[TopicPartition, str]) -> None:

@@ -126,7 +126,9 @@ class RemovalCommanded(Change):
         """Wait for the acknowledgements."""
         removal = image.removals[self.name]
         assert all(broker_id in image.brokers for broker_id in self.replicas), f"dead: {self}"
-        assert all(one in removal.requested for one in self.partitions), f"not requested: {self}"
+        assert all(number in removal.requested for number in self.partitions), (
+            f"not requested: {self}"
+        )
         removal.commanded.update(dict.fromkeys(self.partitions))
         for broker_id, held in self.replicas.items():
             removal.waiting.setdefault(broker_id, {}).update(dict.fromkeys(held))
@@ -292,7 +294,8 @@ def remove_partitions(asked: RemovePartitionsAsked, draft: Draft) -> bool:
 def _response(results: Sequence[Result[str]]) -> RemovePartitionsResponse:
     return RemovePartitionsResponse(
         results=[
-            RemovePartitionsTopicResult(one.subject, one.error, one.message) for one in results
+            RemovePartitionsTopicResult(result.subject, result.error, result.message)
+            for result in results
         ]
     )
 
@@ -315,11 +318,15 @@ def settle(settlement: Settlement) -> None:
         ended = to_command(name, image)
         replicas = _live_replicas(ended, image)
         if ended:
-            numbers = tuple(one.partition for one in ended)
+            numbers = tuple(topic_partition.partition for topic_partition in ended)
             settlement.apply(RemovalCommanded(name, numbers, replicas))
         settlement.apply(PartitionsClosed(name, closing))
         if redirected or ended:
-            epochs = {one: image.states[one].leader_epoch for one in ended if one in image.states}
+            epochs = {
+                topic_partition: image.states[topic_partition].leader_epoch
+                for topic_partition in ended
+                if topic_partition in image.states
+            }
             settlement.orders.append(AdvanceRemoval(redirected, ended, replicas, epochs))
 
 

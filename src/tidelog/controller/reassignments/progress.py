@@ -197,7 +197,7 @@ class ReassignmentsDraft:
                     topic_partition,
                     transitions.under_next_epoch(state, self.draft.settings.controller_epoch),
                     state.partition_epoch,
-                    new_replicas=tuple(one for one in full if one not in assigned),
+                    new_replicas=tuple(replica for replica in full if replica not in assigned),
                 )
             )
         return node.write
@@ -216,7 +216,7 @@ class ReassignmentsDraft:
             return
         node = self._nodes.get(topic_partition.topic)
         if node is not None and node.moves.get(topic_partition.partition) is not move:
-            return  # this decision has turned it another way
+            return  # this decision has already changed its target
         target = records.target_of(image.assigned(topic_partition), move)
         if image.is_completing(topic_partition):
             if image.has_left(topic_partition):

@@ -126,9 +126,9 @@ class ReassignmentRequests:
         node; the request is then decided later.
         """
         wanted = [
-            (TopicPartition(topic.name, one.partition_index), one)
+            (TopicPartition(topic.name, partition.partition_index), partition)
             for topic in asked.request.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
         if not all(self._reassignments.is_free(topic_partition) for topic_partition, _ in wanted):
             return False
@@ -142,7 +142,7 @@ class ReassignmentRequests:
         self._draft.answer(answer)
         accepted: list[tuple[Result[TopicPartition], tuple[int, ...]]] = []
         named: dict[TopicPartition, None] = {}
-        for topic_partition, one in wanted:
+        for topic_partition, requested in wanted:
             result = Result(topic_partition)
             answer.results.append(result)
             try:
@@ -151,7 +151,7 @@ class ReassignmentRequests:
                         ErrorCode.INVALID_REQUEST, f"{topic_partition} is named more than once"
                     )
                 named[topic_partition] = None
-                target = self._target(topic_partition, one, may_change_factor)
+                target = self._target(topic_partition, requested, may_change_factor)
             except KafkaError as error:
                 result.refuse(error)
             else:
@@ -165,12 +165,15 @@ class ReassignmentRequests:
         return True
 
     def _target(
-        self, topic_partition: TopicPartition, one: ReassignablePartition, may_change_factor: bool
+        self,
+        topic_partition: TopicPartition,
+        requested: ReassignablePartition,
+        may_change_factor: bool,
     ) -> tuple[int, ...]:
         targets.topic_of(topic_partition, self._image)
-        if one.replicas is None:
+        if requested.replicas is None:
             return targets.original_of(topic_partition, self._image)
-        target = tuple(one.replicas)
+        target = tuple(requested.replicas)
         targets.check_target(topic_partition, target, self._image, may_change_factor)
         return target
 
@@ -245,7 +248,9 @@ class ReassignmentRequests:
             return
         earlier = self._draft.decision.writes[self._kept]
         assert isinstance(earlier, KeepReassignments)
-        left = {one: entry for one, entry in entries.items() if one in earlier.entries}
+        left = {
+            partition: entry for partition, entry in entries.items() if partition in earlier.entries
+        }
         self._draft.decision.writes[self._kept] = KeepReassignments(left, found.version)
 
 
@@ -254,8 +259,7 @@ def _on_conflict(
 ) -> tuple[ErrorCode, str | None]:
     return (
         ErrorCode.INVALID_UPDATE_VERSION,
-        f"topic {result.subject.topic!r} was changed by somebody else meanwhile: look at it, and"
-        " ask again",
+        f"topic {result.subject.topic!r} was changed concurrently: describe it and retry",
     )
 
 
@@ -296,7 +300,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
             OngoingPartitionReassignment(
                 topic_partition.partition,
                 image.assigned(topic_partition),
-                tuple(one for one in move.adding if one not in move.removing),
+                tuple(replica for replica in move.adding if replica not in move.removing),
                 move.removing,
             )
         )

@@ -49,7 +49,7 @@ def check_target(
 ) -> None:
     """Raise KafkaError unless an existing partition can be moved to the target now."""
     fault = None
-    dead = [one for one in target if one not in image.brokers]
+    dead = [replica for replica in target if replica not in image.brokers]
     if not target:
         fault = "is given no replicas: at least one is needed"
     elif len(dict.fromkeys(target)) != len(target):
@@ -94,7 +94,7 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
     if not move.original:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"nobody recorded which replicas {topic_partition} had: name them to move it back",
+            f"the former replicas of {topic_partition} are not recorded: name them to move it back",
         )
     check_can_turn(topic_partition, image)
     return move.original

@@ -27,7 +27,9 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
-    before = original or tuple(one for one in replicas if move is None or one not in move.adding)
+    before = original or tuple(
+        replica for replica in replicas if move is None or replica not in move.adding
+    )
     adding = tuple(replica for replica in full if replica not in before)
     removing = tuple(replica for replica in full if replica not in target)
     if not adding and not removing:
@@ -60,9 +62,9 @@ def completed(
 
     Returns None while a replica of the target is out of sync (V51), or an election is due first.
     """
-    if state.leader == NO_LEADER or any(one not in state.isr for one in target):
+    if state.leader == NO_LEADER or any(replica not in state.isr for replica in target):
         return None
-    if any(one not in brokers or one in absent for one in target):
+    if any(replica not in brokers or replica in absent for replica in target):
         return None
     if incarnations.bounced_members(state, brokers):
         return None

@@ -175,7 +175,7 @@ def create_topics(asked: CreateTopicsAsked, draft: Draft, names: TakenNames) -> 
 def _on_conflict(result: Result[Creation], conflict: Conflict) -> tuple[ErrorCode, str | None]:
     return (
         ErrorCode.TOPIC_ALREADY_EXISTS,
-        f"topic {result.subject.name!r} was made by somebody else meanwhile",
+        f"topic {result.subject.name!r} was created concurrently",
     )
 
 
@@ -244,7 +244,9 @@ def plan(
 
 def _configs(wanted: CreatableTopic, defaults: TopicDefaults) -> Mapping[str, str]:
     try:
-        configs = defaults.validate_configs({one.name: one.value for one in wanted.configs})
+        configs = defaults.validate_configs(
+            {config.name: config.value for config in wanted.configs}
+        )
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     size_bytes = len(json.dumps(dict(configs)))  # never shorter than as it is stored
@@ -281,12 +283,15 @@ def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[i
             "give the replicas or the numbers of partitions and replicas, not both",
         )
     checks.check_partition_count(len(wanted.assignments), room)
-    chosen = {one.partition_index: tuple(one.broker_ids) for one in wanted.assignments}
+    chosen = {
+        assignment.partition_index: tuple(assignment.broker_ids)
+        for assignment in wanted.assignments
+    }
     if sorted(chosen) != list(range(len(wanted.assignments))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions must be numbered 0 to n-1, each once, not"
-            f" {sorted(one.partition_index for one in wanted.assignments)[:10]}",
+            f" {sorted(assignment.partition_index for assignment in wanted.assignments)[:10]}",
         )
     for partition in sorted(chosen):
         checks.check_replicas(partition, chosen[partition], len(chosen[0]))

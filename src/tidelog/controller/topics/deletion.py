@@ -227,11 +227,11 @@ class Deletions:
         answer = DeleteTopicsAnswer(asked.ticket)
         self._new.append(answer)
         wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-        for one in wanted:
+        for topic in wanted:
             try:
-                name, topic_id = deletion_target(one, image, draft.settings.topic_defaults)
+                name, topic_id = deletion_target(topic, image, draft.settings.topic_defaults)
             except KafkaError as error:
-                refused = DeletedTopic(one.name, one.topic_id)
+                refused = DeletedTopic(topic.name, topic.topic_id)
                 answer.results.append(Result(refused, error.code, error.message))
                 continue
             answer.results.append(Result(DeletedTopic(name, topic_id)))
@@ -266,8 +266,8 @@ class Deletions:
     def answers(self, removed: Sequence[TopicRemoved]) -> list[tuple[int, Any]]:
         """Return the answers to clients whose topics are all gone, or whose timeout is over."""
         for answer in self._waiting:
-            for one in removed:
-                answer.waiting.pop(one.name, None)
+            for topic in removed:
+                answer.waiting.pop(topic.name, None)
         for answer in self._new:
             if answer.ticket in self._given_up:
                 del self._given_up[answer.ticket]
@@ -300,7 +300,7 @@ class Deletions:
 
 def has_work(image: Image) -> bool:
     """Return whether a deletion is due without another event."""
-    return any(one.done or not one.commanded for one in image.deletions.values())
+    return any(deletion.done or not deletion.commanded for deletion in image.deletions.values())
 
 
 def deletion_order(name: str, image: Image) -> DeleteTopicReplicas:

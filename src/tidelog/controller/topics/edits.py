@@ -39,9 +39,9 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
     name, after = before.name, found.topic
     states = dict(found.states)
     unreadable = _unreadable(found, image)
-    added = tuple(one for one in after.assignments if one not in before.assignments)
-    removed = tuple(one for one in before.assignments if one not in after.assignments)
-    kept = {one: state for one, state in states.items() if one not in added}
+    added = tuple(number for number in after.assignments if number not in before.assignments)
+    removed = tuple(number for number in before.assignments if number not in after.assignments)
+    kept = {number: state for number, state in states.items() if number not in added}
     kept.update(_known_states(name, removed, image))
     try:
         _check(before, after, added, removed, image)
@@ -49,14 +49,17 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
         left = replace(after, topic_id=before.topic_id, assignments=before.assignments)
         return Adopted(
             TopicFound(left, kept, _of(left, unreadable)),
-            report=f"the node of topic {name!r} was changed, which is left alone: {error.message}",
+            report=f"the node of topic {name!r} was edited, the edit is ignored: {error.message}",
         )
     if removed:
-        assignments = {**after.assignments, **{one: before.assignments[one] for one in removed}}
+        assignments = {
+            **after.assignments,
+            **{number: before.assignments[number] for number in removed},
+        }
         request = RemovalsAdded(name, dict.fromkeys(removed, False), by_edit=True)
         left = replace(after, assignments=assignments)
         return Adopted(TopicFound(left, kept, _of(left, unreadable)), (request,))
-    former = FormerFound({TopicPartition(name, one): states.get(one) for one in added})
+    former = FormerFound({TopicPartition(name, number): states.get(number) for number in added})
     return Adopted(TopicFound(after, kept, unreadable), (former,))
 
 
@@ -103,12 +106,12 @@ def _check(
 ) -> None:
     """Raise KafkaError unless the edit can be carried out."""
     old, new = before.assignments, after.assignments
-    moved = [one for one in old if one in new and new[one] != old[one]]
+    moved = [number for number in old if number in new and new[number] != old[number]]
     if before.topic_id != after.topic_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_TOPIC_ID,
             f"it has another topic id, {topic_id_to_text(after.topic_id)} instead of"
-            f" {topic_id_to_text(before.topic_id)}: replicas that go by the former one would be"
+            f" {topic_id_to_text(before.topic_id)}: replicas of the former id would be"
             " set aside",
         )
     if not (added or removed or moved):
@@ -126,7 +129,7 @@ def _check(
             f"its partitions are {sorted(new)[:10]}: numbers 0 to n-1 expected, at least one",
         )
     if added:
-        chosen = [new[one] for one in added]
+        chosen = [new[number] for number in added]
         explicit(chosen, len(added), len(old), len(old[0]), image.brokers)
 
 
@@ -138,17 +141,17 @@ def _unreadable(found: TopicFound, image: Image) -> dict[int, str]:
     """
     name = found.topic.name
     before = {
-        one.partition: reason
-        for one, reason in image.unreadable_states.items()
-        if one.topic == name and one.partition not in found.states
+        topic_partition.partition: reason
+        for topic_partition, reason in image.unreadable_states.items()
+        if topic_partition.topic == name and topic_partition.partition not in found.states
     }
     return {**before, **found.unreadable}
 
 
 def _of(topic: Topic, unreadable: Mapping[int, str]) -> dict[int, str]:
-    return {one: reason for one, reason in unreadable.items() if one in topic.assignments}
+    return {number: reason for number, reason in unreadable.items() if number in topic.assignments}
 
 
 def _known_states(name: str, partitions: Iterable[int], image: Image) -> dict[int, PartitionState]:
-    known = {one: image.states.get(TopicPartition(name, one)) for one in partitions}
-    return {one: state for one, state in known.items() if state is not None}
+    known = {number: image.states.get(TopicPartition(name, number)) for number in partitions}
+    return {number: state for number, state in known.items() if state is not None}

@@ -130,7 +130,7 @@ def _adopted(
         if not fault:
             return found, ()
         if image.unreadable.get(name) != fault:
-            draft.report(f"topic {name!r} is left alone until its node is mended: {fault}")
+            draft.report(f"topic {name!r} is left alone until its node is repaired: {fault}")
         return TopicUnreadable(name, fault), ()
     adopted = edits.adopt(known, found, image)
     if adopted.report:

@@ -153,7 +153,7 @@ class Keeper:
         if rows is None:
             return
         wanted = {row.session_id: row for row in rows}
-        for session_id in [one for one in self._peers if one not in wanted]:
+        for session_id in [session_id for session_id in self._peers if session_id not in wanted]:
             peer = self._peers.pop(session_id)
             self._reported_ns.pop(session_id, None)
             if peer.process_descriptor is not None:

@@ -66,7 +66,7 @@ def remove_session_files(directory: str, session_id: int) -> None:
     """Remove lease and socket of an ended session; nothing depends on it."""
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
     for name in (f"{session_id}.lease", wake_name(session_id)):
-        with contextlib.suppress(FileNotFoundError):  # a peer was quicker
+        with contextlib.suppress(FileNotFoundError):  # a peer removed it first
             os.unlink(os.path.join(sessions, name))
 
 
@@ -76,7 +76,7 @@ def remove_stray_files(directory: str, live: list[int]) -> None:
     Only while the store's lock is held: sessions are started under it.
     """
     sessions = os.path.join(directory, SESSIONS_DIRECTORY)
-    keep = [name for one in live for name in (f"{one}.lease", wake_name(one))]
+    keep = [name for session_id in live for name in (f"{session_id}.lease", wake_name(session_id))]
     for name in os.listdir(sessions):
         if name.endswith((".lease", ".wake")) and name not in keep:
             with contextlib.suppress(FileNotFoundError):  # its owner is closing

@@ -66,7 +66,7 @@ def refuse_network_file_system(directory: str) -> None:
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
-    except FileNotFoundError:  # not Linux: nothing to judge by
+    except FileNotFoundError:  # not Linux: the file system is unknown
         return
     kind = file_system_of(real, mounts)
     if kind in NETWORK_FILE_SYSTEMS:

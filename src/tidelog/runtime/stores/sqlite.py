@@ -179,7 +179,7 @@ class SqliteStore:
         try:
             self._loop.call_soon_threadsafe(self._receive)
         except RuntimeError:
-            return  # the loop is closed: nobody is left to hear it
+            return  # the loop is closed: no callback can run
 
     def _receive(self) -> None:
         inbox = self._inbox
@@ -187,19 +187,19 @@ class SqliteStore:
             call = inbox.popleft()
             try:
                 call()
-            except Exception as error:  # a watch's fault must not keep answers from others
+            except Exception as error:  # a failing watch must not block other responses
                 self._loop.call_exception_handler(
                     {"message": "a callback of the metadata store failed", "exception": error}
                 )
 
     def _session_event(self, event: SessionEvent, session_id: int | None) -> Callable[[], None]:
-        def tell() -> None:
+        def deliver() -> None:
             self._session_id = session_id
             self._expired = event is SessionEvent.EXPIRED
             for callback in list(self._session_callbacks):
                 callback(event)
 
-        return tell
+        return deliver
 
     def _thread_failed(self, error: BaseException) -> Callable[[], None]:
         """Fail all requests after a fault of the store's own code.

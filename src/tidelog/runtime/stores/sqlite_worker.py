@@ -70,13 +70,13 @@ class StoreThread:
         clock: Callable[[], int],
         log: Callable[[str], None],
         deliver: Deliver,
-        tell: Callable[[SessionEvent, int | None], Callable[[], None]],
+        session_event: Callable[[SessionEvent, int | None], Callable[[], None]],
         failed: Callable[[BaseException], Callable[[], None]],
     ) -> None:
         self._timeout_ms = timeout_ms
         self._log = log
         self._deliver = deliver
-        self._tell = tell
+        self._session_event = session_event
         self._failed = failed
         self._database = Database(directory, clock)
         self._wakeups = Wakeups(directory)
@@ -126,11 +126,13 @@ class StoreThread:
     def lock_denied(self) -> None:
         """Fail the requests that have waited long enough: they were certainly not applied."""
         with self._claims:
-            given_up = [one for one in [*self._current, *self._queue] if not one.is_claimed]
+            given_up = [
+                request for request in [*self._current, *self._queue] if not request.is_claimed
+            ]
             for request in given_up:
                 request.is_claimed = True
         error = StoreUnavailable(
-            f"the store's lock was not to be had for longer than {self._timeout_ms} ms"
+            f"the metadata store's lock was not available for {self._timeout_ms} ms"
         )
         self._deliver(failures(given_up, error))
 
@@ -230,7 +232,7 @@ class StoreThread:
         self._watches = SessionWatches(zxid)
         self._is_suspended = False
         answers = [success(request, None) for request in requests]
-        self._deliver([self._tell(SessionEvent.CONNECTED, self._session_id), *answers])
+        self._deliver([self._session_event(SessionEvent.CONNECTED, self._session_id), *answers])
         self._wake_peers()
 
     def _session_is_over(self) -> None:
@@ -242,7 +244,7 @@ class StoreThread:
         self.keeper.keep(None)
         self._stop_receiving()
         self._watches = SessionWatches(0)
-        self._deliver([self._tell(SessionEvent.EXPIRED, None)])
+        self._deliver([self._session_event(SessionEvent.EXPIRED, None)])
 
     def _expire(self, session_id: int, silent_count: int | None) -> None:
         try:
@@ -444,7 +446,7 @@ class StoreThread:
             unavailable = StoreUnavailable(f"the checkpoint failed: {error}")
             self._deliver(failures(self._claim(), unavailable))
             return
-        self._deliver([success(one, done) for one in self._claim()])
+        self._deliver([success(request, done) for request in self._claim()])
 
     # answers
 
@@ -463,12 +465,12 @@ class StoreThread:
     def _suspended(self) -> None:
         if not self._is_suspended and self._session_id is not None:
             self._is_suspended = True
-            self._deliver([self._tell(SessionEvent.SUSPENDED, self._session_id)])
+            self._deliver([self._session_event(SessionEvent.SUSPENDED, self._session_id)])
 
     def _reachable(self) -> None:
         if self._is_suspended:
             self._is_suspended = False
-            self._deliver([self._tell(SessionEvent.CONNECTED, self._session_id)])
+            self._deliver([self._session_event(SessionEvent.CONNECTED, self._session_id)])
 
 
 def _apply(nodes: SqlNodes, requests: list[Request], session_id: int) -> list[Call]:

@@ -82,11 +82,11 @@ class StoreLock:
         try:
             with open("/proc/locks", encoding="ascii") as file:
                 lines = file.read().splitlines()
-        except OSError:  # not offered here: the holder stays unknown
+        except OSError:  # this kernel has no /proc/locks: the holder stays unknown
             return None
         for line in lines:
             fields = line.split()
-            # number: FLOCK ADVISORY WRITE pid place start end; waiting ones have "->" after number:
+            # number: FLOCK ADVISORY WRITE pid place start end; a waiting lock has "->" after it:
             if len(fields) == 8 and fields[1] == "FLOCK" and fields[5] == place:
                 start_time = start_time_of(int(fields[4]))
                 if start_time is not None:

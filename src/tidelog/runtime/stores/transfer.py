@@ -114,7 +114,7 @@ async def refuse_brokers(store: MetadataStore, where: str) -> None:
     if brokers:
         raise TransferError(
             f"{where}: brokers {', '.join(brokers)} are registered; stop them all first (the"
-            " registration of a dead one goes with its session)"
+            " registration of a dead broker ends with its session)"
         )
 
 
@@ -132,7 +132,7 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
     size_bytes = 0
     for node in tree.nodes:
         if parent_of(node.path) not in known:
-            raise TransferError(f"the export has no parent of {node.path}: it is not whole")
+            raise TransferError(f"the export has no parent of {node.path}: it is incomplete")
         known.add(node.path)
         data = without_lives(node)
         node_bytes = len(node.path.encode()) + len(data)
@@ -160,7 +160,7 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
         if missing > MAX_RAISED_IDS:
             raise TransferError(
                 f"{where}: its transaction ids are at {made.stat.czxid}, those of the export at"
-                f" {above}: import into the embedded store, or a ZooKeeper that has lived longer"
+                f" {above}: import into the embedded store, or a ZooKeeper with higher ids"
             )
         for first in range(0, max(missing, 0), _RAISED_AT_ONCE):
             count = min(_RAISED_AT_ONCE, missing - first)
@@ -178,7 +178,7 @@ def without_lives(node: SavedNode) -> bytes:
     try:
         state = json.loads(node.data)
     except ValueError:
-        return node.data  # nobody can read it there, and nobody will be able to here
+        return node.data  # illegible in the original, too
     if not isinstance(state, dict) or state.pop("isr_epochs", None) is None:
         return node.data
     return encode_json(state)
@@ -238,7 +238,7 @@ def from_lines(lines: Iterable[str], where: str) -> SavedTree:
         raise TransferError(f"{where} is empty: an export of `tidelog store export` expected")
     if head["nodes"] != len(nodes):
         raise TransferError(
-            f"{where} is cut short: {len(nodes)} nodes, {head['nodes']} were exported"
+            f"{where} is incomplete: {len(nodes)} nodes, {head['nodes']} were exported"
         )
     return SavedTree(head["id"], head["zxid"], tuple(nodes))
 
@@ -249,11 +249,11 @@ def compare(first: SavedTree, second: SavedTree) -> list[Difference]:
     others = {node.path: node for node in second.nodes}
     differences: list[Difference] = []
     for path in sorted({**ones, **others}):
-        one, other = ones.get(path), others.get(path)
-        if one is None or other is None or _meaning(one) != _meaning(other):
+        node, other = ones.get(path), others.get(path)
+        if node is None or other is None or _meaning(node) != _meaning(other):
             differences.append(
                 Difference(
-                    path, None if one is None else one.data, None if other is None else other.data
+                    path, None if node is None else node.data, None if other is None else other.data
                 )
             )
     return differences

@@ -33,7 +33,7 @@ class Wakeups:
         """Return the socket that becomes readable when a peer has committed."""
         self.stop_receiving()
         receiver = self._socket()
-        with contextlib.suppress(FileNotFoundError):  # left by a process that died opening
+        with contextlib.suppress(FileNotFoundError):  # left by a process that died while opening
             os.unlink(self._path(session_id))
         receiver.bind(self._path(session_id))
         self.receiver = receiver

@@ -158,16 +158,16 @@ class ZookeeperStore:
         try:
             self._loop.call_soon_threadsafe(self._receive)
         except RuntimeError:
-            return  # the loop is closed: nobody is left to hear it
+            return  # the loop is closed: no callback can run
 
     def _receive(self) -> None:
-        self._is_called = False  # before the first look: what comes later calls again
+        self._is_called = False  # reset first: later items schedule another call
         inbox = self._inbox
         while inbox:
             call = inbox.popleft()
             try:
                 call()
-            except Exception as error:  # a watch's fault must not keep answers from others
+            except Exception as error:  # a failing watch must not block other responses
                 self._loop.call_exception_handler(
                     {"message": "a callback of the metadata store failed", "exception": error}
                 )
@@ -233,7 +233,7 @@ class _Life:
         """Leave a data watch: it precedes the next request on the wire."""
 
         def settle(exists: object) -> None:
-            if isinstance(exists, bool):  # else the read behind it has the error too
+            if isinstance(exists, bool):  # otherwise the read behind it reports the error
                 self._watches.watch_data(path, callback, exists)
 
         def read(error: int, _: bytes, __: int) -> bool:
@@ -367,7 +367,7 @@ class _Life:
         self._generation = generation
         self._store._session_timeout_ms = self.thread.session_timeout_ms
         if self.session_id is None:
-            self.thread.beat()  # nobody beats for a store that is not open yet
+            self.thread.beat()  # an unopened store has no loop timer that beats
             self._check_chroot(session_id)
             return
         for message in self._watches.requests(self._chroot, seen_zxid):
@@ -392,7 +392,7 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # others must hear of it too
+            except Exception as error:  # the other watches must run too
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )
@@ -523,7 +523,9 @@ class _Life:
             self._opened.set_exception(error)
         requests = [*self._unanswered, *self._waiting]
         self._waiting.clear()
-        self._unanswered = deque(one for one in self._unanswered if one.message is wire.CLOSE)
+        self._unanswered = deque(
+            request for request in self._unanswered if request.message is wire.CLOSE
+        )
         for request in requests:
             if not request.is_of_connection and request.message is not wire.CLOSE:
                 unknown = request.is_write and request.is_sent

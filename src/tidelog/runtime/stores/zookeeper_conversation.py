@@ -186,7 +186,7 @@ class Conversation:
         while outbox:
             generation, request = outbox.popleft()
             if generation != self._generation:
-                continue  # the loop sends it again over this connection
+                continue  # the loop resends it over this connection
             self._xid = self._xid % _LAST_XID + 1
             if not self._in_flight and not self._is_ping_out:
                 self._silent_since_s = time.monotonic()

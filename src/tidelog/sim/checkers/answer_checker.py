@@ -103,6 +103,6 @@ class AnswerChecker:
         elif key in _GUARDED:
             name = API[key].name
             self._violate(
-                f"broker {node_id} answered {name} after a pause beyond its session, before the"
+                f"broker {node_id} responded to {name} after a pause beyond its session, before the"
                 " store had confirmed that (V47)"
             )

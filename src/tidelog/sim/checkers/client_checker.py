@@ -124,8 +124,8 @@ class ClientChecker:
                 if known and truth is not None and truth.agrees(position, GONE):
                     continue
                 self._violate(
-                    f"client {client} was given nothing at {name} offset {position}, and nothing"
-                    " committed stands for what was there"
+                    f"client {client} got no record at {name} offset {position}, and no"
+                    " committed record explains that"
                 )
                 return
             operation = self._history.by_number.get(number)

@@ -49,27 +49,27 @@ class CommandChecker:
         self._brokers = brokers
         self._violate = violate
         #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
-        self._told: dict[tuple[int, int], set[int]] = {}
+        self._known: dict[tuple[int, int], set[int]] = {}
         #: Broker epoch in which each broker first got UpdateMetadata, and the transaction then.
-        self._told_since: dict[int, tuple[int, int]] = {}
+        self._known_since: dict[int, tuple[int, int]] = {}
         #: Names of topics whose node the controller could not read.
         self._unread: set[str] = set()
         published.on_left.append(self._left)
         published.on_topic_gone.append(self._topic_gone)
 
-    def brokers_told(self, node_id: int, brokers: Iterable[int]) -> None:
+    def metadata_applied(self, node_id: int, brokers: Iterable[int]) -> None:
         """Record that a broker has applied UpdateMetadata with these live brokers."""
-        self._told_to(node_id).update(brokers)
+        self._known_to(node_id).update(brokers)
         registered = self._brokers[node_id].broker_epoch
-        if self._told_since.get(node_id, (-1, 0))[0] != registered:
-            self._told_since[node_id] = registered, self._published.zxid
+        if self._known_since.get(node_id, (-1, 0))[0] != registered:
+            self._known_since[node_id] = registered, self._published.zxid
 
     def role_taken(self, node_id: int, partition: str, leader: int) -> None:
         """Check that a broker that takes a role knows its leader, which may be itself; -1: none."""
-        if leader >= 0 and leader not in self._told_to(node_id):
+        if leader >= 0 and leader not in self._known_to(node_id):
             self._violate(
-                f"{partition}: node {node_id} is told that {leader} leads, and was never told of"
-                " that broker (V17)"
+                f"{partition}: node {node_id} takes a role under leader {leader}, and never got"
+                " that broker in UpdateMetadata (V17)"
             )
 
     def unread_deleted(self, name: str) -> None:
@@ -80,8 +80,8 @@ class CommandChecker:
         """
         self._unread.add(name)
 
-    def _told_to(self, node_id: int) -> set[int]:
-        return self._told.setdefault((node_id, self._brokers[node_id].incarnation), set())
+    def _known_to(self, node_id: int) -> set[int]:
+        return self._known.setdefault((node_id, self._brokers[node_id].incarnation), set())
 
     def unassigned(self) -> str:
         """Return a replica that a broker holds without being assigned; empty for none."""
@@ -109,7 +109,7 @@ class CommandChecker:
             if LogKey(topic_id, topic_partition.partition) == key:
                 self._violate(
                     f"{topic_partition}: the topic's node was written before broker {node_id} had"
-                    " given its replica up (V52)"
+                    " deleted its replica (V52)"
                 )
 
     def _topic_gone(self, topic: PublishedTopic, since_zxid: int) -> None:
@@ -125,14 +125,14 @@ class CommandChecker:
         for node_id, broker in self._brokers.items():
             if not self._was_there(node_id, since_zxid):
                 continue
-            told_in, told_since = self._told_since.get(node_id, (-1, 0))
-            if told_in != broker.broker_epoch or told_since >= since_zxid:
+            epoch, since = self._known_since.get(node_id, (-1, 0))
+            if epoch != broker.broker_epoch or since >= since_zxid:
                 continue
             for topic_partition, topic_id in broker.hosted():
                 if topic_id == topic.topic_id:
                     self._violate(
                         f"{topic_partition}: the topic's nodes were removed before broker {node_id}"
-                        " had given its replica up (V22)"
+                        " had deleted its replica (V22)"
                     )
 
     def _was_there(self, node_id: int, since_zxid: int) -> bool:

@@ -83,22 +83,22 @@ class EventChecker:
         `is_complete`: no broker dropped an event or has one waiting. Then the events of the present
         controller must be complete, too.
         """
-        told: dict[_Name, None] = {}
+        events: dict[_Name, None] = {}
         keys: dict[bytes, None] = {}
         for key, value in _records(disk):
             if key in keys:
-                self._violate(f"the event {key.decode()} was told twice (V80)")
+                self._violate(f"the event {key.decode()} is in the topic twice (V80)")
             keys[key] = None
             event: dict[str, Any] = json.loads(value)
             kind = event["kind"]
             self.counts[kind] = self.counts.get(kind, 0) + 1
             if kind in ("leader_change", "isr_change"):
-                told[event["topic_id"], event["partition"], event["partition_epoch"]] = None
+                events[event["topic_id"], event["partition"], event["partition_epoch"]] = None
             wrong = self._fault(event)
             if wrong:
                 self._violate(f"the event {key.decode()} is invented: {wrong} (V80)")
         if is_complete:
-            self._check_complete(told)
+            self._check_complete(events)
 
     def _fault(self, event: Mapping[str, Any]) -> str:
         """Return the fault of an event; empty if the event matches what happened."""
@@ -130,11 +130,11 @@ class EventChecker:
             if ms >= 0:
                 reached = f"takeover/{phase}"
                 self.counts[reached] = self.counts.get(reached, 0) + 1
-        for one in event["followers"]:
-            times = [one["connected_ms"], one["diverged_ms"], one["fetched_ms"]]
+        for state in event["followers"]:
+            times = [state["connected_ms"], state["diverged_ms"], state["fetched_ms"]]
             happened = [ms for ms in times if ms >= 0]
-            if one["follower"] == event["leader"] or happened != sorted(happened) or times[0] < 0:
-                return f"follower {one}"
+            if state["follower"] == event["leader"] or happened != sorted(happened) or times[0] < 0:
+                return f"follower {state}"
         return ""
 
     def _state_fault(self, event: Mapping[str, Any]) -> str:
@@ -149,13 +149,13 @@ class EventChecker:
             return f"the ISR before was {state.previous_isr}"
         return ""
 
-    def _check_complete(self, told: Mapping[_Name, None]) -> None:
+    def _check_complete(self, events: Mapping[_Name, None]) -> None:
         epoch = self._published.controller_epoch
         until_ns = self._now_ns() - _SETTLED_NS
         for name, state in self._states.items():
             is_due = state.controller_epoch == epoch and state.time_ns < until_ns
-            if is_due and state.kind and name not in told:
-                self._violate(f"{name} is not told: {state} (V80)")
+            if is_due and state.kind and name not in events:
+                self._violate(f"{name} has no event: {state} (V80)")
 
     def topic_id(self) -> TopicId | None:
         """Return the topic's id; None if the topic does not exist."""

@@ -180,13 +180,13 @@ class GroupChecker:
             known = found.owners.setdefault(partition, owner)
             if known != owner:
                 self._promise(
-                    f"group {group} generation {generation}: partition {partition} was given to"
+                    f"group {group} generation {generation}: partition {partition} was assigned to"
                     f" {known} and to {owner}"
                 )
         given_before = [each for each, known in found.owners.items() if known == owner]
         if sorted(given_before) != sorted(partitions):
             self._promise(
-                f"group {group} generation {generation}: {owner} was given {given_before}, then"
+                f"group {group} generation {generation}: {owner} was assigned {given_before}, then"
                 f" {partitions}"
             )
 
@@ -266,7 +266,7 @@ class GroupChecker:
         rejected.
         """
         if self._group(group).newest == generation:
-            self._check(group, partition, offset, asked_ns, "the owner of the partition was told")
+            self._check(group, partition, offset, asked_ns, "the owner of the partition received")
 
     def fetched_last(self, group: str, partition: int, offset: int, asked_ns: int) -> None:
         """Check a group's offset that a client fetched after the cluster recovered."""
@@ -276,16 +276,16 @@ class GroupChecker:
 
     def _check(self, group: str, partition: int, offset: int, asked_ns: int, where: str) -> None:
         commits = self.commits.get((group, partition), [])
-        told = next((commit for commit in commits if commit.offset == offset), None)
-        if told is None and offset != NO_OFFSET:
+        commit = next((commit for commit in commits if commit.offset == offset), None)
+        if commit is None and offset != NO_OFFSET:
             self._promise(
-                f"group {group}, partition {partition}: nobody ever committed offset {offset}"
+                f"group {group}, partition {partition}: no client ever committed offset {offset}"
             )
             return
-        if told is not None and told.outcome is Outcome.REFUSED:
-            self._promise(f"in force although it was refused: {told}")
+        if commit is not None and commit.outcome is Outcome.REFUSED:
+            self._promise(f"in force although it was refused: {commit}")
             return
-        latest_ns = NO_OFFSET if told is None else self._latest_ns(told)
+        latest_ns = NO_OFFSET if commit is None else self._latest_ns(commit)
         for commit in commits:
             if (
                 commit.outcome is Outcome.DONE

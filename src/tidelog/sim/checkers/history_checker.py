@@ -138,7 +138,7 @@ def _commit(commit: Commit) -> Operation:
 
 
 def check_history(
-    told: Sequence[Operation], violate: Callable[[str], None], *, is_promised: bool = True
+    history: Sequence[Operation], violate: Callable[[str], None], *, is_promised: bool = True
 ) -> Report:
     """Judge a run in which consumers have read every committed record.
 
@@ -146,12 +146,12 @@ def check_history(
     that no loss explains.
     """
     checker = HistoryChecker()
-    for line, operation in enumerate(told, 1):
+    for line, operation in enumerate(history, 1):
         checker.add(operation, line)
     report = checker.finish()
     for anomaly in report.forbidden_anomalies:
         if not is_promised and anomaly.name not in _WITHOUT_PROMISES:
             continue
-        involved = "; ".join(describe(told[line - 1]) for line in anomaly.lines)
+        involved = "; ".join(describe(history[line - 1]) for line in anomaly.lines)
         violate(f"{anomaly} ({involved})")
     return report

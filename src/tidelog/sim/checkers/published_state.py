@@ -235,7 +235,7 @@ class Published:
             return key
         what = f"{topic.name}-{partition}"
         if before.isr and key not in self.removed:
-            self._violate(f"{what} begins anew and was not removed (V71)")
+            self._violate(f"{what} begins again without a removal (V71)")
         if value["leader_epoch"] <= before.leader_epoch:
             self._violate(
                 f"{what}: leader epoch {before.leader_epoch} of its former life is not below"
@@ -292,7 +292,7 @@ class Published:
                 since = topic.leaving_since.get((number, replica))
                 if since is None:
                     self._violate(
-                        f"{what}: {replica} is assigned no more, and nobody moved it (V52)"
+                        f"{what}: {replica} is assigned no more without a reassignment (V52)"
                     )
                     continue
                 for callback in self.on_left:

@@ -473,7 +473,7 @@ class ReplicationChecker:
                 holders = [node_id for node_id in self._nodes if nodes >> node_id & 1]
                 self._violate(
                     f"{truth.name}: the leader of epoch {claim.leader_epoch} committed offset"
-                    f" {offset}, which nobody ever had but {holders} (V60)"
+                    f" {offset}, which only {holders} ever had (V60)"
                 )
                 return
 
@@ -551,7 +551,7 @@ class ReplicationChecker:
             and seen.is_leader
             and seen.leader_epoch == state.leader_epoch
             and bool(seen.in_flight)
-            and all(member != one for one, _ in seen.in_flight)
+            and all(member != each for each, _ in seen.in_flight)
         )
 
     def has_lost_member(self, state: PublishedPartition) -> bool:
@@ -580,7 +580,7 @@ class ReplicationChecker:
         if node is None or truth is None or self._promises_nothing(state.key):
             return
         if (member, state.key) in self.missing:
-            return  # what it does about it is judged: it must not lead (D3)
+            return  # the broker's reaction is judged: it must not lead (D3)
         problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
             self._promise(

@@ -85,7 +85,7 @@ class _Disk:
     def check(self) -> list[str]:
         """Check the whole log directory and return its problems."""
         if not self._root.entries:
-            return []  # nobody has opened it
+            return []  # no broker has opened it
         self._try(_OWNER, self._check_owner)
         self._try(_RECOVERY_POINTS, self._read_points)
         for name in sorted(self._root.entries):
@@ -139,7 +139,7 @@ class _Disk:
         for replica, offset in self._offsets(name).items():
             end = self._ends.get(replica)
             if end is not None and offset > end:
-                raise _WrongError(f"it tells of offset {offset} of {replica}, which ends at {end}")
+                raise _WrongError(f"it has offset {offset} for {replica}, which ends at {end}")
 
     # One replica
 
@@ -157,7 +157,7 @@ class _Disk:
         for base_offset, file in logs.items():
             path = f"{name}/{base_offset:020d}.log"
             if file in self._disk.cut_files:
-                return  # nobody has read it since
+                return  # no reader has read it since
             try:
                 found = list(_batches(bytes(file.undamaged())))
                 for batch in found:
@@ -199,7 +199,7 @@ class _Disk:
         try:
             topic_id_from_text(topic_id or "")
         except ValueError as error:
-            raise _WrongError(f"it tells no topic id: {error}") from None
+            raise _WrongError(f"it has no topic id: {error}") from None
 
     def _check_indexes(
         self,
@@ -269,11 +269,11 @@ class _Disk:
         for batch in batches:
             if batch.last_offset >= point:
                 return
-            told = [epoch for epoch, start in entries if start <= batch.base_offset]
-            if told and told[-1] != batch.leader_epoch:
+            epochs = [epoch for epoch, start in entries if start <= batch.base_offset]
+            if epochs and epochs[-1] != batch.leader_epoch:
                 raise _WrongError(
-                    f"offset {batch.base_offset} is of leader epoch {batch.leader_epoch}, and it"
-                    f" tells of {told[-1]}; the recovery point is {point}"
+                    f"offset {batch.base_offset} is of leader epoch {batch.leader_epoch}, and the"
+                    f" file has {epochs[-1]}; the recovery point is {point}"
                 )
 
 
@@ -409,8 +409,8 @@ def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps:
         batch = there.get(row.last_offset)
         if batch is None and (gaps or not there or row.last_offset < min(there)):
             continue
-        told = row.producer_id, row.producer_epoch, row.last_sequence
-        if batch is None or told != (batch.producer_id, batch.producer_epoch, batch.last_sequence):
+        found = row.producer_id, row.producer_epoch, row.last_sequence
+        if batch is None or found != (batch.producer_id, batch.producer_epoch, batch.last_sequence):
             raise _WrongError(
                 f"producer {row.producer_id} epoch {row.producer_epoch} has written sequence"
                 f" {row.last_sequence} at offset {row.last_offset}, where"
@@ -423,6 +423,5 @@ def _compare_snapshot(rows: list[_Row], offset: int, batches: list[Batch], gaps:
     for producer_id, batch in last.items():
         if newest.get(producer_id, -1) < batch.last_offset:
             raise _WrongError(
-                f"it does not tell that producer {producer_id} has written offset"
-                f" {batch.last_offset}"
+                f"it does not have producer {producer_id} with offset {batch.last_offset}"
             )

@@ -23,7 +23,7 @@ _FURTHEST_MS: Final = 4 * 3_600_000
 
 @kind
 def clock_drift(context: FaultContext) -> bool:
-    """A broker's monotonic clock runs up to five percent too fast or too slow for a while."""
+    """Run a broker's monotonic clock up to five percent too fast or too slow for a while."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -42,7 +42,7 @@ def clock_drift(context: FaultContext) -> bool:
 
 @kind
 def wall_clock_jump(context: FaultContext) -> bool:
-    """A broker's wall clock jumps forward or back, by as much as four hours in all."""
+    """Let a broker's wall clock jump forward or back, by at most four hours in all."""
     broker = context.any_broker()
     if broker is None:
         return False

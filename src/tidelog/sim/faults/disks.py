@@ -60,7 +60,7 @@ def _move(broker: SimBroker, old: str, new: str) -> None:
 
 @kind
 def slow_disk(context: FaultContext) -> bool:
-    """Operations on a broker's disk take long for a while."""
+    """Slow down operations on a broker's disk for a while."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -80,7 +80,7 @@ def slow_disk(context: FaultContext) -> bool:
 
 @kind
 def lose_power(context: FaultContext) -> bool:
-    """A broker loses its power; of what was not synced a part survives, torn, out of order."""
+    """Cut a broker's power; a part of its unsynced data survives, torn, out of order."""
     broker = context.any_broker()
     loss = context.draw.choice(_POWER_LOSSES)
     if broker is None or not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
@@ -90,26 +90,26 @@ def lose_power(context: FaultContext) -> bool:
 
 @kind
 def read_errors(context: FaultContext) -> bool:
-    """A broker's disk fails reads from some call on, until it is repaired."""
+    """Fail reads of a broker's disk from some call on, until the disk is repaired."""
     return _fail_calls(context, _READS, errno.EIO)
 
 
 @kind
 def write_errors(context: FaultContext) -> bool:
-    """A broker's disk fails writes, or turns read-only, from some call on, until it is repaired."""
+    """Fail writes of a broker's disk, or make it read-only, from some call until its repair."""
     return _fail_calls(context, _WRITES, context.draw.choice((errno.EIO, errno.EROFS)))
 
 
 @kind
 def sync_errors(context: FaultContext) -> bool:
-    """A broker's disk fails syncs for a while, one or all: what they should have kept is gone."""
+    """Fail one or all syncs of a broker's disk for a while; the unsynced data is lost."""
     number = context.draw.choice((errno.EIO, errno.EIO, errno.ENOSPC))
     return _fail_calls(context, _SYNCS, number, loses_data=True, once=context.draw.random() < 0.5)
 
 
 @kind
 def full_disk(context: FaultContext) -> bool:
-    """A broker's disk has next to no room left, until there is space again."""
+    """Fill a broker's disk almost completely for a while."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -131,7 +131,7 @@ def full_disk(context: FaultContext) -> bool:
 
 @kind
 def short_writes(context: FaultContext) -> bool:
-    """Some of the next writes of a broker take a part of what they are given."""
+    """Shorten some of the next writes of a broker: they write a part of their bytes."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -148,7 +148,7 @@ def short_writes(context: FaultContext) -> bool:
 
 @kind
 def replaced_disk(context: FaultContext) -> bool:
-    """A broker dies with its disk, and comes back with an empty one."""
+    """Kill a broker and replace its disk by an empty one."""
     broker = context.any_broker()
     if broker is None or not _lose_everything(context, broker, "its disk is replaced"):
         return False
@@ -159,33 +159,33 @@ def replaced_disk(context: FaultContext) -> bool:
 
 @kind
 def damaged_batches(context: FaultContext) -> bool:
-    """A bit of a log flips on a broker that is down, or a log is cut short."""
+    """Flip a bit of a log of a broker that is down, or truncate a log."""
     return _damage(context, _LOGS)
 
 
 @kind
 def damaged_indexes(context: FaultContext) -> bool:
-    """A bit of an index or producer snapshot flips on a broker that is down, or it is cut short."""
+    """Flip a bit of an index or producer snapshot of a broker that is down, or truncate it."""
     return _damage(context, _INDEXES)
 
 
 @kind
 def damaged_checkpoints(context: FaultContext) -> bool:
-    """A text file of a broker that is down is cut short, or not legible any more."""
+    """Truncate a text file of a broker that is down, or make it unreadable."""
     return _damage(context, _TEXTS)
 
 
 def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     """Damage a file of a broker that may lose data; the broker is down, or is killed now."""
     cluster = context.cluster
-    down = [one for one in cluster.brokers.values() if one.life is None]
+    down = [broker for broker in cluster.brokers.values() if broker.life is None]
     broker = (
         context.draw.choice(down) if down and context.draw.random() < 0.7 else context.any_broker()
     )
     if broker is None or not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
-        return False  # one copy at a time
+        return False  # one replica at a time
     if broker.life is not None and not broker.crash(
         context.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
     ):
@@ -213,7 +213,7 @@ def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bo
     draw = context.draw
     if draw.random() < 0.3:
         cut = draw.randrange(size_bytes)
-        context.note(f"{path} is cut short: {cut} of {size_bytes} bytes")
+        context.note(f"{path} is truncated: {cut} of {size_bytes} bytes")
         disk.cut_short(path, cut)
         return
     position = draw.randrange(size_bytes)

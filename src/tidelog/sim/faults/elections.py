@@ -25,7 +25,7 @@ def _depose(context: FaultContext) -> Scenario:
     controller = context.controller()
     if controller is None or store.tree.get(layout.CONTROLLER) is None:
         return
-    others = [one for one in context.cluster.brokers.values() if one is not controller]
+    others = [each for each in context.cluster.brokers.values() if each is not controller]
     # An expired session gives the controller something to write.
     expire(context, context.draw.choice(others))
     yield context.draw.uniform(1, 60)
@@ -48,7 +48,7 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
     for broker in cluster.brokers.values():
         if broker is not controller and broker.store is not None:
             broker.store.lose_next_answer()
-    context.note("whoever is elected next does not hear of it")
+    context.note("the next elected controller does not learn of its election")
     for _ in range(2_000):
         yield 1
         if cluster.published.controller_epoch != epoch:
@@ -80,14 +80,17 @@ def _raise_epoch(context: FaultContext) -> Scenario:
     context.note(f"the controller epoch is raised from {epoch}")
     store.write_from_outside(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch + 1))
     yield context.draw.uniform(0, 20)
-    others = [one for one in context.cluster.brokers.values() if one is not controller]
+    others = [each for each in context.cluster.brokers.values() if each is not controller]
     # An expired session gives the controller something to write.
     expire(context, context.draw.choice(others))
 
 
 @scenario
 def unlucky_elections(context: FaultContext) -> Scenario:
-    """Controllers are deposed as they write, by somebody or nobody, or elected and cannot know."""
+    """Depose controllers with writes in flight, or elect controllers that cannot know it.
+
+    A deposed controller has a successor, or only the controller epoch was raised.
+    """
     while True:
         yield context.draw.uniform(200, 1_500)
         context.count("scenario")
@@ -113,7 +116,7 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
     path = context.draw.choice(_FORGOTTEN)
     context.note(f"controller {controller.node_id} never hears of {path}")
     controller.store.forget_answer(path)
-    others = [one for one in context.cluster.brokers.values() if one is not controller]
+    others = [each for each in context.cluster.brokers.values() if each is not controller]
     # An expired session gives the controller something to read and to write.
     expire(context, context.draw.choice(others))
     yield context.draw.uniform(100, 4_000)
@@ -127,7 +130,7 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
     controller = context.controller()
     if controller is None or not expire(context, controller):
         return
-    context.note("whoever is elected next never hears of it")
+    context.note("the next elected controller never learns of its election")
     for broker in context.cluster.brokers.values():
         if broker is not controller and broker.store is not None:
             broker.store.forget_answer(layout.CONTROLLER_EPOCH)
@@ -136,8 +139,10 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
 
 @scenario
 def unanswered_controllers(context: FaultContext) -> Scenario:
-    """The store answers a controller, or whoever has just been elected, and nobody hears it; its
-    session lives on."""
+    """Withhold the store's response to a controller, or to a newly elected one.
+
+    The session of that controller stays alive.
+    """
     cluster = context.cluster
 
     def hear() -> None:

@@ -108,11 +108,14 @@ def _punctual(context: FaultContext, case: _Case) -> None:
 
 @scenario
 def leader_returns(context: FaultContext) -> Scenario:
-    """A leader knows one follower ahead of the other, loses its leadership to that other, and leads
-    again before the first, cut back meanwhile, has told how much it has now."""
+    """Let a leader lose and regain its leadership before a follower reports its truncation.
+
+    The leader knows this follower ahead of the other one, which leads in between. The first
+    follower truncates its log meanwhile.
+    """
     while True:
         yield context.draw.uniform(50, 400)
-        case = _one_of(context, (one for one in _healthy(context) if one.leader == one.preferred))
+        case = _one_of(context, (it for it in _healthy(context) if it.leader == it.preferred))
         if case is None:
             continue
         leader, other, ahead = case.replicas
@@ -134,8 +137,11 @@ def leader_returns(context: FaultContext) -> Scenario:
 
 @scenario
 def early_follower(context: FaultContext) -> Scenario:
-    """A follower hears of a change of the leadership at once; the new leader, which has less, hears
-    of it late, and the one before it, which goes on until then, last."""
+    """Let a follower learn of a leader change before the new leader.
+
+    The new leader has fewer records than the follower. The old leader learns of the change last,
+    and leads until then.
+    """
     while True:
         yield context.draw.uniform(50, 400)
         controller = context.controller()
@@ -143,10 +149,10 @@ def early_follower(context: FaultContext) -> Scenario:
             continue
         old = controller.node_id
         case = _one_of(
-            context, [one for one in _healthy(context) if one.leader == old != one.preferred]
+            context, [each for each in _healthy(context) if each.leader == old != each.preferred]
         )
         if case is None:
-            # The controller leads no partition with another preferred leader: make a leader move.
+            # The controller leads no partition with another preferred leader: move a leader.
             expire(context, context.leader())
             yield context.draw.uniform(300, 1_000)
             continue
@@ -164,9 +170,11 @@ def early_follower(context: FaultContext) -> Scenario:
 
 @scenario
 def unheard_of_return(context: FaultContext) -> Scenario:
-    """A leader loses its leadership and has it again before a follower, which goes on asking it,
-    has heard of either; then that hears of the first change, while who led in between, cut off from
-    the store, believes that it still does."""
+    """Let a leader lose and regain its leadership before a follower learns of either.
+
+    The follower continues to fetch from that leader. Then it learns of the first change. The leader
+    in between has no connection to the store, and believes that it still leads.
+    """
     network = context.cluster.simulator.network
     while True:
         yield context.draw.uniform(50, 400)
@@ -175,7 +183,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
             continue
         leader = controller.node_id
         case = _one_of(
-            context, [one for one in _healthy(context) if one.leader == leader == one.second]
+            context, [each for each in _healthy(context) if each.leader == leader == each.second]
         )
         if case is None:
             expire(context, context.leader())
@@ -204,11 +212,13 @@ def unheard_of_return(context: FaultContext) -> Scenario:
 
 @scenario
 def two_terms_lost(context: FaultContext) -> Scenario:
-    """A leader writes under two leader epochs what its next leader never gets; sometimes its power
-    goes when it has cut that off again."""
+    """Let a leader write records under two leader epochs that the next leader never gets.
+
+    Sometimes the leader loses its power after it has truncated these records.
+    """
     while True:
         yield context.draw.uniform(50, 400)
-        case = _one_of(context, (one for one in _healthy(context) if one.leader == one.preferred))
+        case = _one_of(context, (it for it in _healthy(context) if it.leader == it.preferred))
         if case is None:
             continue
         leader, behind, leaving = case.replicas
@@ -223,16 +233,19 @@ def two_terms_lost(context: FaultContext) -> Scenario:
         yield from _until_leader(context, case, behind)
         _punctual(context, case)
         if context.draw.random() < 0.6:
-            # By now high watermarks are on disk, and not all records are.
+            # By now high watermarks are on disk, and some records are not.
             yield context.draw.uniform(40, 500)
-            brokers[leader].crash(Loss.ALL_UNSYNCED, "the power goes after a truncation")
+            brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
         yield context.draw.uniform(500, 2_000)
 
 
 @scenario
 def missing_directory(context: FaultContext) -> Scenario:
-    """All brokers are stopped; the last member in sync of a partition begins without its directory,
-    as if a disk was not mounted, and has it again after the next start (D3)."""
+    """Start the last in-sync member of a partition without its directory (D3).
+
+    All brokers are stopped before. The directory is missing as if a disk was not mounted, and is
+    back at the next start.
+    """
     cluster = context.cluster
     #: The broker and partition of the missing directory, if there is one.
     away: list[tuple[SimBroker, _Case]] = []
@@ -250,11 +263,11 @@ def missing_directory(context: FaultContext) -> Scenario:
     while True:
         yield context.draw.uniform(300, 1_500)
         truth = cluster.replication.truth
-        case = _one_of(context, [one for one in _healthy(context) if truth(one.key).committed])
+        case = _one_of(context, [each for each in _healthy(context) if truth(each.key).committed])
         if case is None:
             continue
         last = cluster.brokers[case.leader]
-        others = [one for one in cluster.brokers.values() if one is not last]
+        others = [broker for broker in cluster.brokers.values() if broker is not last]
         for broker in (*others, last):
             broker.stop(Loss.NONE)
             for _ in range(60):

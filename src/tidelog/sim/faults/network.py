@@ -30,30 +30,30 @@ def cut_for_a_while(context: FaultContext, links: list[tuple[str, str]]) -> None
 
 def two_hosts(context: FaultContext) -> tuple[str, str]:
     """Return a broker's host, and another host of a broker or a client."""
-    one = context.draw.choice(list(context.cluster.brokers.values())).node.host
-    other = context.draw.choice([host for host in context.hosts if host != one])
-    return one, other
+    first = context.draw.choice(list(context.cluster.brokers.values())).node.host
+    second = context.draw.choice([host for host in context.hosts if host != first])
+    return first, second
 
 
 @kind
 def cut_one_way(context: FaultContext) -> bool:
-    """One direction between a broker and another host is cut for a while."""
-    one, other = two_hosts(context)
-    cut_for_a_while(context, [context.draw.choice(((one, other), (other, one)))])
+    """Cut one direction between a broker and another host for a while."""
+    first, second = two_hosts(context)
+    cut_for_a_while(context, [context.draw.choice(((first, second), (second, first)))])
     return True
 
 
 @kind
 def cut_two_ways(context: FaultContext) -> bool:
-    """Both directions between a broker and another host are cut for a while."""
-    one, other = two_hosts(context)
-    cut_for_a_while(context, [(one, other), (other, one)])
+    """Cut both directions between a broker and another host for a while."""
+    first, second = two_hosts(context)
+    cut_for_a_while(context, [(first, second), (second, first)])
     return True
 
 
 @kind
 def isolate(context: FaultContext) -> bool:
-    """A broker is cut off from all others for a while, from the store too or not."""
+    """Cut a broker off from all others for a while, with or without the store."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -67,16 +67,16 @@ def isolate(context: FaultContext) -> bool:
 
 @kind
 def slow_link(context: FaultContext) -> bool:
-    """What a broker sends to another host comes late for a while."""
+    """Delay all that a broker sends to another host for a while."""
     network = context.cluster.simulator.network
-    one, other = two_hosts(context)
+    first, second = two_hosts(context)
     extra_ms = context.draw.choice((5, 60, 400))
-    network.slow_down(one, other, extra_ms * NS_PER_MS, extra_ms * NS_PER_MS)
-    context.note(f"slow {one}>{other} {extra_ms} ms")
+    network.slow_down(first, second, extra_ms * NS_PER_MS, extra_ms * NS_PER_MS)
+    context.note(f"slow {first}>{second} {extra_ms} ms")
 
     def quick() -> None:
-        network.slow_down(one, other, 0, 0)
-        context.note(f"no longer slow {one}>{other}")
+        network.slow_down(first, second, 0, 0)
+        context.note(f"no longer slow {first}>{second}")
 
     context.later(context.draw.uniform(200, 4_000), quick)
     return True
@@ -84,11 +84,11 @@ def slow_link(context: FaultContext) -> bool:
 
 @kind
 def late_roles(context: FaultContext) -> bool:
-    """What the controller tells one broker comes late; others hear of it at once."""
+    """Delay the controller's messages to one broker; the others get theirs at once."""
     controller = context.controller()
     if controller is None:
         return False
-    others = [one for one in context.cluster.brokers.values() if one is not controller]
+    others = [each for each in context.cluster.brokers.values() if each is not controller]
     source, target = controller.node.host, context.draw.choice(others).node.host
     late_ms = context.draw.choice((150, 500, 1_200))
     network = context.cluster.simulator.network
@@ -105,7 +105,7 @@ def late_roles(context: FaultContext) -> bool:
 
 @kind
 def reset_connections(context: FaultContext) -> bool:
-    """Every connection of a broker breaks, on both sides."""
+    """Break every connection of a broker, on both sides."""
     broker = context.any_broker()
     if broker is None or broker.life is None:
         return False
@@ -122,7 +122,7 @@ def _links_of(context: FaultContext, host: str) -> list[tuple[str, str]]:
 
 @kind
 def jitter(context: FaultContext) -> bool:
-    """Each message of a broker takes a time of its own for a while: connections overtake others."""
+    """Delay each message of a broker by a time of its own: connections overtake others."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -144,10 +144,10 @@ def jitter(context: FaultContext) -> bool:
 
 @kind
 def clog(context: FaultContext) -> bool:
-    """What one host sends to another fills the window for a while; then all arrives at once."""
+    """Clog one direction between two hosts: it fills the window, then delivers all at once."""
     network = context.cluster.simulator.network
-    one, other = two_hosts(context)
-    source, target = context.draw.choice(((one, other), (other, one)))
+    first, second = two_hosts(context)
+    source, target = context.draw.choice(((first, second), (second, first)))
     network.clog(source, target)
     context.note(f"clogged {source}>{target}")
 
@@ -161,7 +161,7 @@ def clog(context: FaultContext) -> bool:
 
 @kind
 def half_open(context: FaultContext) -> bool:
-    """Connections of a broker are gone and no reset tells of it: one side, or both, go on."""
+    """Drop connections of a broker without a reset: one side, or both, continue."""
     broker = context.any_broker()
     if broker is None or broker.life is None:
         return False
@@ -170,16 +170,16 @@ def half_open(context: FaultContext) -> bool:
     if not connections:
         return False
     count = context.draw.choice((1, 1, len(connections)))
-    is_told = context.draw.random() < 0.5
+    closes = context.draw.random() < 0.5
     for endpoint in context.draw.sample(connections, count):
-        context.note(f"half open {endpoint.name}-{endpoint.peer_name} told {is_told}")
-        network.vanish(endpoint, is_told=is_told)
+        context.note(f"half open {endpoint.name}-{endpoint.peer_name} one side closed {closes}")
+        network.vanish(endpoint, closes=closes)
     return True
 
 
 @kind
 def unserved_connections(context: FaultContext) -> bool:
-    """A broker's kernel accepts connections for a while, and nobody ever serves them."""
+    """Let a broker's kernel accept connections that no process serves for a while."""
     broker = context.any_broker()
     if broker is None:
         return False

@@ -25,7 +25,7 @@ _ROLLING_LOOK_MS: Final = 50
 
 @kind
 def strike(context: FaultContext) -> bool:
-    """A broker crashes at a port call to come, of any name or of a certain one."""
+    """Crash a broker at a port call to come, of any name or of a certain one."""
     broker = context.draw.choice((context.any_broker(), context.leader()))
     if broker is None or broker.life is None:
         return False
@@ -41,26 +41,26 @@ def strike(context: FaultContext) -> bool:
 
 @kind
 def crash_leader(context: FaultContext) -> bool:
-    """The leader of some partition is killed, or loses its power."""
+    """Kill the leader of some partition, or cut its power."""
     return context.crash(context.leader(), "a leader crashes")
 
 
 @kind
 def crash_any(context: FaultContext) -> bool:
-    """Some broker is killed, or loses its power."""
+    """Kill some broker, or cut its power."""
     return context.crash(context.any_broker(), "crashes")
 
 
 @kind
 def crash_controller(context: FaultContext) -> bool:
-    """The controller's broker is killed, or loses its power."""
+    """Kill the controller's broker, or cut its power."""
     controller = context.controller()
     return controller is not None and context.crash(controller, "the controller crashes")
 
 
 @kind
 def stop(context: FaultContext) -> bool:
-    """A broker is told to stop, and may lose its power right after."""
+    """Shut a broker down, and perhaps cut its power right after."""
     broker = context.any_broker()
     if broker is None:
         return False
@@ -71,7 +71,7 @@ def stop(context: FaultContext) -> bool:
 
 @kind
 def pause(context: FaultContext) -> bool:
-    """A broker's process stands still for a while; its watchdog may end it when it goes on."""
+    """Pause a broker's process for a while; its watchdog may end it when it resumes."""
     broker = context.any_broker()
     life = None if broker is None else broker.life
     if broker is None or life is None or life.paused:
@@ -91,7 +91,7 @@ def pause(context: FaultContext) -> bool:
 
 @kind
 def rolling_restart(context: FaultContext) -> bool:
-    """Brokers are restarted one after the other: told or killed, waiting for health or not."""
+    """Restart brokers one after the other, by shutdown or kill, waiting for health or not."""
     context.play(
         _roll(context, is_clean=context.draw.random() < 0.6, waits=context.draw.random() < 0.5)
     )

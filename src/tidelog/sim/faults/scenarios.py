@@ -51,7 +51,7 @@ def _take_back(context: FaultContext, state: PublishedPartition, followers: list
 
 @scenario
 def last_replica_standing(context: FaultContext) -> Scenario:
-    """Both followers leave the ISR; the last member loses unsynced data and leads again."""
+    """Push both followers out of the ISR; the last member loses unsynced data and leads again."""
     cluster = context.cluster
     lag_ms = cluster.settings.lag_time_max_ms
     while True:
@@ -74,16 +74,19 @@ def last_replica_standing(context: FaultContext) -> Scenario:
 
 @scenario
 def brokers_catch_up(context: FaultContext) -> Scenario:
-    """A broker that is not the controller dies and is back, and cannot fetch from one leader for a
-    while: what others lead for it waits until it has caught up (V46)."""
+    """Restart a broker that cannot fetch from one leader for a while.
+
+    The broker is not the controller. It leads its preferred partitions again only when it has
+    caught up (V46).
+    """
     cluster = context.cluster
     while True:
         yield context.draw.uniform(300, 1_500)
         controller = context.controller()
         others = [
-            one
-            for one in cluster.brokers.values()
-            if one is not controller and one.life is not None
+            broker
+            for broker in cluster.brokers.values()
+            if broker is not controller and broker.life is not None
         ]
         if controller is None or len(others) < 2:
             continue
@@ -105,8 +108,10 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 
 @scenario
 def left_behind(context: FaultContext) -> Scenario:
-    """Followers fall out of the ISR, what is written goes on without them, and the last member
-    dies: where that is allowed, one of them leads with less than was committed (V13)."""
+    """Push followers out of the ISR, write further records, and kill the last member.
+
+    If unclean election is allowed, a follower then leads without all committed records (V13).
+    """
     cluster = context.cluster
     while True:
         yield context.draw.uniform(200, 1_000)
@@ -166,7 +171,7 @@ def _scribbling(
 
 @scenario
 def unreadable_topic(context: FaultContext) -> Scenario:
-    """Somebody writes nonsense into a topic's node, and a new controller reads it."""
+    """Write nonsense into a topic's node, and let a new controller read it."""
     cluster = context.cluster
     scribble, restore = _scribbling(context, "topic's node")
     while True:
@@ -185,8 +190,10 @@ def unreadable_topic(context: FaultContext) -> Scenario:
 
 @scenario
 def unreadable_partition(context: FaultContext) -> Scenario:
-    """Somebody writes nonsense into a partition's state node, and a new controller reads it, or the
-    one in office runs into it; brokers restart meanwhile."""
+    """Write nonsense into a partition's state node, and let a controller read it.
+
+    That is a new controller, or the one in office. Brokers restart meanwhile.
+    """
     cluster = context.cluster
     scribble, restore = _scribbling(context, "partition's state node")
     while True:
@@ -205,7 +212,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
             expire_controller(context)
         yield context.draw.uniform(200, 1_000)
         if context.draw.random() < 0.5:
-            context.crash(cluster.brokers[state.leader], "the leader of what cannot be read dies")
+            context.crash(cluster.brokers[state.leader], "the unreadable partition's leader dies")
         yield context.draw.uniform(500, 2_500)
         restore()
         yield 3_000
@@ -213,8 +220,10 @@ def unreadable_partition(context: FaultContext) -> Scenario:
 
 @scenario
 def controller_lost_at_each_write(context: FaultContext) -> Scenario:
-    """The controller is lost before its first write in office, the next one after its first, then
-    before and after the second, and so on: an enumeration, as far as the time goes."""
+    """Crash the controller before and after its first write, its second write, and so on.
+
+    The enumeration goes as far as the time allows.
+    """
     cluster = context.cluster
     turn = context.draw.randrange(2 * MAX_CONTROLLER_WRITE)
     while True:

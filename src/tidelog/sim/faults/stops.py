@@ -20,8 +20,10 @@ _CRASH_MS: Final = ((1, 20), (5, 400))
 
 @scenario
 def stop_together(context: FaultContext) -> Scenario:
-    """Brokers are told to stop, one, two or all within a moment; now and then one of them, or the
-    controller, crashes as they hand over."""
+    """Shut one, two or all brokers down together; some crash during their shutdown.
+
+    The controller may crash, too.
+    """
     while True:
         yield context.draw.uniform(200, 2_500)
         brokers = [
@@ -48,6 +50,6 @@ def _crash_soon(context: FaultContext, stopping: SimBroker) -> None:
 
     def crash() -> None:
         if context.is_active and victim.incarnation == life:
-            context.crash(victim, "crashes during a hand-over")
+            context.crash(victim, "crashes during a controlled shutdown")
 
     context.later(context.draw.uniform(*context.draw.choice(_CRASH_MS)), crash)

@@ -36,19 +36,19 @@ def replace_controller(context: FaultContext, epoch: int) -> None:
 
 @kind
 def expire_session(context: FaultContext) -> bool:
-    """The session of some broker ends."""
+    """End the session of some broker."""
     return expire(context, context.any_broker())
 
 
 @kind
 def expire_controller(context: FaultContext) -> bool:
-    """The session of the controller's broker ends."""
+    """End the session of the controller's broker."""
     return expire(context, context.controller())
 
 
 @kind
 def lose_answer(context: FaultContext) -> bool:
-    """A broker's next transaction is applied, and its answer is lost."""
+    """Apply a broker's next transaction and lose the response."""
     broker = context.any_broker()
     if broker is None or broker.store is None:
         return False
@@ -59,7 +59,7 @@ def lose_answer(context: FaultContext) -> bool:
 
 @kind
 def lose_request(context: FaultContext) -> bool:
-    """A broker's next transaction is lost on its way to the store."""
+    """Lose a broker's next transaction on its way to the store."""
     broker = context.any_broker()
     if broker is None or broker.store is None:
         return False
@@ -70,7 +70,7 @@ def lose_request(context: FaultContext) -> bool:
 
 @kind
 def cut_store(context: FaultContext) -> bool:
-    """A broker and the store cannot talk for a while."""
+    """Cut the links between a broker and the store for a while."""
     host = context.draw.choice(list(context.cluster.brokers.values())).node.host
     cut_for_a_while(context, [(host, STORE_HOST)])
     return True
@@ -78,7 +78,7 @@ def cut_store(context: FaultContext) -> bool:
 
 @kind
 def elect_preferred(context: FaultContext) -> bool:
-    """An administrator asks for preferred leaders, as the old tool does (V8)."""
+    """Request preferred leaders as an administrator does with the old tool (V8)."""
     path = layout.PREFERRED_REPLICA_ELECTION
     asked = [
         {"topic": topic.name, "partition": partition}
@@ -96,7 +96,7 @@ def elect_preferred(context: FaultContext) -> bool:
 
 @kind
 def store_outage(context: FaultContext) -> bool:
-    """The store is there for nobody for a while: no session ends, nothing is written (S3)."""
+    """Make the store unavailable for a while: no session ends, nothing is written (S3)."""
     store = context.cluster.store
     if not store.is_available:
         return False
@@ -115,7 +115,7 @@ def store_outage(context: FaultContext) -> bool:
 
 @kind
 def late_watches(context: FaultContext) -> bool:
-    """For a while watches come late, though never after what their session reads later (S1)."""
+    """Delay watches for a while, but never beyond later reads of their session (S1)."""
     store, draw = context.cluster.store, context.draw
     late_ms = draw.choice((20, 200, 1_500))
     # A separate stream: the number of watches that fire must not change later faults.
@@ -155,7 +155,7 @@ def strike_next_write(
 
 @kind
 def strike_controller_write(context: FaultContext) -> bool:
-    """The controller is lost right before one of its writes to come, or right after it."""
+    """Crash the controller right before one of its writes to come, or right after it."""
     controller = context.controller()
     if controller is None:
         return False

@@ -1,10 +1,10 @@
 """The story of a run: the facts that matter, in plain words, in order of time.
 
-`watching` collects facts while the run goes on. `telling` selects the facts that matter and formats
+`watching` collects facts while the run goes on. `report` selects the facts that matter and formats
 them as lines. `verdict` adds the rule and the logs after a violation.
 """
 
-from tidelog.sim.story.telling import tell
+from tidelog.sim.story.report import story_lines
 from tidelog.sim.story.watching import Watcher
 
-__all__ = ["Watcher", "tell"]
+__all__ = ["Watcher", "story_lines"]

@@ -1,6 +1,6 @@
 """The facts of a story: one a line, about a partition, a group or the whole cluster.
 
-Facts about records are many and alike. They carry an actor and offsets, so that `telling` can
+Facts about records are many and alike. They carry an actor and offsets, so that `report` can
 summarize them.
 """
 

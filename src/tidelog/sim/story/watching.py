@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tidelog.sim.sim_broker import SimBroker
 
 LOSSES: Final = {
-    "NONE": "its process ends, the machine goes on: nothing written is lost",
-    "UNSYNCED": "the power goes: of what was not synced, only a part is left",
-    "PREFIX": "the power goes: of what was not synced, the first writes are left",
-    "TORN": "the power goes: of what was not synced, the first writes are left, one torn",
-    "REORDERED": "the power goes: what was not synced is left in parts, later without earlier",
-    "ALL_UNSYNCED": "the power goes: all that was not synced is lost",
+    "NONE": "its process ends, the machine continues: no written data is lost",
+    "UNSYNCED": "the power fails: only a part of the unsynced data is left",
+    "PREFIX": "the power fails: the first unsynced writes are left",
+    "TORN": "the power fails: the first unsynced writes are left, one of them torn",
+    "REORDERED": "the power fails: parts of the unsynced data are left, later without earlier ones",
+    "ALL_UNSYNCED": "the power fails: all unsynced data is lost",
 }
 
 
@@ -60,9 +60,11 @@ class Watcher:
             "replica_deleted": self._replica_deleted,
             "groups_loaded": self._groups_loaded,
             "groups_unloaded": self._groups_unloaded,
-            "created": lambda _, fields: self._topic(fields["topic"], "an administrator made it"),
+            "created": lambda _, fields: self._topic(
+                fields["topic"], "an administrator creates it"
+            ),
             "deleted": lambda _, fields: self._topic(
-                fields["topic"], "an administrator deleted it"
+                fields["topic"], "an administrator deletes it"
             ),
         }
         self._follow()
@@ -127,14 +129,14 @@ class Watcher:
             self._add(facts.PROCESS, "", f"{who}: {reason}; {LOSSES[loss]}")
         elif kind == "start" and is_broker:
             self.down.pop(node_id, None)
-            life = "" if detail == "1" else f" again (its life {detail})"
+            life = "" if detail == "1" else f" again (incarnation {detail})"
             self._add(facts.PROCESS, "", f"{who} starts{life}")
         elif kind == "start failed":
             self._add(facts.PROCESS, "", f"{who} cannot start: {detail}")
         elif kind == "halt":
-            self._add(facts.PROCESS, "", f"{who} ends itself: {detail}")
+            self._add(facts.PROCESS, "", f"{who} halts: {detail}")
         elif kind in ("pause", "resume") and is_broker:
-            moves = "stands still" if kind == "pause" else "goes on"
+            moves = "pauses" if kind == "pause" else "resumes"
             self._add(facts.PROCESS, "", f"{who} {moves}")
 
     def _registered(self, broker_id: int, broker_epoch: int) -> None:
@@ -142,9 +144,9 @@ class Watcher:
         self._add(facts.PROCESS, "", text)
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        told = self._events.get(name)
-        if told is not None:
-            told(incarnation.node_id, fields)
+        follow = self._events.get(name)
+        if follow is not None:
+            follow(incarnation.node_id, fields)
 
     def _topic(self, topic: str, text: str) -> None:
         self._add(facts.CONTROLLER, topic, text)
@@ -157,7 +159,7 @@ class Watcher:
         self._add(facts.CONTROLLER, "", text)
 
     def _controller_resigned(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} is controller no more (epoch {fields['epoch']})"
+        text = f"broker {node_id} is no longer controller (epoch {fields['epoch']})"
         self._add(facts.CONTROLLER, "", f"{text}: {fields['reason']}")
 
     def _controller(self) -> str:
@@ -169,7 +171,7 @@ class Watcher:
         name = self.name(state.key)
         who = self._controller()
         if before is None:
-            text = f"{who} makes it: led by broker {state.leader}, ISR {state.isr}"
+            text = f"{who} creates it: leader is broker {state.leader}, ISR {state.isr}"
             self._add(facts.STATE, name, text)
             return
         change = f"ISR {before.isr} -> {state.isr}, partition epoch {state.partition_epoch}"
@@ -177,7 +179,7 @@ class Watcher:
             text = f"{who} publishes what its leader proposed: {change}"
             if state.isr == before.isr:
                 text = f"{who} publishes the same ISR {state.isr} as partition epoch"
-                text += f" {state.partition_epoch}: a refusal made final, or other broker epochs"
+                text += f" {state.partition_epoch}: a final rejection, or other broker epochs"
             self._add(facts.ISR, name, text)
             return
         why = self._why(before, state)
@@ -187,7 +189,7 @@ class Watcher:
             text = f"{who} elects broker {state.leader}, {why}"
             text += f"; leader epoch {state.leader_epoch}, {change}"
         else:
-            text = f"{who} lets broker {state.leader} lead on, {why}"
+            text = f"{who} lets broker {state.leader} continue to lead, {why}"
             text += f"; leader epoch {state.leader_epoch}, {change}"
         self._add(facts.STATE, name, text)
 
@@ -212,7 +214,7 @@ class Watcher:
             if state.leader == topic.assignment[state.key.partition][0] != before.leader:
                 reasons.append("it is the preferred replica")
             else:
-                reasons.append("no more is known of it than that the state was found so")
+                reasons.append("published state shows no further reason")
         return "as " + ", ".join(reasons)
 
     # Replicas
@@ -234,7 +236,7 @@ class Watcher:
         )
 
     def _unclean_leader(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} was elected from outside the ISR: what was committed from"
+        text = f"broker {node_id} was elected from outside the ISR: committed records from"
         text += f" {fields['log_end_offset']} on is lost"
         self._add(facts.ROLE, fields["partition"], text)
 
@@ -255,12 +257,12 @@ class Watcher:
             facts.CUT,
             fields["partition"],
             f"broker {node_id} truncates its log from {fields['log_end_offset']} to {fields['to']},"
-            f" as the leader of epoch {fields['leader_epoch']} told where they part",
+            f" as the leader of epoch {fields['leader_epoch']} reports the divergence",
         )
 
     def _recovered(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} cuts {fields['cut_bytes']} bytes that are no whole batch; its log"
-        self._add(facts.CUT, fields["partition"], f"{text} ends at {fields['end_offset']}")
+        text = f"broker {node_id} truncates {fields['cut_bytes']} bytes of an incomplete batch; its"
+        self._add(facts.CUT, fields["partition"], f"{text} log ends at {fields['end_offset']}")
 
     def _command_refused(self, node_id: int, fields: dict[str, Any]) -> None:
         text = f"broker {node_id} refuses a command of the controller: {fields['error']}"
@@ -284,9 +286,11 @@ class Watcher:
     def _log_cut(self, broker: SimBroker, log: ReplicaLog, end_before: int) -> None:
         name, node_id = self.name(log.key), broker.node_id
         if broker.life is not None:
-            text = f"the log of broker {node_id} ended at {end_before} and ends at {log.end} now"
+            text = f"the log of broker {node_id} ended at {end_before} and now ends at {log.end}"
         else:
-            text = f"broker {node_id} lost records with its power: its log ended at {end_before},"
+            text = (
+                f"broker {node_id} lost records in a power failure: its log ended at {end_before},"
+            )
             text += f" its files show {log.end} now"
         self._add(facts.CUT, name, text)
 
@@ -303,18 +307,17 @@ class Watcher:
         first = operation.base_offset
         last = first + len(operation.numbers) - 1
         where = f" at {_offsets(first, last)}" if first >= 0 else ""
-        verb = "is" if len(operation.numbers) == 1 else "are"
-        text = f"{who} is told that {_records(operation.numbers)} {verb} stored{where} (acks"
+        text = f"{who} gets the acknowledgement of {_records(operation.numbers)}{where} (acks"
         text += f" {operation.acks})"
         self._add(facts.ACKNOWLEDGED, name, text, who, (first, last) if first >= 0 else None)
 
     # Groups
 
     def _groups_loaded(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._coordinates(node_id, fields, "coordinates its groups now")
+        self._coordinates(node_id, fields, "now coordinates its groups")
 
     def _groups_unloaded(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._coordinates(node_id, fields, "coordinates its groups no more")
+        self._coordinates(node_id, fields, "no longer coordinates its groups")
 
     def _coordinates(self, node_id: int, fields: dict[str, Any], what: str) -> None:
         name = f"{CONSUMER_OFFSETS}-{fields['partition']}"
@@ -322,13 +325,15 @@ class Watcher:
         self._add(facts.GROUP, name, text)
 
     def _synced(self, group: str, generation: int, member: str, partitions: list[int]) -> None:
-        text = f"{member} is given partitions {partitions} in generation {generation}"
+        text = f"{member} is assigned partitions {partitions} in generation {generation}"
         self._add(facts.GROUP, group, text)
 
     def _offsets_answered(self, commit: Commit) -> None:
         if commit.outcome is Outcome.DONE:
-            text = f"generation {commit.generation} is told that offset {commit.offset} is"
-            text += f" committed for partition {commit.partition}"
+            text = (
+                f"generation {commit.generation} gets the acknowledgement of offset {commit.offset}"
+            )
+            text += f" for partition {commit.partition}"
             who = f"partition {commit.partition}"
             self._add(facts.OFFSETS, commit.group, text, who, (commit.offset, commit.offset))
         elif commit.outcome is Outcome.REFUSED:

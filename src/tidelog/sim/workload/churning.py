@@ -108,7 +108,7 @@ class ChurnKind(ABC):
         """Wait a random time."""
         await self.client.tasks.sleep(self.draw.randrange(from_ms, to_ms))
 
-    def told(self, what: str) -> None:
+    def succeeded(self, what: str) -> None:
         """Count and trace an acknowledged operation."""
         self.acknowledged += 1
         self.client.ports.tracer.event("churn", kind=self.name, what=what)

@@ -1,4 +1,4 @@
-"""Producers and members of groups come and go while the run lasts.
+"""Churn of producers and group members, which come and go while the run lasts.
 
 Their batches, joins and commits are operations like those of the clients that stay: the same
 checkers judge them.
@@ -18,7 +18,7 @@ _MOST_GUESTS = 4
 
 @churn
 class ProducersComeAndGo(ChurnKind):
-    """Producers of every style write for a moment and end; what they were told must hold."""
+    """Producers of every style, each of which writes for a moment; all promises must hold."""
 
     name: ClassVar[str] = "producers_come_and_go"
 
@@ -33,14 +33,14 @@ class ProducersComeAndGo(ChurnKind):
             producer.stopping = True
             while not producer.is_done:
                 await self.pause(20, 60)
-            self.told(f"acks {acks} idempotent {idempotent}")
+            self.succeeded(f"acks {acks} idempotent {idempotent}")
             await self.pause(0, 300)
         self.is_done = True
 
 
 @churn
 class InstancesDoubled(ChurnKind):
-    """Two processes have one group instance id: each takes the other's place, again and again."""
+    """Two processes with one group instance id: each takes the other's place, again and again."""
 
     name: ClassVar[str] = "instances_doubled"
     is_drawn: ClassVar[bool] = False
@@ -65,7 +65,7 @@ class InstancesDoubled(ChurnKind):
             await self.pause(50, 1_500)
         while not self.stopping:
             await self.pause(200, 1_000)
-            self.told(f"{plan.next_offset} commits begun")
+            self.succeeded(f"{plan.next_offset} commits begun")
         for twin in twins:
             twin.stopping = True
         while not all(twin.is_done for twin in twins):
@@ -75,7 +75,7 @@ class InstancesDoubled(ChurnKind):
 
 @churn
 class MembersComeAndGo(ChurnKind):
-    """Members, static ones too, join a group that has one of its own, and leave again."""
+    """Members, some of them static, that join a group with a steady member, and leave again."""
 
     name: ClassVar[str] = "members_come_and_go"
 
@@ -111,7 +111,7 @@ class MembersComeAndGo(ChurnKind):
                 guests.append(self._join(plan, is_static=is_static, stays=False))
             elif here:
                 here[0].stopping = True
-                self.told("a guest leaves")
+                self.succeeded("a guest leaves")
         for guest in guests:
             guest.stopping = True
         while not all(guest.is_done for guest in guests):

@@ -34,7 +34,7 @@ _POLL_MS: Final = 20
 
 @churn
 class NodesEdited(ChurnKind):
-    """The nodes of a topic are made, changed, scribbled on, mended and deleted by somebody else."""
+    """Foreign edits of a topic's nodes: created, changed, made invalid, repaired and deleted."""
 
     name: ClassVar[str] = "nodes_edited"
     is_drawn: ClassVar[bool] = False
@@ -62,7 +62,7 @@ class NodesEdited(ChurnKind):
         found = self.work.cluster.published.topics.get(self.topic)
         count = 0 if found is None else len(found.assignment)
         if count != len(self._partitions):
-            return f"{self.topic} has {count} partitions, and {len(self._partitions)} by its node"
+            return f"{self.topic} has {count} partitions, and its node has {len(self._partitions)}"
         return ""
 
     # valid edits
@@ -77,7 +77,7 @@ class NodesEdited(ChurnKind):
         await self._edit([Create(path, self._node(self._partitions))])
         self.client.history.topic_created(self.topic, self._topic_id, self.client.now_ns)
         await self._until_adopted()
-        self.told("made by its node")
+        self.succeeded("created by its node")
         for number in self._partitions:
             self._work_on(number)
 
@@ -92,7 +92,7 @@ class NodesEdited(ChurnKind):
         self._partitions[number] = self._replicas()
         await self._write()
         await self._until_adopted()
-        self.told(f"partition {number} written into its node")
+        self.succeeded(f"partition {number} written into its node")
         self._work_on(number)
 
     async def _shrink(self) -> None:
@@ -105,7 +105,7 @@ class NodesEdited(ChurnKind):
         del self._partitions[number]
         await self._write()
         await self._until(lambda: not self._is_held(number), insists=False)
-        self.told(f"partition {number} taken from its node")
+        self.succeeded(f"partition {number} removed from its node")
 
     async def _recreate(self) -> None:
         """Delete all nodes of the topic, and recreate it with another id."""
@@ -119,7 +119,7 @@ class NodesEdited(ChurnKind):
         await self._available()
         below = sorted(each for each in store.tree.nodes if each.startswith(f"{path}/"))
         await self._edit([Delete(each, ANY_VERSION) for each in (*reversed(below), path)])
-        self.told("deleted with all below it")
+        self.succeeded("deleted with all nodes below")
         await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 1_500)))
         await self._make()
 
@@ -137,9 +137,9 @@ class NodesEdited(ChurnKind):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        if node is not None and node.data == data:  # else a change was asked for, and is there
+        if node is not None and node.data == data:  # else a requested change replaced it
             cluster.store.write_from_outside(path, before)
-        self.told("scribbled on and mended")
+        self.succeeded("invalid content repaired")
         if cluster.published.controller_epoch != epoch:
             await self._another_controller()
 
@@ -204,8 +204,8 @@ class NodesEdited(ChurnKind):
                 for number in self._partitions
             ]
             return all(
-                one is not None and bool(one.isr) and one.key not in published.removed
-                for one in states
+                state is not None and bool(state.isr) and state.key not in published.removed
+                for state in states
             )
 
         await self._until(adopted, insists=True)

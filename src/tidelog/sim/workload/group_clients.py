@@ -175,8 +175,8 @@ class _Speaker:
             return
         if error not in _PASSING and error not in _FENCED:
             self.client.history.anomaly(
-                f"client {self.client.node_id} of group {self.plan.name} was told {error.name}"
-                f" by API {api_key}"
+                f"client {self.client.node_id} of group {self.plan.name} got {error.name}"
+                f" from API {api_key}"
             )
         raise KafkaError(error, f"API {api_key}")
 
@@ -229,8 +229,8 @@ class _Speaker:
             for commit in commits:
                 checker.commit_ends(commit, Outcome.UNKNOWN)
             raise
-        told = answer.topics[0].partitions
-        errors = [ErrorCode(each.error_code) for each in told]
+        responses = answer.topics[0].partitions
+        errors = [ErrorCode(each.error_code) for each in responses]
         for commit, error in zip(commits, errors, strict=True):
             self._commit_ended(commit, error)
         for error in errors:
@@ -329,13 +329,13 @@ class GroupMember(_Speaker):
                 await self._subscribe(connection)
                 await self._live(connection, was_steady)
             except KafkaError as error:
-                self._told(error.code)
+                self._forget_member_id(error.code)
                 await self._back_off()
             except TidelogError:
                 await self._back_off()
         self.is_done = True
 
-    def _told(self, error: ErrorCode) -> None:
+    def _forget_member_id(self, error: ErrorCode) -> None:
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._member_id = ""
 
@@ -398,8 +398,8 @@ class GroupMember(_Speaker):
         answer: JoinGroupResponse = await connection.call(
             JOIN_GROUP, version, request, _JOIN_ANSWER_MS
         )
-        is_told = answer.error_code == ErrorCode.NONE and not self.plan.has_static_members
-        if is_told and asked_of == self.checker.term(self.plan.name, self._coordinator_id):
+        is_checked = answer.error_code == ErrorCode.NONE and not self.plan.has_static_members
+        if is_checked and asked_of == self.checker.term(self.plan.name, self._coordinator_id):
             self.checker.joined(self.plan.name, answer.generation_id, answer.leader, asked_of)
         return answer
 
@@ -482,12 +482,12 @@ class GroupMember(_Speaker):
                 return
             elif what < 0.09:
                 # The member joins again and drops the connection while it waits.
-                self.client.tasks.spawn("a join that nobody waits for", self._forsake(connection))
+                self.client.tasks.spawn("an abandoned join", self._forsake(connection))
                 await self.client.tasks.sleep(draw.randrange(1, 40))
                 connection.close("a member does not wait for its join")
                 return
             elif what < 0.11:
-                return  # it joins again
+                return  # the member joins again
             else:
                 await self._commit_late(connection)
         await self._leave(connection)

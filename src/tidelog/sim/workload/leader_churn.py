@@ -20,7 +20,7 @@ from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
 @churn
 class LeadersElected(ChurnKind):
-    """Preferred leaders are asked for; who was told that one was elected, finds that it was."""
+    """Elections of preferred leaders by request; a reported election must have happened."""
 
     name: ClassVar[str] = "leaders_elected"
 
@@ -49,7 +49,7 @@ class LeadersElected(ChurnKind):
             except TidelogError as error:
                 self.failed("election", error)
                 continue
-            self.told(f"{len(results)} elections")
+            self.succeeded(f"{len(results)} elections")
             for partition, result in results.items():
                 if result.error is ErrorCode.NONE:
                     self._check(partition, begin_ns)
@@ -60,14 +60,14 @@ class LeadersElected(ChurnKind):
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
-            return  # it was made anew meanwhile: which one was meant is not known
+            return  # it was recreated meanwhile: the request may mean either topic
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
-            return  # another replica is preferred since
+            return  # another replica is preferred since then
         key = published.key(topic.topic_id, partition.partition)
         preferred = topic.assignment[partition.partition][0]
         state = published.partitions[key]
         if state.leader != preferred and self._led_ns.get((key, preferred), -1) < begin_ns:
             self.client.history.anomaly(
-                f"the preferred leader {preferred} of {partition} was said to be elected;"
-                f" {state.leader} leads, and nobody else has since it was asked for"
+                f"the preferred leader {preferred} of {partition} was reported as elected;"
+                f" {state.leader} leads, and the preferred one has not since the request"
             )

@@ -37,7 +37,7 @@ _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
 
 @churn
 class OffsetsLookedUp(ChurnKind):
-    """Offsets are looked up: the latest, by time, of the newest record."""
+    """Lookups of offsets: the latest, by time, of the newest record."""
 
     name: ClassVar[str] = "offsets_looked_up"
     is_drawn: ClassVar[bool] = False
@@ -72,7 +72,7 @@ class OffsetsLookedUp(ChurnKind):
         except TidelogError as error:
             self.failed(f"looking up {wanted} of {partition}", error)
             return
-        self.told(f"{wanted} of {partition}: {listed}")
+        self.succeeded(f"{wanted} of {partition}: {listed}")
         if wanted == LATEST:
             self._check_latest(key, truth, listed)
             return
@@ -151,12 +151,12 @@ class OffsetsLookedUp(ChurnKind):
         return [by_number[number].timestamp_ms for number in truth.committed]
 
     def _wrong(self, what: str) -> None:
-        self.client.history.broken_promise(f"client {self.client.node_id} was told that {what}")
+        self.client.history.broken_promise(f"client {self.client.node_id} got a response: {what}")
 
 
 @churn
 class RecordsExpire(ChurnKind):
-    """A topic is kept small by retention, and emptied by request now and then."""
+    """A topic kept small by retention, and emptied by request now and then."""
 
     name: ClassVar[str] = "records_expire"
     is_drawn: ClassVar[bool] = False
@@ -187,7 +187,7 @@ class RecordsExpire(ChurnKind):
             except TidelogError as error:
                 self.failed("deletion of everything", error)
             else:
-                self.told(f"deletion of everything: {low[partition]}")
+                self.succeeded(f"deletion of everything: {low[partition]}")
         self.is_done = True
 
     def _anything_may_go(self, key: LogKey) -> None:

@@ -24,7 +24,7 @@ _OTHER_FACTOR: Final = 0.15
 
 @churn
 class PartitionsMoved(ChurnKind):
-    """The partitions that are there all the time are moved, those of groups too, some at once."""
+    """Moves of the steady partitions and of groups' partitions, some of them at once."""
 
     name: ClassVar[str] = "partitions_moved"
     is_drawn: ClassVar[bool] = False
@@ -50,7 +50,7 @@ class PartitionsMoved(ChurnKind):
                 continue
             begun = [each for each in results if results[each].error is ErrorCode.NONE]
             if begun:
-                self.told(f"{len(begun)} moves")
+                self.succeeded(f"{len(begun)} moves")
         self.is_done = True
 
     def _of_groups(self) -> list[TopicPartition]:

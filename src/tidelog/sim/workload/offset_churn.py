@@ -56,7 +56,7 @@ class _Attempts:
 
 @churn
 class OffsetsDeleted(ChurnKind):
-    """Offsets of a group are set, set back and deleted; the group is deleted."""
+    """Commits, resets and deletions of a group's offsets, and deletions of the group."""
 
     name: ClassVar[str] = "offsets_deleted"
 
@@ -124,7 +124,7 @@ class OffsetsDeleted(ChurnKind):
                 self._check_gone()
                 return
         else:
-            self.told(what)
+            self.succeeded(what)
             self._certain.update(wanted)
             if attempts.count == 1:
                 return
@@ -136,7 +136,7 @@ class OffsetsDeleted(ChurnKind):
         for partition, certain in self._certain.items():
             if certain != _NONE and _NONE not in self._possible[partition]:
                 self.client.history.broken_promise(
-                    f"group {_GROUP} was said not to be there; offset {certain} of {partition} was"
+                    f"group {_GROUP} was reported as missing; offset {certain} of {partition} was"
                     " acknowledged and not deleted"
                 )
 
@@ -148,10 +148,10 @@ class OffsetsDeleted(ChurnKind):
             self.failed("read", error)
             return False
         for partition, certain in self._certain.items():
-            told = found[partition].offset if partition in found else _NONE
-            if told != certain and told not in self._possible[partition]:
+            offset = found[partition].offset if partition in found else _NONE
+            if offset != certain and offset not in self._possible[partition]:
                 self.client.history.broken_promise(
-                    f"group {_GROUP} was told offset {told} for {partition}; {certain} was"
+                    f"group {_GROUP} got offset {offset} for {partition}; {certain} was"
                     f" acknowledged last, and {list(self._possible[partition])} may hold besides"
                 )
         return True

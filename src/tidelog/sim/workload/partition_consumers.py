@@ -35,7 +35,7 @@ _BACKOFF_MS: Final = (10, 150)
 _TOPIC_IDS_VERSION: Final = 13
 
 
-class _BeginAnewError(KafkaError):
+class _BeginAgainError(KafkaError):
     """The error of a consumer that cannot rely on its position."""
 
 
@@ -96,14 +96,14 @@ class PartitionConsumer:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "a broker with old metadata")
         history.topic_created(self.partition.topic, topic_id, self.client.now_ns)
         self.topic_id = topic_id
-        self._begin_anew("assign")
+        self._begin_again("assign")
 
     @property
     def _name(self) -> str:
         """Name of the partition of this incarnation of the topic, as in histories."""
         return f"{self.partition.topic}@{self.topic_id.hex()}-{self.partition.partition}"
 
-    def _begin_anew(self, kind: str) -> None:
+    def _begin_again(self, kind: str) -> None:
         self.position = 0
         now_ns = self.client.now_ns
         self.client.history.operations.append(
@@ -134,7 +134,7 @@ class PartitionConsumer:
     ) -> None:
         """Fetch once, and record this as one poll of the history."""
         begin_ns = self.client.now_ns
-        told: list[tuple[int, int]] = []
+        records: list[tuple[int, int]] = []
         name, outcome = self._name, FAIL
         try:
             answer = await connection.call(FETCH, version, request, MAX_WAIT_MS + _ANSWER_MARGIN_MS)
@@ -142,19 +142,19 @@ class PartitionConsumer:
                 raise KafkaError(ErrorCode(answer.error_code), "fetch")
             for response in answer.responses:
                 for data in response.partitions:
-                    self._take(data, told, by_id=version >= _TOPIC_IDS_VERSION)
+                    self._take(data, records, by_id=version >= _TOPIC_IDS_VERSION)
             outcome = OK
-        except _BeginAnewError as error:
-            self._poll_ends(name, begin_ns, outcome, told)
-            self._begin_anew("seek")
+        except _BeginAgainError as error:
+            self._poll_ends(name, begin_ns, outcome, records)
+            self._begin_again("seek")
             raise KafkaError(error.code, error.message) from None
         except TidelogError:
-            self._poll_ends(name, begin_ns, outcome, told)
+            self._poll_ends(name, begin_ns, outcome, records)
             raise
-        self._poll_ends(name, begin_ns, outcome, told)
+        self._poll_ends(name, begin_ns, outcome, records)
 
     def _poll_ends(
-        self, name: str, begin_ns: int, outcome: str, told: list[tuple[int, int]]
+        self, name: str, begin_ns: int, outcome: str, records: list[tuple[int, int]]
     ) -> None:
         self.client.history.operations.append(
             Operation(
@@ -162,12 +162,12 @@ class PartitionConsumer:
                 "poll",
                 begin_ns,
                 self.client.now_ns,
-                OK if told else outcome,
-                records={name: told},
+                OK if records else outcome,
+                records={name: records},
             )
         )
 
-    def _take(self, data: PartitionData, told: list[tuple[int, int]], *, by_id: bool) -> None:
+    def _take(self, data: PartitionData, records: list[tuple[int, int]], *, by_id: bool) -> None:
         error = ErrorCode(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_sent_on(data):
             return
@@ -197,12 +197,12 @@ class PartitionConsumer:
                 skipped = 0
             if batch.next_offset > data.high_watermark:
                 self.client.history.anomaly(
-                    f"a consumer of {self.partition} was given offsets up to"
+                    f"a consumer of {self.partition} got offsets up to"
                     f" {batch.next_offset} with the high watermark at {data.high_watermark}"
                 )
             history = self.client.history
             if not by_id and not history.is_settled(self.partition.topic, self.topic_id):
-                raise _BeginAnewError(ErrorCode.UNKNOWN_TOPIC_ID, "the name may mean another topic")
+                raise _BeginAgainError(ErrorCode.UNKNOWN_TOPIC_ID, "the name may be another's")
             history.read(
                 self.client.node_id,
                 self.topic_id,
@@ -211,22 +211,22 @@ class PartitionConsumer:
                 numbers,
             )
             first = batch.base_offset + skipped
-            told += [(at, number) for at, number in enumerate(numbers, first) if number != GONE]
+            records += [(at, number) for at, number in enumerate(numbers, first) if number != GONE]
             self.position = batch.next_offset
 
     def _out_of_range(self, data: PartitionData, *, by_id: bool) -> None:
-        """Report a position out of range, and raise _BeginAnewError.
+        """Report a position out of range, and raise _BeginAgainError.
 
         All records below the position were committed, so a leader must have them.
         """
         life = self.client.history.topics.get(self.topic_id)
         if by_id and life is not None and life.deletion_begun_ns < 0:
             self.client.history.broken_promise(
-                f"a consumer of {self.partition} has read up to {self.position} and was told that"
-                f" this is out of range (log start {data.log_start_offset}, high watermark"
-                f" {data.high_watermark})"
+                f"a consumer of {self.partition} has read up to {self.position}, and the broker"
+                f" responded that this is out of range (log start {data.log_start_offset}, high"
+                f" watermark {data.high_watermark})"
             )
-        raise _BeginAnewError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
+        raise _BeginAgainError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
 
     def _is_sent_on(self, data: PartitionData) -> bool:
         """Return whether a request deleted the records at the position; then continue behind them.

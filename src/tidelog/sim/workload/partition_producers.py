@@ -275,13 +275,13 @@ class PartitionProducer:
 
     def _refused(self, waiting: Waiting, error: ErrorCode) -> bool:
         if waiting not in self._waiting:
-            return False  # given up with the producer id that an earlier answer made useless
+            return False  # given up with the producer id that an earlier response made useless
         if error in NOT_APPENDED or error in UNCERTAIN:
             if not self._repeats:
                 self._end(waiting, Outcome.UNKNOWN if error in UNCERTAIN else Outcome.REFUSED)
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._waiting[0] is not waiting:
-            return False  # a batch before it was refused
+            return False  # a batch before it was rejected
         operation = waiting.operation
         remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
         if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):

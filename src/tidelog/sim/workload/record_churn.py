@@ -78,7 +78,7 @@ class _Deletions(ChurnKind):
         except TidelogError as error:
             self.failed(f"deletion below {before}", error)
             return
-        self.told(f"deletion below {before}: {low[self._partition]}")
+        self.succeeded(f"deletion below {before}: {low[self._partition]}")
         self._check(low[self._partition], "the low watermark", before)
         self._low_watermark = max(self._known_low_watermark(), low[self._partition])
         self._knowing = self._who_knows()
@@ -131,7 +131,7 @@ class _Deletions(ChurnKind):
         state = cluster.published.partitions.get(key)
         leader = NO_LEADER if state is None else state.leader
         has_forgotten = leader != NO_LEADER and self._knowing.get(leader) != lives[leader]
-        if has_forgotten or all(lives[one] != life for one, life in self._knowing.items()):
+        if has_forgotten or all(lives[broker] != life for broker, life in self._knowing.items()):
             self._low_watermark = 0
         return self._low_watermark
 
@@ -155,19 +155,19 @@ class _Deletions(ChurnKind):
         self._check(listed[self._partition].offset, "the log start", self._known_low_watermark())
         return True
 
-    def _check(self, told: int, what: str, lowest: int) -> None:
+    def _check(self, offset: int, what: str, lowest: int) -> None:
         key = (self._topic_id, self._partition.partition)
         highest = self.client.history.deleted_before.get(key, 0)
-        if not lowest <= told <= highest:
+        if not lowest <= offset <= highest:
             self.client.history.broken_promise(
-                f"{what} of {self._partition} is {told}: deletions below {lowest} were acknowledged"
-                f" and nothing above {highest} was asked for"
+                f"{what} of {self._partition} is {offset}: deletions below {lowest} were"
+                f" acknowledged and none above {highest} was requested"
             )
 
 
 @churn
 class RecordsDeleted(_Deletions):
-    """The oldest records of a topic are deleted by request."""
+    """Requests that delete the oldest records of a topic."""
 
     name: ClassVar[str] = "records_deleted"
     topic: ClassVar[str] = "trimmed"
@@ -176,7 +176,7 @@ class RecordsDeleted(_Deletions):
 
 @churn
 class CompactedAndDeleted(_Deletions):
-    """A topic is compacted, and its oldest records are deleted by request besides."""
+    """Requests that delete the oldest records of a compacted topic."""
 
     name: ClassVar[str] = "compacted_and_deleted"
     topic: ClassVar[str] = "thinned"

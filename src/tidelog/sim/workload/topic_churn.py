@@ -41,7 +41,7 @@ class OfTopics(ChurnKind):
 
 @churn
 class TopicsComeAndGo(OfTopics):
-    """Topics are made, written and read for a while, and deleted."""
+    """Topics that are created, written and read for a while, and deleted."""
 
     name: ClassVar[str] = "topics_come_and_go"
 
@@ -52,7 +52,7 @@ class TopicsComeAndGo(OfTopics):
             topic = f"passing-{number}"
             count = self.draw.randrange(1, _MAX_PARTITIONS + 1)
             await self._create(topic, count)
-            self.told(f"{topic} made")
+            self.succeeded(f"{topic} created")
             partitions = [TopicPartition(topic, each) for each in range(count)]
             producers = [
                 self.work.produce(self._writer, each, acks=-1, idempotent=True)
@@ -61,9 +61,9 @@ class TopicsComeAndGo(OfTopics):
             consumers = [self.work.consume(self._reader, each, None) for each in partitions]
             await self.pause(100, 2_500)
             if self.stopping:
-                break  # it stays, and all that it holds is read in the end
+                break  # it stays, and all its records are read in the end
             await self._admin.delete(topic)
-            self.told(f"{topic} deleted")
+            self.succeeded(f"{topic} deleted")
             for producer in producers:
                 producer.abandon()
             for consumer in consumers:
@@ -74,7 +74,7 @@ class TopicsComeAndGo(OfTopics):
 
 @churn
 class TopicsRecreated(OfTopics):
-    """A topic is deleted and made anew under its name; its clients know nothing of it."""
+    """Deletions and recreations of a topic under its name, unnoticed by its clients."""
 
     name: ClassVar[str] = "topics_recreated"
 
@@ -92,7 +92,7 @@ class TopicsRecreated(OfTopics):
             await self._admin.delete(topic.topic)
             await self.client.tasks.sleep(self.draw.choice((0, 5, 200, 1_500)))
             await self._create(topic.topic, 1)
-            self.told("made anew")
+            self.succeeded("recreated")
         self.is_done = True
 
 
@@ -141,7 +141,7 @@ class _Altered(OfTopics):
 
 @churn
 class PartitionsAdded(_Altered):
-    """A topic is given partitions, one after the other."""
+    """Partitions that are added to a topic, one after the other."""
 
     name: ClassVar[str] = "partitions_added"
     topic: ClassVar[str] = "growing"
@@ -153,7 +153,7 @@ class PartitionsAdded(_Altered):
 
 @churn
 class ConfigsChanged(_Altered):
-    """The configuration of a topic is altered all the time."""
+    """Changes of a topic's configuration, one after the other."""
 
     name: ClassVar[str] = "configs_changed"
     topic: ClassVar[str] = "tuned"
@@ -165,8 +165,10 @@ class ConfigsChanged(_Altered):
 
 @churn
 class PartitionsRemoved(OfTopics):
-    """The highest partition of a topic is removed and added again, over and over; what is written
-    to it is of its present life alone."""
+    """Removals and additions of a topic's highest partition, over and over.
+
+    Records that are written to it belong to its present life alone.
+    """
 
     name: ClassVar[str] = "partitions_removed"
     is_drawn: ClassVar[bool] = False
@@ -186,7 +188,7 @@ class PartitionsRemoved(OfTopics):
             consumer = self.work.consume(self._reader, last, None)
             await self.pause(50, 1_500)
             if self.stopping:
-                break  # it stays, and all that it holds is read in the end
+                break  # it stays, and all its records are read in the end
             self.client.history.removal_begins(*last)
             producer.abandon()
             consumer.stopping = True
@@ -213,5 +215,5 @@ class PartitionsRemoved(OfTopics):
                 if done not in str(error):
                     await self.pause(20, 300)
                     continue
-            self.told(what)
+            self.succeeded(what)
             return

@@ -39,7 +39,7 @@ _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
 
 @churn
 class TopicsMislaid(OfTopics):
-    """A topic's nodes go and come back, over and over; its acknowledged records stay."""
+    """Deletions and restorations of a topic's nodes; its acknowledged records stay."""
 
     name: ClassVar[str] = "topics_mislaid"
     is_drawn: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class TopicsMislaid(OfTopics):
             await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 2_000)))
             await self._bring_back(nodes)
             await self._restore()
-            self.told("restored")
+            self.succeeded("restored")
         # If the nodes were restored at once, a broker that learned of it late may have set its
         # replica aside since.
         await self._restore()
@@ -128,7 +128,7 @@ class TopicsMislaid(OfTopics):
             for broker_id in self.draw.sample(brokers, len(brokers)):
                 try:
                     found = await self.client.run(self._strays.list_strays(broker_id))
-                    wanted = [one for one in found if one.tp == _KEY]
+                    wanted = [stray for stray in found if stray.tp == _KEY]
                     if wanted:
                         chosen = [self.draw.choice(wanted)]
                         await self.client.run(self._strays.alter(StrayAction.RESTORE, chosen))
@@ -147,25 +147,25 @@ class TopicsMislaid(OfTopics):
         try:
             while True:
                 fetched = await self.client.run(self._records.fetch({_KEY: end}, _OPTIONS))
-                told = fetched[_KEY]
-                if told.error is not ErrorCode.NONE:
+                response = fetched[_KEY]
+                if response.error is not ErrorCode.NONE:
                     return False
-                for batch in read_batches(bytes(told.records)):
+                for batch in read_batches(bytes(response.records)):
                     found.update(
                         zip(range(batch.base_offset, batch.next_offset), batch.numbers, strict=True)
                     )
                     end = batch.next_offset
-                if end >= told.high_watermark:
+                if end >= response.high_watermark:
                     break
         except TidelogError as error:
             self.failed("read", error)
             return False
-        lost = {one: n for one, n in self._kept.items() if one < end and found.get(one) != n}
+        lost = {at: n for at, n in self._kept.items() if at < end and found.get(at) != n}
         if lost:
             self.work.cluster.simulator.violate(
                 f"{_KEY}: records {lost} are lost after a restore (V35)"
             )
-        missing = [one for one in self._kept if one not in found]
+        missing = [offset for offset in self._kept if offset not in found]
         if missing:
             self._look_at_leader(max(missing))
         return not missing

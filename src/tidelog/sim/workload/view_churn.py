@@ -1,9 +1,10 @@
-"""A client follows the list of brokers as librdkafka does.
+"""A client that follows the list of brokers as librdkafka does.
 
 The client knows only the brokers of the last Metadata response. It decommissions a broker that the
 response does not list, and drops its bootstrap addresses once it knows a broker. After an empty
 list the client has no broker left and hangs for ever. The steady topic exists all the time, so no
 broker may respond that it is unknown.
+
 Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
 """
 
@@ -23,7 +24,7 @@ _TIMEOUT_MS = 1_500
 
 @churn
 class BrokersFollowed(ChurnKind):
-    """The brokers of each Metadata answer replace those known before; none may be empty."""
+    """A client that knows only the brokers of the last Metadata response, which must list some."""
 
     name: ClassVar[str] = "brokers_followed"
     is_drawn: ClassVar[bool] = False
@@ -40,7 +41,7 @@ class BrokersFollowed(ChurnKind):
                 continue
             known = [Address(broker.host, broker.port) for broker in answer.brokers]
             self._check(address, answer)
-            self.told(f"{len(known)} brokers")
+            self.succeeded(f"{len(known)} brokers")
         self.is_done = True
 
     async def _ask(self, address: Address) -> MetadataResponse:
@@ -59,7 +60,7 @@ class BrokersFollowed(ChurnKind):
         if not answer.brokers:
             violate(
                 f"a client is hung for good: {address} answered Metadata without a broker, so the"
-                " client has dropped all that it knew"
+                " client has dropped all brokers that it knew"
             )
         if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics):
             violate(f"{address} answered that {self.work.steady[0].topic} is unknown")

@@ -102,12 +102,12 @@ class ContinuityProof:
 
     @property
     def stray(self) -> int:
-        """Rows that should not be there at all."""
+        """Rows outside of the wanted offsets."""
         return sum(each.stray for each in self.partitions)
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
+        """Number of all rows."""
         return sum(each.rows for each in self.partitions)
 
 

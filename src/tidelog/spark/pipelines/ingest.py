@@ -203,8 +203,8 @@ def _look_at(client: BlockingClient, topic: str, table: TopicTable) -> _Source:
         start = following.get(tp.partition, first)
         if not first <= start <= end:
             raise DataLossError(
-                f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: what"
-                " lies between was deleted before it was ingested"
+                f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: the"
+                " records between were deleted before their ingest"
             )
         if start < end:
             ranges.append(OffsetRange(tp, start, end))
@@ -237,7 +237,7 @@ def _count_files(
     spark: SparkSession, directory: Path, ranges: Sequence[OffsetRange]
 ) -> dict[TopicPartition, PartitionCount]:
     if not any(directory.glob("*.parquet")):
-        return no_rows(ranges)  # Spark cannot tell the columns of no files
+        return no_rows(ranges)  # Spark cannot infer columns without files
     return count_offsets(spark.read.parquet(str(directory)), ranges)
 
 

@@ -123,7 +123,7 @@ class TopicTable:
                 raise TableError(
                     f"{self.directory} was filled from a topic {topic!r} with id"
                     f" {before.topic_id} in cluster {before.cluster_id}; this one has id"
-                    f" {topic_id} in cluster {cluster_id}: it was made anew, or it is another"
+                    f" {topic_id} in cluster {cluster_id}: it was recreated, or it is another"
                     " cluster. Ingest to another directory"
                 )
 
@@ -174,7 +174,7 @@ class TopicTable:
             if staged.exists():
                 staged.rename(final)
             elif not final.exists():
-                raise TableError(f"{pending} names {data_file.name}, which is nowhere")
+                raise TableError(f"{pending} names {data_file.name}, which does not exist")
         _sync(self.directory)
         pending.rename(pending.with_name(pending.name.removesuffix(_PENDING)))
         _sync(self._book)

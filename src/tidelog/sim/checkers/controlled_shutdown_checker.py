@@ -14,7 +14,7 @@ from tidelog.core.types import NO_LEADER
 from tidelog.sim.checkers.published_state import Published, PublishedPartition
 
 
-class HandOverChecker:
+class ControlledShutdownChecker:
     """Checker of every controlled shutdown of a cluster."""
 
     def __init__(
@@ -29,34 +29,36 @@ class HandOverChecker:
         self._is_leaving = is_leaving
         #: Broker epoch of each broker whose controlled shutdown left no partition.
         self._gone: dict[int, int] = {}
-        self.hand_overs = 0
+        self.shutdowns = 0
         published.on_state.append(self._changed)
 
     def answered(self, broker_id: int, controller_epoch: int, remaining: Collection[str]) -> None:
         """Check a controller's response to a controlled shutdown, with the remaining partitions."""
         published = self._published
         if controller_epoch != published.controller_epoch:
-            return  # it is deposed, and does not know what has come since
-        self.hand_overs += 1
+            return  # a deposed controller does not know the present state
+        self.shutdowns += 1
         for key, state in published.partitions.items():
             topic = published.all_topics[key.topic_id]
             if published.promises_nothing(key.topic_id):
                 continue
             name = f"{topic.name}-{key.partition}"
             if state.leader == broker_id:
-                heirs = [one for one in state.isr if one != broker_id and self._stays(state, one)]
+                heirs = [
+                    each for each in state.isr if each != broker_id and self._stays(state, each)
+                ]
                 if heirs and name not in remaining:
                     self._violate(
-                        f"{name}: broker {broker_id} is told that it may go, and leads although"
+                        f"{name}: broker {broker_id} was allowed to shut down, and leads although"
                         f" {heirs} are in sync (V43)"
                     )
             elif state.leader != NO_LEADER and broker_id in state.isr:
                 self._violate(
-                    f"{name}: broker {broker_id} is told that it may go, and is in the ISR"
+                    f"{name}: broker {broker_id} was allowed to shut down, and is in the ISR"
                     f" {state.isr} of leader {state.leader} (V43)"
                 )
 
-    def handed_over(self, broker_id: int) -> None:
+    def may_stop(self, broker_id: int) -> None:
         """Record that a broker learned that no partition remains, and is about to stop."""
         if broker_id in self._published.brokers:
             self._gone[broker_id] = self._published.brokers[broker_id]
@@ -78,6 +80,6 @@ class HandOverChecker:
             joins = broker_id in now.isr and broker_id not in before.isr
             if is_elected or joins:
                 self._violate(
-                    f"{now.key}: broker {broker_id} has handed over and"
+                    f"{now.key}: broker {broker_id} shut down in a controlled way and"
                     f" {'leads again' if is_elected else f'joins the ISR {now.isr}'} (V43)"
                 )

@@ -29,8 +29,8 @@ _VERBS: Final = {
     facts.APPENDED: "appends",
     facts.COPIED: "copies",
     facts.COMMITTED: "commits",
-    facts.ACKNOWLEDGED: "is told that records are stored at",
-    facts.OFFSETS: "is told that offsets are committed:",
+    facts.ACKNOWLEDGED: "gets the acknowledgement of records at",
+    facts.OFFSETS: "gets the acknowledgement of offsets",
 }
 #: Number of the last facts about records that have a line each.
 _LAST_ROUTINE: Final = 24
@@ -38,7 +38,7 @@ _GROUP: Final = re.compile(r"\b(?:group|by group) (\w+)")
 _NS_PER_S: Final = 1_000_000_000
 
 
-def tell(watcher: Watcher, violation: str) -> list[str]:
+def story_lines(watcher: Watcher, violation: str) -> list[str]:
     """Return the story of a run that has ended; `violation` is empty if there was none."""
     subjects = _subjects(watcher, violation)
     chosen = [each for each in _with_faults(watcher) if _matters(each, subjects)]
@@ -51,15 +51,15 @@ def tell(watcher: Watcher, violation: str) -> list[str]:
 
 def _subjects(watcher: Watcher, violation: str) -> list[str]:
     """Return the partitions and groups that a violation names; none if it is about everything."""
-    told = violation.partition("\n")[0]
+    named = violation.partition("\n")[0]
     topics = sorted(
         dict.fromkeys(topic.name for topic in watcher.run.cluster.published.all_topics.values())
     )
     if not topics:
         return []
     names = "|".join(map(re.escape, topics))
-    found = dict.fromkeys(re.findall(rf"(?<![\w-])(?:{names})-\d+", told))
-    group = _GROUP.search(told)
+    found = dict.fromkeys(re.findall(rf"(?<![\w-])(?:{names})-\d+", named))
+    group = _GROUP.search(named)
     if group is not None:
         partition = watcher.run.cluster.groups.partition_of(group[1])
         found |= {group[1]: None, f"{CONSUMER_OFFSETS}-{partition}": None}
@@ -90,15 +90,15 @@ def _with_faults(watcher: Watcher) -> list[Fact]:
     return sorted([*drawn, *watcher.facts], key=lambda each: each.time_ns)
 
 
-def _summed_up(told: list[Fact]) -> Iterator[Fact]:
+def _summed_up(chosen: list[Fact]) -> Iterator[Fact]:
     """Summarize stretches of facts about records; keep the last of these facts as they are.
 
     A stretch becomes one fact for each subject, kind and actor.
     """
-    routine = [index for index, each in enumerate(told) if each.kind in _ROUTINE]
+    routine = [index for index, each in enumerate(chosen) if each.kind in _ROUTINE]
     from_here_on = routine[-_LAST_ROUTINE] if len(routine) > _LAST_ROUTINE else 0
     stretch: list[Fact] = []
-    for index, each in enumerate(told):
+    for index, each in enumerate(chosen):
         if each.kind in _ROUTINE and index < from_here_on:
             stretch.append(each)
             continue
@@ -118,7 +118,7 @@ def _sums(stretch: Iterable[Fact]) -> Iterator[Fact]:
             yield together[0]
             continue
         offsets = [each.offsets for each in together if each.offsets is not None]
-        span = _spans(offsets) if offsets else "offsets that it was not told"
+        span = _spans(offsets) if offsets else "offsets without a response"
         text = f"{who} {_VERBS[kind]} {span}, in {len(together)} steps"
         yield Fact(together[-1].time_ns, kind, about, text)
 
