@@ -283,11 +283,12 @@ class Commands:
 
 
 def _log_ends(asked: Sequence[tuple[TopicId, int]]) -> Outgoing:
-    topics: dict[TopicId, GetReplicaLogInfoTopic] = {}
+    partitions: dict[TopicId, list[int]] = {}
     for topic_id, partition in asked:
-        topic = topics.setdefault(topic_id, GetReplicaLogInfoTopic(topic_id, []))
-        topic.partitions.append(partition)
-    message = GetReplicaLogInfoRequest(list(topics.values()))
+        partitions.setdefault(topic_id, []).append(partition)
+    message = GetReplicaLogInfoRequest(
+        [GetReplicaLogInfoTopic(topic_id, numbers) for topic_id, numbers in partitions.items()]
+    )
     return Outgoing(Part.LOG_ENDS, GET_REPLICA_LOG_INFO, GET_REPLICA_LOG_INFO_VERSION, message)
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tests.support.broker.fakes import services_of
+from tests.support.controller.log_ends import log_ends
 from tests.support.controller.values import topic_id
 from tests.support.ports import FakeTracer
 
@@ -69,12 +70,7 @@ from tidelog.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
-from tidelog.wire.messages.get_replica_log_info import (
-    GetReplicaLogInfoRequest,
-    GetReplicaLogInfoResponse,
-    PartitionLogInfo,
-    TopicPartitionLogInfo,
-)
+from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoRequest
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -151,25 +147,13 @@ class Script:
         if isinstance(message, StopReplicaRequest):
             return StopReplicaResponse(error_code=error)
         if isinstance(message, GetReplicaLogInfoRequest):
-            return self._log_ends(message)
+            names = {
+                topic.topic_id: topic.topic_name
+                for request in self.of(LeaderAndIsrRequest)
+                for topic in request.topic_states
+            }
+            return log_ends(message, self.broker_epoch, names, self.log_ends)
         return UpdateMetadataResponse(error_code=error)
-
-    def _log_ends(self, message: GetReplicaLogInfoRequest) -> GetReplicaLogInfoResponse:
-        names = {
-            one.topic_id: one.topic_name
-            for request in self.of(LeaderAndIsrRequest)
-            for one in request.topic_states
-        }
-        answer = GetReplicaLogInfoResponse(broker_epoch=self.broker_epoch)
-        for topic in message.topic_partitions or ():
-            logs = []
-            for number in topic.partitions:
-                end = self.log_ends.get(TopicPartition(names[topic.topic_id], number))
-                error = ErrorCode.NONE if end else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                epoch, offset = end or (-1, -1)
-                logs.append(PartitionLogInfo(number, epoch, 0, offset, error))
-            answer.topic_partition_log_info_list.append(TopicPartitionLogInfo(topic.topic_id, logs))
-        return answer
 
     def _topic(self, told: Any) -> LeaderAndIsrTopicError:
         return LeaderAndIsrTopicError(

@@ -43,17 +43,32 @@ def handle(
     return response
 
 
+def error_response(
+    request: Request[GetReplicaLogInfoRequest], error: ErrorCode, message: str | None = None
+) -> GetReplicaLogInfoResponse:
+    """Return the response that gives `error` for every log."""
+    return GetReplicaLogInfoResponse(
+        topic_partition_log_info_list=[
+            TopicPartitionLogInfo(
+                topic.topic_id,
+                [_failed(partition, error) for partition in topic.partitions],
+            )
+            for topic in request.message.topic_partitions or ()
+        ]
+    )
+
+
+def _failed(partition: int, error: ErrorCode, leader_epoch: int = NO_EPOCH) -> PartitionLogInfo:
+    return PartitionLogInfo(partition, NO_EPOCH, leader_epoch, -1, error)
+
+
 def _log_info(context: ApiContext, topic_id: TopicId, partition: int) -> PartitionLogInfo:
     replica = context.replicas.by_topic_id(topic_id, partition)
     if replica is None:
-        return PartitionLogInfo(
-            partition, NO_EPOCH, NO_EPOCH, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        return _failed(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     log = replica.log
     if log.directory.failure is not None:
-        return PartitionLogInfo(
-            partition, NO_EPOCH, replica.leader_epoch, -1, ErrorCode.KAFKA_STORAGE_ERROR
-        )
+        return _failed(partition, ErrorCode.KAFKA_STORAGE_ERROR, replica.leader_epoch)
     return PartitionLogInfo(
         partition,
         last_written_leader_epoch=log.epochs.epoch_at(log.log_end_offset - 1),

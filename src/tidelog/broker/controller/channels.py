@@ -51,6 +51,8 @@ FIRST_RETRY_MS = 20
 #: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
 
+#: The broker has no such replica, or cannot read its log: it has nothing to compare.
+_NO_LOG_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR)
 #: What a broker gets once it has acknowledged its roles.
 _LATE = (Part.SHOWN, Part.LOG_ENDS)
 #: Reasons for retries that the log reports once each, until the broker has taken all commands.
@@ -358,7 +360,10 @@ class Channel:
         )
 
     def _log_ends_reported(self, commands: Commands, answer: GetReplicaLogInfoResponse) -> bool:
-        """Pass on the ends of logs; return False for those of another registration (E6)."""
+        """Pass on the ends of logs (E6); return False when the broker must be asked again.
+
+        It answered for another registration, or could not look at a log now.
+        """
         if answer.broker_epoch != self.info.broker_epoch:
             return False
         logs: dict[TopicPartition, LogEnd] = {}
@@ -368,6 +373,8 @@ class Channel:
                 if topic_partition is None:
                     continue
                 logs[topic_partition] = NO_LOG
+                if info.error_code not in (ErrorCode.NONE, *_NO_LOG_ERRORS):
+                    return False
                 if info.error_code == ErrorCode.NONE:
                     logs[topic_partition] = LogEnd(
                         info.last_written_leader_epoch, info.log_end_offset, info.log_start_offset

@@ -1,4 +1,8 @@
-"""The circumstances of a partition's election: everything outside its published state."""
+"""The circumstances of a partition's election: all that its result depends on beside its state.
+
+A value: replicas, live brokers, configuration, missing replicas, and what a recovery by proof has
+found so far. Decides nothing.
+"""
 
 from __future__ import annotations
 

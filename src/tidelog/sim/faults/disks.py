@@ -43,8 +43,14 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 
 
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
-    """Put back a directory that was taken away from a broker, which is down."""
+    """Put back a directory that was taken away from a broker, which is down.
+
+    Where the broker has created the replica again, the operator leaves the old one away.
+    """
     path = f"{broker.logs.disk.root}/{name}"
+    if broker.logs.disk.find(path) is not None:
+        context.note(f"{path} of {broker.node_id} was created again")
+        return
     context.note(f"{path} of {broker.node_id} is back")
     _move(broker, f"{_AWAY}/{name}", path)
 

@@ -5,6 +5,8 @@ In the shape of Kafka 4.1 (KIP-966). Flexible. The tagged field is tidelog's own
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, uuid
 from tidelog.wire.structs import dataclass
 
@@ -17,14 +19,14 @@ class GetReplicaLogInfoTopic:
     """Partitions of one topic."""
 
     topic_id: bytes = uuid("0+", ignorable=True)
-    partitions: list[int] = array("int32", "0+")
+    partitions: Sequence[int] = array("int32", "0+")
 
 
 @dataclass(slots=True)
 class GetReplicaLogInfoRequest:
     """The receiving broker answers for the first 1,000 partitions."""
 
-    topic_partitions: list[GetReplicaLogInfoTopic] = array(
+    topic_partitions: list[GetReplicaLogInfoTopic] | None = array(
         GetReplicaLogInfoTopic, "0+", nullable="0+"
     )
 
