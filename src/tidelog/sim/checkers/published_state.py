@@ -39,14 +39,21 @@ class PublishedPartition:
     isr_epochs: tuple[int, ...] | None
     #: The leader was elected uncleanly, and has not yet reported its recovery (V13).
     is_recovering: bool = False
+    #: Broker epoch of each eligible leader replica (E1).
+    elr: dict[int, int] = field(default_factory=dict)
     #: Time of the first state with this leader, after another leader or none.
     led_since_ns: int = 0
 
     def epoch_of(self, member: int) -> int | None:
-        """Return the broker epoch recorded for a member of the ISR; None if there is none."""
+        """Return the broker epoch recorded for a member of the ISR or an eligible replica."""
         if self.isr_epochs is None:
-            return None
-        return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member)
+            return self.elr.get(member)
+        return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member, self.elr.get(member))
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ISR united with the eligible replicas: each had every committed record (E6)."""
+        return (*self.isr, *(replica for replica in self.elr if replica not in self.isr))
 
 
 @dataclass(slots=True)
@@ -325,6 +332,7 @@ class Published:
             isr=tuple(value["isr"]),
             isr_epochs=None if epochs is None else tuple(epochs),
             is_recovering=bool(value.get("leader_recovery_state", 0)),
+            elr=dict(zip(value.get("elr", ()), value.get("elr_epochs", ()), strict=False)),
         )
         if value["controller_epoch"] != self.controller_epoch:
             self._violate(

@@ -559,8 +559,11 @@ class ReplicationChecker:
 
         The member may have re-registered before it lost the data.
         """
-        lost = self._lost
-        return any((state.epoch_of(member) or 0) <= lost.get(member, -1) for member in state.isr)
+        return any(self.has_lost(state, member) for member in state.isr)
+
+    def has_lost(self, state: PublishedPartition, member: int) -> bool:
+        """Return whether a member has lost data since the broker epoch recorded for it."""
+        return (state.epoch_of(member) or 0) <= self._lost.get(member, -1)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
         """Return whether a node's files hold every committed record of a partition."""

@@ -185,7 +185,5 @@ REPLICAS: Final = (
         weights={"slow_link": 1.0},
         mean_interval_ms=(2_000, 5_000),
         scenario="last_replica_standing",
-        keeps_budget=False,
-        known_defect="needs eligible leader replicas (rules E1, E2, E4)",
     ),
 )
