@@ -464,6 +464,14 @@ def test_last_replica_standing_leaves_one_member_and_ends_it(at: FaultHarness) -
     assert at.noted("the last member dies")
 
 
+def test_every_member_ends_loses_the_data_of_one_and_ends_the_others(at: FaultHarness) -> None:
+    before = lives(at)
+    at.play("every_member_ends")
+    at.until(lambda: bool(at.noted("the power fails while all others end")))
+    at.until(lambda: bool(died(at, before)))
+    assert at.noted("is killed with all others") or at.noted("expire the session")
+
+
 def test_stop_together_stops_one_two_or_all_within_a_moment(at: FaultHarness) -> None:
     before = lives(at)
     at.play("stop_together")

@@ -49,6 +49,7 @@ class Settings:
                 "log.dirs": LOG_DIRECTORY,
                 "metadata.session.timeout.ms": str(self.session_timeout_ms),
                 "replica.lag.time.max.ms": str(self.lag_time_max_ms),
+                "leader.recovery.wait.ms": "300",
                 "replica.fetch.wait.max.ms": "250",
                 "replica.fetch.backoff.ms": "100",
                 "replica.socket.timeout.ms": "1500",

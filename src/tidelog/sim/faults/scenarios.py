@@ -16,6 +16,7 @@ from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
 from tidelog.sim.faults.store import (
+    expire,
     expire_controller,
     replace_controller,
     strike_next_write,
@@ -70,6 +71,45 @@ def last_replica_standing(context: FaultContext) -> Scenario:
         yield context.draw.uniform(500, 2_000)
         _take_back(context, state, followers)
         yield 3_000
+
+
+@scenario
+def every_member_ends(context: FaultContext) -> Scenario:
+    """End all members of a partition together; the power fails at one of them (E6).
+
+    The processes of the others are killed, or only their sessions expire. Sometimes a follower has
+    left the ISR before.
+    """
+    cluster = context.cluster
+    while True:
+        yield context.draw.uniform(300, 1_500)
+        state = _healthy_partition(context)
+        if state is None:
+            continue
+        members = context.draw.sample(state.isr, len(state.isr))
+        context.count("scenario")
+        pushed = [member for member in members if member != state.leader]
+        pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
+        _push_out(context, state, pushed)
+        for _ in range(20 if pushed else 0):
+            yield cluster.settings.lag_time_max_ms / 8
+            if not any(each in cluster.published.partitions[state.key].isr for each in pushed):
+                break
+        loser = cluster.brokers[members[0]]
+        for member in members[1:]:
+            broker = cluster.brokers[member]
+            if context.draw.random() < 0.6:
+                broker.crash(Loss.NONE, "is killed with all others")
+            else:
+                expire(context, broker)
+        loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
+        for _ in range(context.draw.choice((0, 1, 2))):
+            # Registered twice, its proof is of an incarnation that was never in sync.
+            yield context.draw.uniform(100, 1_000)
+            expire(context, loser)
+        yield context.draw.uniform(500, 3_000)
+        _take_back(context, state, pushed)
+        yield context.draw.uniform(1_000, 3_000)
 
 
 @scenario

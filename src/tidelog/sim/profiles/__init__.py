@@ -65,6 +65,7 @@ _ORDER: Final = (
     "refused_batches",
     "pauses",
     "last_replica_standing",
+    "every_member_ends",
     "recompressed",
 )
 _BY_NAME: Final = {

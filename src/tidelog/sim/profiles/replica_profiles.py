@@ -181,6 +181,12 @@ REPLICAS: Final = (
         has_own_streams=True,
     ),
     Profile(
+        "every_member_ends",
+        weights={"slow_link": 1.0},
+        mean_interval_ms=(2_000, 5_000),
+        scenario="every_member_ends",
+    ),
+    Profile(
         "last_replica_standing",
         weights={"slow_link": 1.0},
         mean_interval_ms=(2_000, 5_000),
