@@ -26,7 +26,9 @@ from tidelog.controller.controller import Controller
 from tidelog.controller.elections.recoveries import LogEndsReported, RecoveryWaitOver
 from tidelog.controller.records import LogEnd
 from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import LeaderAndIsrAnswered
 from tidelog.core import eligible_replicas
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState
 from tidelog.metadata import layout
 from tidelog.metadata.store import Stat
@@ -112,6 +114,19 @@ def test_a_replica_that_is_not_assigned_any_more_drops_out() -> None:
 def test_a_member_without_its_replica_is_not_eligible() -> None:
     after = eligible_replicas.after(state(), (1,), 2, (1, 2, 3), lost=(2,))
     assert after.elr == (3,)
+
+
+@pytest.mark.rule("E1", "D3")
+def test_an_eligible_broker_without_its_replica_reports_it_and_drops_out() -> None:
+    small = state((1,), elr={2: epoch(2), 3: epoch(3)})
+    controller = unloaded(one_partition(small), of=TWO)
+    _, effects = step(controller)
+    assert effects.commands[2].roles[TP].state.eligible == (2, 3)
+    writes, _ = step(
+        controller, LeaderAndIsrAnswered(2, epoch(2), [(TP, ErrorCode.REPLICA_NOT_AVAILABLE)])
+    )
+    after = state_writes(writes)[TP]
+    assert (after.leader, after.isr, after.elr) == (1, (1,), (3,))
 
 
 @pytest.mark.rule("E1", "E3")

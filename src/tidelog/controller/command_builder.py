@@ -282,6 +282,7 @@ class CommandBuilder:
                 is_new=is_new,
                 leader_recovery_state=state.leader_recovery_state,
                 first_leader_epoch=state.first_epochs[0],
+                eligible=state.elr,
                 is_closing=topic_partition.partition in self._image.closing(topic_partition.topic),
             ),
         )

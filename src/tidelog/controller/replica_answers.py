@@ -12,6 +12,7 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
+from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 
@@ -97,9 +98,9 @@ def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> 
         if state is None:
             continue
         if error is ErrorCode.REPLICA_NOT_AVAILABLE:
-            # Outside the ISR the broker creates the replica: that it had none is of no importance
+            # A broker that is no member creates the replica: that it had none is of no importance
             # there.
-            news = event.broker_id in state.isr
+            news = event.broker_id in eligible_replicas.members(state)
         else:
             news = error in _HAS_REPLICA and bool(image.presence(topic_partition))
         if news:

@@ -134,7 +134,8 @@ class _LeaderAndIsr:
                 topic_id=topic_id,
                 is_new=state.is_new,
                 leader=state.leader,
-                isr=state.isr,
+                # A member without its replica must not come back with an empty one (E1).
+                isr=(*state.isr, *state.eligible),
             )
             if placement is Placement.OTHER_TOPIC:
                 # No controller of tidelog sends this: it sets is_new, or lists everything on this

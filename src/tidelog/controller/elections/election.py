@@ -41,7 +41,8 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
     restarted = incarnations.restarted_members(state, brokers)
     leads_here = around.has_replica(state.leader) and state.leader not in restarted
     bounced = incarnations.bounced_members(state, brokers) if restarted else ()
-    if leads_here and not bounced and all(around.can_lead(member) for member in state.isr):
+    is_whole = not any(replica in absent for replica in state.elr)
+    if leads_here and not bounced and is_whole and all(map(around.can_lead, state.isr)):
         return None
     proven = [member for member in proven_members(state, around) if member not in absent]
     if not proven:

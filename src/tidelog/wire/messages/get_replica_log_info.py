@@ -69,4 +69,5 @@ API = Api(
     min_version=0,
     max_version=0,
     first_flexible_version=0,
+    inter_broker=True,
 )
