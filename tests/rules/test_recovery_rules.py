@@ -227,6 +227,17 @@ def test_members_that_left_a_small_isr_are_compared_too() -> None:
     assert report(controller, 2, LogEnd(5, 90)).leader == 2
 
 
+@pytest.mark.rule("E6", "D3")
+def test_a_proven_member_without_its_replica_keeps_no_recovery_from_beginning() -> None:
+    controller = loaded(one_partition(state((1, 2))), of=TWO)
+    step(controller, BrokersRead(brokers(1, broker(2, life=2))))
+    assert controller.image.states[TP].leader == 1
+    lost = LeaderAndIsrAnswered(1, epoch(1), [(TP, ErrorCode.REPLICA_NOT_AVAILABLE)])
+    _, effects = step(controller, lost)
+    assert [one for one, sent in effects.commands.items() if sent.log_ends] == [2]
+    assert report(controller, 2, LogEnd(5, 9)).leader == 2
+
+
 @pytest.mark.rule("E6")
 def test_a_member_that_returns_with_a_proof_ends_the_wait() -> None:
     controller = loaded(one_partition(state()), of=TWO)

@@ -44,7 +44,7 @@ def elect(state: PartitionState, around: Circumstances) -> Election | None:
     is_whole = not any(replica in absent for replica in state.elr)
     if leads_here and not bounced and is_whole and all(map(around.can_lead, state.isr)):
         return None
-    proven = [member for member in proven_members(state, around) if member not in absent]
+    proven = [member for member in proven_members(state, around) if around.has_replica(member)]
     if not proven:
         return _elect_unproven(state, around)
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
@@ -72,6 +72,13 @@ def proven_members(state: PartitionState, around: Circumstances) -> dict[int, in
     """Return the live assigned members that are proven (E6), with their live broker epochs."""
     proven = incarnations.proven_members(state, around.brokers)
     return {member: epoch for member, epoch in proven.items() if member in around.replicas}
+
+
+def needs_recovery(state: PartitionState, around: Circumstances) -> bool:
+    """Return whether a partition waits for a recovery by proof (E6)."""
+    return state.leader == NO_LEADER and not any(
+        map(around.has_replica, proven_members(state, around))
+    )
 
 
 def _elect_unproven(state: PartitionState, around: Circumstances) -> Election | None:

@@ -137,7 +137,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
         return
     elected = election.elect(state, around)
     after = state if elected is None else elected.state
-    if after.leader == NO_LEADER and not election.proven_members(after, around):
+    if election.needs_recovery(after, around):
         recoveries.go_on(topic_partition, after, around, draft)
     if elected is not None:
         _write(topic_partition, state, elected, draft)
