@@ -23,7 +23,8 @@ from tests.support.controller.values import (
 )
 
 from tidelog.controller.controller import Controller
-from tidelog.controller.elections.recoveries import LogEndsReported, RecoveryWaitOver
+from tidelog.controller.elections.leaders import MinimumRead
+from tidelog.controller.elections.recoveries import LogEndsReported, RecoveryBegun, RecoveryWaitOver
 from tidelog.controller.records import LogEnd
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered
@@ -32,6 +33,8 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState
 from tidelog.metadata import layout
 from tidelog.metadata.store import Stat
+from tidelog.replication.isr import IsrState
+from tidelog.replication.leader import LeaderReplica
 
 
 @pytest.fixture
@@ -42,6 +45,24 @@ def three() -> Iterator[ControllerHarness]:
 
 def others(three: ControllerHarness, controller: Candidate) -> list[Candidate]:
     return [one for one in three.brokers.values() if one is not controller]
+
+
+def leading(isr: tuple[int, ...], *, has_eligible: bool) -> LeaderReplica:
+    return LeaderReplica(
+        broker_id=1,
+        broker_epoch=11,
+        leader_epoch=5,
+        isr=IsrState(isr, 10),
+        replicas=(1, 2, 3),
+        epoch_start_offset=0,
+        log_end_offset=0,
+        high_watermark=0,
+        min_insync_replicas=2,
+        max_lag_ms=1_000,
+        is_eligible=lambda _: True,
+        now_ms=0,
+        has_eligible=has_eligible,
+    )
 
 
 TWO = replace(settings(), min_insync_replicas=2)
@@ -129,6 +150,27 @@ def test_an_eligible_broker_without_its_replica_reports_it_and_drops_out() -> No
     assert (after.leader, after.isr, after.elr) == (1, (1,), (3,))
 
 
+@pytest.mark.rule("E1")
+def test_nobody_is_eligible_any_more_when_the_minimum_falls_to_the_size_of_the_isr() -> None:
+    small = state((1, 2), elr={3: epoch(3)})
+    controller = loaded(one_partition(small), of=replace(TWO, min_insync_replicas=3))
+    writes, _ = step(controller, MinimumRead({"t": 2}))
+    after = state_writes(writes)[TP]
+    assert (after.leader, after.leader_epoch) == (1, small.leader_epoch)
+    assert (after.isr, after.elr) == ((1, 2), ())
+    assert decided(small, 3, minimum=2).leader == NO_LEADER, "3 may lack what 1 and 2 committed"
+
+
+@pytest.mark.rule("E1", "V60")
+def test_a_leader_commits_nothing_while_others_are_eligible() -> None:
+    leader = leading((1, 2), has_eligible=True)
+    leader.appended(5, 0)
+    leader.fetched(2, 12, 5, 0, 0)
+    assert leader.high_watermark == 0
+    leader.commanded((1, 2), (1, 2, 3), 11, lambda _: True, 0)
+    assert leader.high_watermark == 5
+
+
 @pytest.mark.rule("E1", "E3")
 def test_an_eligible_replica_that_restarted_cleanly_counts_in_its_new_life() -> None:
     clean = broker(2, life=2, previous_broker_epoch=epoch(2))
@@ -204,7 +246,7 @@ def test_a_log_that_ends_below_the_start_of_another_does_not_lead() -> None:
 def test_the_others_are_awaited_for_a_while_and_not_for_ever() -> None:
     controller = loaded(one_partition(state()), of=TWO)
     assert asked(controller, 1, 2) == []
-    _, effects = step(controller, RecoveryWaitOver([TP]))
+    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
     assert [one for one, sent in effects.commands.items() if sent.log_ends] == [1, 2]
     report(controller, 1, LogEnd(5, 80))
     assert report(controller, 2, LogEnd(5, 90)).leader == 2
@@ -214,7 +256,7 @@ def test_the_others_are_awaited_for_a_while_and_not_for_ever() -> None:
 def test_fewer_than_the_minimum_wait_for_another_whatever_the_time() -> None:
     controller = loaded(one_partition(state()), of=TWO)
     assert asked(controller, 1) == []
-    step(controller, RecoveryWaitOver([TP]))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
     held = controller.image.states[TP]
     assert (held.leader, held.isr, held.last_leader) == (NO_LEADER, (1, 2, 3), 1)
 

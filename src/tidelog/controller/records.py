@@ -61,8 +61,10 @@ class LogEnd(NamedTuple):
     start_offset: int = -1
 
 
-#: The broker cannot read its copy of the log, or has none: it counts as one that lost its data.
+#: The broker has no copy of the log: it counts as a member that lost its data.
 NO_LOG = LogEnd(-1, -1)
+#: The broker cannot read its copy now: it counts as a member that is not there.
+UNREADABLE_LOG = LogEnd(-2, -1)
 
 
 @dataclass(slots=True)

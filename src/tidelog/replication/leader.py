@@ -54,6 +54,7 @@ class LeaderReplica:
         "broker_id",
         "epoch_start_offset",
         "followers",
+        "has_eligible",
         "high_watermark",
         "is_recovering",
         "isr",
@@ -83,6 +84,7 @@ class LeaderReplica:
         is_eligible: Callable[[int], bool],
         now_ms: int,
         recovery_state: int = RECOVERED,
+        has_eligible: bool = False,
     ) -> None:
         assert epoch_start_offset <= log_end_offset, "a leader epoch begins at the log end (V31)"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V60)"
@@ -105,6 +107,10 @@ class LeaderReplica:
         #: recovery yet. Its epoch begins at its log end, so the next change reports recovery at
         #: once (A3).
         self.is_recovering = recovery_state == RECOVERING
+        #: Published state names eligible replicas outside the ISR. Each may lead with what is
+        #: committed so far, so nothing more is committed until the controller has cleared them,
+        #: whatever minimum this leader knows (E1).
+        self.has_eligible = has_eligible
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -174,8 +180,8 @@ class LeaderReplica:
         return effects
 
     def _advance(self, now_ms: int) -> bool:
-        """Raise the high watermark as far as it may go; return whether it rose (V60)."""
-        if len(self.isr.committed) < self.minimum:
+        """Raise the high watermark as far as it may go; return whether it rose (V60, E1)."""
+        if self.has_eligible or len(self.isr.committed) < self.minimum:
             return False
         offset = watermark.high_watermark(
             self.log_end_offset, self._others, now_ms, self.max_lag_ms
@@ -221,6 +227,7 @@ class LeaderReplica:
         is_eligible: Callable[[int], bool],
         now_ms: int,
         recovery_state: int = RECOVERED,
+        has_eligible: bool = False,
     ) -> Effects:
         """Take a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
@@ -232,6 +239,7 @@ class LeaderReplica:
         self.replicas = replicas
         self.minimum = watermark.effective_minimum(self.min_insync_replicas, len(replicas))
         self.is_recovering = recovery_state == RECOVERING
+        self.has_eligible = has_eligible
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
@@ -249,6 +257,7 @@ class LeaderReplica:
         leader_epoch: int,
         partition_epoch: int,
         now_ms: int,
+        has_eligible: bool = False,
     ) -> Effects:
         """Take the partition's state with which the controller answered (A1, A4, A9).
 
@@ -262,6 +271,7 @@ class LeaderReplica:
             return NOTHING
         # Every proposed change reports that this leader has recovered.
         self.is_recovering = False
+        self.has_eligible = has_eligible
         return self._commit(isr, partition_epoch, self._known_eligible, now_ms)
 
     def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
@@ -450,6 +460,7 @@ class LeaderReplica:
             self.max_lag_ms,
             self.max_lag_bytes,
             self.is_recovering,
+            self.has_eligible,
             tuple(follower.key() for follower in self._others),
         )
 

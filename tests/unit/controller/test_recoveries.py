@@ -56,11 +56,13 @@ def test_it_is_timed_once_and_every_broker_is_asked_once() -> None:
     controller = loaded(one_partition(state()), of=TWO)
     back = brokers(*(broker(member, life=2) for member in (1, 2)))
     _, effects = step(controller, BrokersRead(back))
-    assert effects.notices.of(RecoveryBegun) == [RecoveryBegun(TP)]
-    _, effects = step(controller, RecoveryWaitOver([TP, OTHER]))
+    assert effects.notices.of(RecoveryBegun) == [RecoveryBegun(TP, 6)]
+    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6), RecoveryBegun(OTHER, 6)]))
     assert effects.notices.of(RecoveryBegun) == []
     assert sorted(one for one, sent in effects.commands.items() if sent.log_ends) == [1, 2]
-    _, effects = step(controller, BrokersRead({**back, 4: broker(4)}), RecoveryWaitOver([TP]))
+    _, effects = step(
+        controller, BrokersRead({**back, 4: broker(4)}), RecoveryWaitOver([RecoveryBegun(TP, 6)])
+    )
     assert not any(sent.log_ends for sent in effects.commands.values())
 
 
@@ -68,7 +70,7 @@ def test_enough_answers_do_after_the_wait() -> None:
     controller = bounced(1, 2, 3)
     assert report(controller, 1, LogEnd(5, 8)) == NO_LEADER
     assert report(controller, 3, LogEnd(5, 9)) == NO_LEADER
-    step(controller, RecoveryWaitOver([TP]))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
     assert controller.image.states[TP].leader == 3
     assert TP not in controller.image.recoveries
 
@@ -131,7 +133,7 @@ def test_a_copy_is_independent_and_equal() -> None:
 def test_a_lower_minimum_lets_fewer_members_do() -> None:
     controller = bounced(1)
     assert TP not in controller.image.recoveries
-    step(controller, MinimumRead({}, cluster=1), RecoveryWaitOver([TP]))
+    step(controller, MinimumRead({}, cluster=1), RecoveryWaitOver([RecoveryBegun(TP, 6)]))
     assert TP in controller.image.recoveries
     step(controller, MinimumRead({"t": 3, "gone": 1}, cluster=1))
     assert controller.image.topics["t"].min_insync_replicas == 3

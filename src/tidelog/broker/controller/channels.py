@@ -24,7 +24,7 @@ from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, 
 from tidelog.controller.elections.recoveries import LogEndsReported
 from tidelog.controller.events import Event
 from tidelog.controller.overdue import Overdue
-from tidelog.controller.records import NO_LOG, LogEnd
+from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, LogEnd
 from tidelog.controller.replica_answers import (
     CommandsDropped,
     LeaderAndIsrAnswered,
@@ -34,7 +34,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.tasks import Signal
 from tidelog.core.types import BrokerInfo, TopicPartition
-from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoResponse
+from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoResponse, PartitionLogInfo
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.peer import CorrelationIds
@@ -51,8 +51,6 @@ FIRST_RETRY_MS = 20
 #: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
 
-#: The broker has no such replica, or cannot read its log: it has nothing to compare.
-_NO_LOG_ERRORS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR)
 #: What a broker gets once it has acknowledged its roles.
 _LATE = (Part.SHOWN, Part.LOG_ENDS)
 #: Reasons for retries that the log reports once each, until the broker has taken all commands.
@@ -228,7 +226,7 @@ class Channel:
             self._disconnect(str(error))
             return False
         if request.part is Part.LOG_ENDS:
-            return self._log_ends_reported(commands, answer)
+            return self._log_ends_reported(commands, request, answer)
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
             self._report(request, code.name)
@@ -359,28 +357,34 @@ class Channel:
             StopReplicaAnswered(self.info.broker_id, self.info.broker_epoch, stopped)
         )
 
-    def _log_ends_reported(self, commands: Commands, answer: GetReplicaLogInfoResponse) -> bool:
+    def _log_ends_reported(
+        self, commands: Commands, request: Outgoing, answer: GetReplicaLogInfoResponse
+    ) -> bool:
         """Pass on the ends of logs (E6); return False when the broker must be asked again.
 
-        It answered for another registration, or could not look at a log now.
+        It answered for another registration, or could not look at some logs now.
         """
         if answer.broker_epoch != self.info.broker_epoch:
+            self._report(request, f"an answer of broker epoch {answer.broker_epoch}")
             return False
         logs: dict[TopicPartition, LogEnd] = {}
+        failed: list[str] = []
         for topic in answer.topic_partition_log_info_list:
             for info in topic.partition_log_info:
-                topic_partition = commands.log_ends.get((topic.topic_id, info.partition))
+                key = (topic.topic_id, info.partition)
+                topic_partition = commands.log_ends.get(key)
                 if topic_partition is None:
                     continue
-                logs[topic_partition] = NO_LOG
-                if info.error_code not in (ErrorCode.NONE, *_NO_LOG_ERRORS):
-                    return False
-                if info.error_code == ErrorCode.NONE:
-                    logs[topic_partition] = LogEnd(
-                        info.last_written_leader_epoch, info.log_end_offset, info.log_start_offset
-                    )
+                end = _log_end(info)
+                if end is None:
+                    failed.append(f"{topic_partition}: {ErrorCode(info.error_code).name}")
+                else:
+                    logs[topic_partition] = end
+                    del commands.log_ends[key]
         self._channels.offer(LogEndsReported(self.info.broker_id, self.info.broker_epoch, logs))
-        return True
+        if failed:
+            self._report(request, ", ".join(failed[:20]))
+        return not failed
 
     def _report_errors(self, api: str, outcomes: list[tuple[TopicPartition, ErrorCode]]) -> None:
         failed = [
@@ -395,6 +399,21 @@ class Channel:
                 f"broker {self.info.broker_id} responded to {api} with {len(failed)} errors: "
                 + ", ".join(failed[:20]),
             )
+
+
+def _log_end(info: PartitionLogInfo) -> LogEnd | None:
+    """Return the end of a log; None where the broker must be asked again."""
+    match info.error_code:
+        case ErrorCode.NONE:
+            return LogEnd(
+                info.last_written_leader_epoch, info.log_end_offset, info.log_start_offset
+            )
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return NO_LOG
+        case ErrorCode.KAFKA_STORAGE_ERROR:
+            return UNREADABLE_LOG
+        case _:
+            return None
 
 
 class Channels:

@@ -300,7 +300,7 @@ class ControllerRuntime:
 
     def _time_recoveries(self, term: Term, effects: Effects) -> None:
         """Let the waits of recoveries that begin end (E6)."""
-        begun = [recovery.topic_partition for recovery in effects.notices.of(RecoveryBegun)]
+        begun = effects.notices.of(RecoveryBegun)
         if not begun:
             return
 

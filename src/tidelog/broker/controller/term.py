@@ -177,12 +177,17 @@ def _report_recoveries(log: Log, notices: Notices) -> None:
     """Log the partitions without a leader, and which of their members are awaited (E4, E6)."""
     awaited = notices.of(LeaderAwaited)
     for partition in awaited[:_MAX_AWAITED_LOGGED]:
+        plan = partition.plan
+        missing, step = list(plan.missing), "an operator must elect a leader uncleanly"
+        if plan.is_under_way:
+            step = f"comparing their logs; brokers {missing} are awaited for a while"
+        elif missing:
+            step = f"waiting until {plan.quorum} of them are there; brokers {missing} are not"
         log(
             logging.WARNING,
             f"partition {partition.topic_partition} has no leader, the last was"
-            f" {partition.last_leader}: no live member of {list(partition.members)} is proven to"
-            f" have all committed records; at least {partition.quorum} of them must be registered,"
-            f" brokers {list(partition.missing)} are not",
+            f" {partition.last_leader}: no live member of {list(plan.members)} is proven to have"
+            f" all committed records; {step}",
         )
     if len(awaited) > _MAX_AWAITED_LOGGED:
         more = len(awaited) - _MAX_AWAITED_LOGGED

@@ -44,7 +44,12 @@ class ChangingRole(Protocol):
         """Note that the change is on its way to the controller."""
 
     def change_accepted(
-        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        has_eligible: bool = False,
     ) -> None:
         """Take over the state in the controller's response."""
 
@@ -198,7 +203,11 @@ class AlterPartitionManager:
                     partition.role.change_refused(change, _error(outcome.error_code))
                 else:
                     partition.role.change_accepted(
-                        change, tuple(outcome.isr), outcome.leader_epoch, outcome.partition_epoch
+                        change,
+                        tuple(outcome.isr),
+                        outcome.leader_epoch,
+                        outcome.partition_epoch,
+                        outcome.has_eligible,
                     )
         for partition, change in changes.values():
             # The response does not name it: its outcome is unknown.

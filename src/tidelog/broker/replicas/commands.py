@@ -312,7 +312,7 @@ class _LeaderAndIsr:
                 is_empty=partition.log.log_end_offset == 0,
                 is_new=state.is_new,
                 leader=state.leader,
-                isr=state.isr,
+                isr=(*state.isr, *state.eligible),
             ):
                 found.append(topic_partition)
         return found

@@ -260,6 +260,7 @@ class LeaderRole:
                 self._services.view.is_alive,
                 self._services.clock.monotonic_ms(),
                 state.leader_recovery_state,
+                bool(state.eligible),
             )
         )
         self._low_watermark_may_move()
@@ -282,11 +283,20 @@ class LeaderRole:
             self.core.change_sent(change)
 
     def change_accepted(
-        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        has_eligible: bool = False,
     ) -> None:
         """Take over the state in the controller's response to a change."""
         now_ms = self._services.clock.monotonic_ms()
-        self.run(self.core.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
+        self.run(
+            self.core.change_accepted(
+                change, isr, leader_epoch, partition_epoch, now_ms, has_eligible
+            )
+        )
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused a change."""

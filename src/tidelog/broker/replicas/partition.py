@@ -260,6 +260,7 @@ class Partition:
             is_eligible=services.view.is_alive,
             now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
+            has_eligible=bool(state.eligible),
         )
         role = LeaderRole(self, self._context, core, self.role.late)
         self._take_role(role, core, state, "became_leader")

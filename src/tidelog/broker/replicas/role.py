@@ -119,7 +119,12 @@ class Role(Protocol):
         """Note that a change is about to leave; only for one that `is_change_wanted`."""
 
     def change_accepted(
-        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        has_eligible: bool = False,
     ) -> None:
         """Take over the state in the controller's response to a change."""
 
@@ -196,7 +201,12 @@ class _NotLeading:
         """Change nothing."""
 
     def change_accepted(
-        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        has_eligible: bool = False,
     ) -> None:
         """Change nothing."""
 

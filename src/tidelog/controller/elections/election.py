@@ -36,6 +36,31 @@ class Election:
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None when the state can stay."""
     brokers, absent = around.brokers, around.absent
+    if state.elr and len(state.isr) >= around.minimum:
+        # The minimum is lower than it was when they left: records may be committed without them.
+        return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
+            state, around
+        )
+    return _elect(state, around)
+
+
+def _without_eligible(state: PartitionState, around: Circumstances) -> Election:
+    """Return the same state without eligible replicas; leader and ISR go on (E1)."""
+    return Election(
+        replace(
+            state,
+            controller_epoch=around.controller_epoch,
+            partition_epoch=state.partition_epoch + 1,
+            elr=(),
+            elr_epochs=(),
+            isr_epochs=_kept_epochs(state, state.isr, around.brokers),
+            mzxid=0,
+        )
+    )
+
+
+def _elect(state: PartitionState, around: Circumstances) -> Election | None:
+    brokers, absent = around.brokers, around.absent
     if not absent and _is_untouched(state, brokers):
         return None
     restarted = incarnations.restarted_members(state, brokers)
@@ -216,9 +241,10 @@ def _kept_epochs(
     kept = []
     for member in survivors:
         epoch = recorded[member]
-        if epoch == NO_BROKER_EPOCH and member in brokers:
-            is_bounced = member in bounced
-            epoch = BOUNCED_EPOCH if is_bounced else brokers[member].broker_epoch
+        if epoch == NO_BROKER_EPOCH:
+            # One that registers from now on may do so before this write, and looks unchanged then.
+            is_here = member in brokers and member not in bounced
+            epoch = brokers[member].broker_epoch if is_here else BOUNCED_EPOCH
         kept.append(epoch)
     return tuple(kept)
 

@@ -138,7 +138,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     elected = election.elect(state, around)
     after = state if elected is None else elected.state
     if election.needs_recovery(after, around):
-        recoveries.go_on(topic_partition, after, around, draft)
+        recoveries.go_on(topic_partition, after, around, draft, is_news=elected is not None)
     if elected is not None:
         _write(topic_partition, state, elected, draft)
         return
@@ -220,17 +220,24 @@ def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Set
 
 
 def minimum_read(event: MinimumRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:
-    """Take over a configuration; fewer members may be enough now (E6)."""
+    """Take over a configuration; fewer members may be enough now (E1, E6)."""
     if event.cluster is not None and event.cluster != settings.min_insync_replicas:
         settings = replace(settings, min_insync_replicas=event.cluster)
         for name, topic in image.topics.items():
             if topic.min_insync_replicas is None:
-                _look_at_leaderless(name, image, agenda)
+                _look_at_eligible(name, image, agenda)
     for name, minimum in event.topics.items():
         image.apply(MinimumChanged(name, minimum))
         if name in image.topics:
-            _look_at_leaderless(name, image, agenda)
+            _look_at_eligible(name, image, agenda)
     return settings
+
+
+def _look_at_eligible(name: str, image: Image, agenda: Agenda) -> None:
+    for topic_partition in image.topics[name].partitions:
+        state = image.states.get(topic_partition)
+        if state is not None and (state.elr or state.leader == NO_LEADER):
+            agenda.look_at((topic_partition,))
 
 
 def _look_at_leaderless(name: str, image: Image, agenda: Agenda) -> None:

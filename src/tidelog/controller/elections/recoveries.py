@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import recovery
 from tidelog.controller.elections.circumstances import Circumstances
+from tidelog.controller.elections.recovery import Plan
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import Order, Rank
@@ -27,7 +28,7 @@ from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 class RecoveryWaitOver(Event):
     """leader.recovery.wait.ms has passed since these recoveries began."""
 
-    topic_partitions: Sequence[TopicPartition]
+    begun: Sequence[RecoveryBegun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,22 @@ class LogEndsReported(Event):
     logs: Mapping[TopicPartition, LogEnd]
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryBegun:
-    """A recovery begins: its wait is to be timed."""
+class RecoveryBegun(NamedTuple):
+    """A recovery begins: its wait is to be timed.
+
+    The leader epoch tells it from a later recovery of the partition.
+    """
 
     topic_partition: TopicPartition
+    leader_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAwaited:
-    """A partition has no leader, and no member that may lead is alive; for the log."""
+    """A partition has no leader, and no proven member is there; for the log."""
 
     topic_partition: TopicPartition
-    members: tuple[int, ...]
-    missing: tuple[int, ...]
-    quorum: int
+    plan: Plan
     #: -1 where none is recorded.
     last_leader: int
 
@@ -133,16 +135,19 @@ def go_on(
     state: PartitionState,
     around: Circumstances,
     draft: Draft,
+    *,
+    is_news: bool,
 ) -> None:
-    """Take the next step of the recovery of a partition without a leader."""
+    """Take the next step of the recovery of a partition without a leader.
+
+    `is_news`: this decision publishes that it has none.
+    """
     plan = recovery.plan(state, around)
-    draft.notice(
-        LeaderAwaited(topic_partition, plan.members, plan.missing, plan.quorum, state.last_leader)
-    )
-    if not plan.is_under_way:
-        return
-    if around.recovery is None:
-        draft.notice(RecoveryBegun(topic_partition))
+    begins = plan.is_under_way and around.recovery is None
+    if is_news or begins:
+        draft.notice(LeaderAwaited(topic_partition, plan, state.last_leader))
+    if begins:
+        draft.notice(RecoveryBegun(topic_partition, state.leader_epoch))
     asked = () if around.recovery is None else around.recovery.asked
     for broker_id in plan.asked:
         if broker_id not in asked:
@@ -160,8 +165,10 @@ def settle(settlement: Settlement) -> None:
 
 def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
     """Go on with these recoveries: members that are not registered are not waited for any more."""
-    for topic_partition in event.topic_partitions:
-        if topic_partition in image.recoveries:
+    for topic_partition, leader_epoch in event.begun:
+        if topic_partition not in image.recoveries:
+            continue
+        if image.states[topic_partition].leader_epoch == leader_epoch:
             image.apply(RecoveryDue(topic_partition))
             agenda.look_at((topic_partition,))
 

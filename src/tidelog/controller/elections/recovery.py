@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.controller.elections.circumstances import Circumstances
-from tidelog.controller.records import NO_LOG, Recovery
+from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, Recovery
 from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_LEADER, PartitionState
 
@@ -23,7 +23,7 @@ class Plan:
     """The next step of a recovery."""
 
     members: tuple[int, ...]
-    #: Members that are not registered, or are leaving.
+    #: Members that are not registered, are leaving, or cannot read their logs.
     missing: tuple[int, ...]
     #: Number of members that must be registered before any of them may lead.
     quorum: int
@@ -36,13 +36,19 @@ class Plan:
 
 
 def plan(state: PartitionState, around: Circumstances) -> Plan:
-    """Return the next step; no live member of the partition is proven."""
+    """Return the next step; no live member with a replica is proven."""
     recovery = around.recovery or Recovery()
     brokers = around.brokers
     members = tuple(
         member for member in eligible_replicas.members(state) if member in around.replicas
     )
-    here = [member for member in members if member in brokers and not brokers[member].is_leaving]
+    here = [
+        member
+        for member in members
+        if member in brokers
+        and not brokers[member].is_leaving
+        and recovery.logs.get(member) != UNREADABLE_LOG
+    ]
     missing = tuple(member for member in members if member not in here)
     quorum = min(around.minimum, len(members))
     candidates = [member for member in here if member not in around.absent]

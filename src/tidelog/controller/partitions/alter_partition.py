@@ -126,4 +126,5 @@ def _partition(result: Result[Proposed]) -> ResponsePartitionData:
         isr=state.isr,
         leader_recovery_state=state.leader_recovery_state,
         partition_epoch=state.partition_epoch,
+        has_eligible=bool(state.elr),
     )

@@ -2,15 +2,18 @@
 
 Version 2 names topics by id (KIP-841), 3 gives the broker epoch of each ISR member instead of the
 bare ids (KIP-903). Both are flexible. Two structs of Kafka's are called TopicData and two
-PartitionData; here their names begin with Request or Response.
+PartitionData; here their names begin with Request or Response. One tagged field is tidelog's own (E1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.wire.schema import Api, array, int8, int16, int32, int64, uuid
+from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, uuid
 from tidelog.wire.structs import dataclass
+
+#: Far from the tags that Kafka assigns.
+HAS_ELIGIBLE_TAG = 20_000
 
 
 @dataclass(slots=True)
@@ -61,6 +64,8 @@ class ResponsePartitionData:
     isr: Sequence[int] = array("int32", "0+")
     leader_recovery_state: int = int8("1+", ignorable=True)
     partition_epoch: int = int32("0+")
+    #: There are eligible leader replicas outside the ISR: nothing may be committed (E1).
+    has_eligible: bool = boolean("2+", ignorable=True, tag=HAS_ELIGIBLE_TAG)
 
 
 @dataclass(slots=True)
