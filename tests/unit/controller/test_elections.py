@@ -22,6 +22,7 @@ from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.records import LogEnd, Recovery
+from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -109,9 +110,9 @@ class TestDeath:
         after = elected(state(isr=(1, 2), leader=NO_LEADER), brokers(2, 3))
         assert (after.leader, after.isr) == (2, (2,))
 
-    def test_unknown_epochs_of_dead_members_stay_unknown(self) -> None:
+    def test_unknown_epochs_of_dead_members_are_those_of_no_registration(self) -> None:
         after = elected(state(isr=(1, 2), isr_epochs=None), brokers(3))
-        assert after.isr_epochs == (-1, -1)
+        assert after.isr_epochs == (BOUNCED_EPOCH, BOUNCED_EPOCH)
 
     def test_the_recovery_state_is_kept(self) -> None:
         after = elected(state(isr=(1, 2), leader_recovery_state=RECOVERING), brokers(2))

@@ -32,7 +32,7 @@ from tidelog.controller.elections.recoveries import (
 )
 from tidelog.controller.records import NO_LOG, LogEnd
 from tidelog.controller.registrations import BrokersRead
-from tidelog.controller.topics.readings import TopicFound
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import NO_LEADER
 
 TWO = replace(settings(), min_insync_replicas=2)
@@ -176,4 +176,4 @@ def test_epochs_that_are_not_recorded_are_written_down_as_far_as_they_are_known(
     published = state((1, 2, 3), isr_epochs=None, mzxid=150)
     live = brokers(broker(1, life=2), broker(4))
     writes, _ = step(unloaded(one_partition(published), live=live, of=TWO))
-    assert state_writes(writes)[TP].isr_epochs == (0, -1, -1)
+    assert state_writes(writes)[TP].isr_epochs == (0, 0, 0)

@@ -35,7 +35,6 @@ class Election:
 
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None when the state can stay."""
-    brokers, absent = around.brokers, around.absent
     if state.elr and len(state.isr) >= around.minimum:
         # The minimum is lower than it was when they left: records may be committed without them.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(

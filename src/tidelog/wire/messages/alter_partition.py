@@ -2,7 +2,8 @@
 
 Version 2 names topics by id (KIP-841), 3 gives the broker epoch of each ISR member instead of the
 bare ids (KIP-903). Both are flexible. Two structs of Kafka's are called TopicData and two
-PartitionData; here their names begin with Request or Response. One tagged field is tidelog's own (E1).
+PartitionData; here their names begin with Request or Response. One tagged field is tidelog's own
+(E1).
 """
 
 from __future__ import annotations
