@@ -170,7 +170,7 @@ def test_a_stray_of_another_topic_id_and_one_with_a_successor_stay_aside(
     assert strays_of(client, tp) == [2]
     words = ("-b", cluster.bootstrap)
     assert run(monkeypatch, "strays", "delete", "--all-held", "--yes", *words) == 1
-    assert "no stray waits" in capfd.readouterr().err
+    assert "no stray is held" in capfd.readouterr().err
 
 
 def test_a_stray_takes_the_place_of_an_empty_leader(

@@ -38,10 +38,10 @@ class ChangingRole(Protocol):
     """The role of a replica whose leader proposed a change; other roles ignore the outcome."""
 
     def is_change_wanted(self, change: IsrChange) -> bool:
-        """Whether the change still waits for an outcome."""
+        """Whether the change is still to be sent, or its outcome awaited."""
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that the change is on its way to the controller."""
+        """Note that the change is about to leave; only for one that `is_change_wanted`."""
 
     def change_accepted(
         self,

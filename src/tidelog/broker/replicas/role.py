@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from tidelog.broker.replicas.alter_partition_manager import ChangingRole
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Buffer
@@ -44,7 +45,7 @@ class Core(Protocol):
         """The offset after the last record known as committed."""
 
 
-class Role(Protocol):
+class Role(ChangingRole, Protocol):
     """The behaviour of a replica under its present role; `Partition` alone makes and ends roles."""
 
     #: Whether the controller gave this role.
@@ -111,25 +112,6 @@ class Role(Protocol):
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of the leader epoch of this role; a repeated one resets nothing."""
-
-    def is_change_wanted(self, change: IsrChange) -> bool:
-        """Whether an ISR change is still to be sent, or its outcome awaited."""
-
-    def change_sent(self, change: IsrChange) -> None:
-        """Note that a change is about to leave; only for one that `is_change_wanted`."""
-
-    def change_accepted(
-        self,
-        change: IsrChange,
-        isr: tuple[int, ...],
-        leader_epoch: int,
-        partition_epoch: int,
-        has_eligible: bool = False,
-    ) -> None:
-        """Take over the state in the controller's response to a change."""
-
-    def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
-        """Note that the controller refused a change."""
 
     def end(self) -> None:
         """Release all waits on this role; the partition has left it already."""

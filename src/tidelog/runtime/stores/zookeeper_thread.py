@@ -45,7 +45,7 @@ _LONGEST_PAUSE_S = 0.5
 #: How long a server may take for each response of the handshake; doubled after each that came too
 #: late, up to the session timeout: a server that is just starting loses a handshake now and then,
 #: an ensemble under load takes seconds to create a session.
-_FIRST_HANDSHAKE_S = 2.0
+_FIRST_HANDSHAKE_TIMEOUT_S = 2.0
 
 _log = logging.getLogger("tidelog.kazoo")
 _log.addHandler(logging.NullHandler())
@@ -62,8 +62,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def __init__(self, connect_timeout_s: float) -> None:
         super().__init__()
         self._connect_timeout_s = connect_timeout_s
-        self.handshake_s: float
-        self.be_brisk()
+        self.handshake_timeout_s: float
+        self.reset_handshake_timeout()
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
         named["timeout"] = self._connect_timeout_s
@@ -76,18 +76,22 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         failed: Sequence[Any],
         timeout_s: float | None = None,
     ) -> Any:
-        bound_s = self.handshake_s if timeout_s is None else min(timeout_s, self.handshake_s)
+        bound_s = (
+            self.handshake_timeout_s
+            if timeout_s is None
+            else min(timeout_s, self.handshake_timeout_s)
+        )
         return super().select(readable, writable, failed, bound_s)
 
-    def be_patient(self, session_timeout_s: float) -> float:
+    def double_handshake_timeout(self, session_timeout_s: float) -> float:
         """Give the next handshake twice the time; return what the last one had, in seconds."""
-        waited_s = self.handshake_s
-        self.handshake_s = min(2 * waited_s, session_timeout_s)
+        waited_s = self.handshake_timeout_s
+        self.handshake_timeout_s = min(2 * waited_s, session_timeout_s)
         return waited_s
 
-    def be_brisk(self) -> None:
+    def reset_handshake_timeout(self) -> None:
         """Give the next handshake the time of the first one."""
-        self.handshake_s = min(_FIRST_HANDSHAKE_S, self._connect_timeout_s)
+        self.handshake_timeout_s = min(_FIRST_HANDSHAKE_TIMEOUT_S, self._connect_timeout_s)
 
 
 class _Client(KazooClient):  # type: ignore[misc]
@@ -197,7 +201,7 @@ class ServerThread:
                     self.line.last_failure = str(dropped)
                     continue
                 pause_s = _FIRST_PAUSE_S
-                self._handler.be_brisk()
+                self._handler.reset_handshake_timeout()
                 self._converse(f"{host}:{port}", granted_s)
                 break
             self._pause(pause_s)
@@ -235,7 +239,7 @@ class ServerThread:
             if connection._socket is None:
                 raise Dropped(f"{where}: {error or 'no answer'}") from error
             _close(connection._socket)
-            waited_ms = self._handler.be_patient(self.line.timeout_s) * 1000
+            waited_ms = self._handler.double_handshake_timeout(self.line.timeout_s) * 1000
             raise Dropped(
                 f"{where}: no answer to the handshake within {waited_ms:.0f} ms"
             ) from error
