@@ -109,6 +109,16 @@ def test_who_leaves_an_isr_that_stays_large_enough_is_not() -> None:
     assert state_writes(writes)[TP].elr == ()
 
 
+@pytest.mark.rule("D3")
+def test_a_replica_missing_at_a_broker_that_was_a_member_gets_its_role_once_more() -> None:
+    # The leader's expansion cleared the eligible replicas while the command was under way.
+    controller = loaded(one_partition(state((1, 3))), of=TWO)
+    lost = LeaderAndIsrAnswered(2, epoch(2), [(TP, ErrorCode.REPLICA_NOT_AVAILABLE)])
+    writes, effects = step(controller, lost)
+    assert not state_writes(writes)
+    assert effects.commands[2].roles[TP].state.isr == (1, 3)
+
+
 @pytest.mark.rule("E1")
 def test_nobody_is_eligible_any_more_when_the_isr_reaches_the_minimum_again() -> None:
     small = state((1,), elr={2: epoch(2), 3: epoch(3)})

@@ -89,7 +89,11 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether at most k - 1 members have lost data, these included."""
+        """Return whether at most k - 1 members have lost data, these included.
+
+        With fewer than k members, the missing ones count as lost: a member whose replica is gone
+        drops out of the eligible replicas (D3), and one more loss could be the last copy's.
+        """
         lost = [
             member
             for member in state.members
@@ -98,7 +102,7 @@ class FaultBudget:
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
-        return len(lost) < self._published.effective_minimum(state.key)
+        return len(lost) < min(self._published.effective_minimum(state.key), len(state.members))
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
