@@ -277,7 +277,8 @@ def _identity(data: bytes) -> None:
 
 def _marker(data: bytes) -> None:
     try:
-        assert -1 <= parse_clean_shutdown(data) < 2**63
+        last, first = parse_clean_shutdown(data)
+        assert -1 <= first <= last < 2**63
     except ValueError:
         return
 

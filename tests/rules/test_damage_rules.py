@@ -18,6 +18,7 @@ from tests.support.log import (
 from tests.support.ports import FakeTracer
 
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
@@ -43,7 +44,7 @@ def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> No
     for number in range(40):
         append(log, [bytes([40 + number]) * 40])
     directory_of(log).flush_due(1 << 60).result()
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1, 1)))
     second, third = log.segments[1:3]
     path = Path(second.file.path)
     data = bytearray(path.read_bytes())

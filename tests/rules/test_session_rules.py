@@ -15,6 +15,7 @@ from tests.rules.session_harness import TIMEOUT_MS, SessionHarness, simulated
 from tests.support.store.clusters import interrupt
 
 from tidelog.broker.membership.session import BrokerIdInUseError
+from tidelog.core.types import CleanEpochs
 from tidelog.metadata import layout
 from tidelog.metadata.store import Create, OutcomeUnknown, StoreUnavailable
 
@@ -256,18 +257,25 @@ def test_a_registration_proves_a_clean_shutdown_and_a_later_one_the_process_that
 ) -> None:
     async def story() -> None:
         broker = harness.broker()
-        broker.services.identity.proven_epoch = 41
+        identity = broker.services.identity
+        identity.clean_epochs = CleanEpochs(41, 37)
         await broker.session.open()
         await broker.session.register()
-        node = harness.node()
-        assert node is not None
-        assert json.loads(node.data)["previous_broker_epoch"] == 41
+        assert registered() == (41, 37)
         first = broker.broker_epoch
         harness.expire(broker)
+        assert identity.epochs_so_far() == (first, 37), (
+            "a stop without a registration proves it too"
+        )
         await harness.cluster.until(lambda: broker.broker_epoch > first)
+        assert registered() == (first, 37)
+        assert identity.epochs_so_far() == (broker.broker_epoch, 37)
+
+    def registered() -> tuple[int, int]:
         node = harness.node()
         assert node is not None
-        assert json.loads(node.data)["previous_broker_epoch"] == first
+        value = json.loads(node.data)
+        return value["previous_broker_epoch"], value["clean_since_epoch"]
 
     harness.tell(story())
 
@@ -284,9 +292,9 @@ def test_every_log_directory_must_prove_the_same_clean_shutdown(
         await first._open_directories()
         for directory, epoch in zip(first.directories, epochs, strict=True):
             if epoch is not None:
-                await directory.close(broker_epoch=epoch)
+                await directory.close(CleanEpochs(epoch, epoch))
         second = harness.broker(log_dirs="/a,/b")
         await second._open_directories()
-        assert second.services.identity.proven_epoch == proved
+        assert second.services.identity.clean_epochs.last == proved
 
     harness.tell(story())

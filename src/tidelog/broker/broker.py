@@ -190,7 +190,7 @@ class Broker:
         services = self.services
         await self.controlled_shutdown.run()
         self.dispatcher.is_stopping = True
-        epoch = services.broker_epoch
+        epochs = services.identity.epochs_so_far()
         await self.controller.close()
         self.live_configs.close()
         await self.session.close()
@@ -201,7 +201,7 @@ class Broker:
         await services.tasks.close()
         await self.replicas.close()
         for directory in self.directories:
-            await directory.close(broker_epoch=epoch)
+            await directory.close(epochs)
         for lane in self._lanes:
             await lane.close()
         services.timers.close()
@@ -232,9 +232,9 @@ class Broker:
             directory.on_failure = self._directory_failed
             directory.on_damage = partial(self._log_damaged, directory)
             self.directories.append(directory)
-        epochs = [directory.clean_shutdown_epoch for directory in self.directories]
-        if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
-            services.identity.proven_epoch = epochs[0]
+        proofs = [directory.clean_shutdown for directory in self.directories]
+        if proofs and proofs[0] is not None and all(proof == proofs[0] for proof in proofs):
+            services.identity.clean_epochs = proofs[0]
 
     # the session's tenant
 

@@ -19,7 +19,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Clock, Ports, Tracer
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.core.types import NO_BROKER_EPOCH, CleanEpochs
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -31,7 +31,7 @@ class Identity:
     The session writes it; every room reads it.
     """
 
-    __slots__ = ("broker_epoch", "broker_id", "cluster_id", "is_leaving", "proven_epoch")
+    __slots__ = ("broker_epoch", "broker_id", "clean_epochs", "cluster_id", "is_leaving")
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -39,9 +39,9 @@ class Identity:
         self.broker_epoch = NO_BROKER_EPOCH
         #: Empty until the session is open.
         self.cluster_id = ""
-        #: Epoch of an earlier registration since which this broker has lost nothing: every log
-        #: directory proves a clean shutdown (E3), or this process was registered under it (E7).
-        self.proven_epoch = NO_BROKER_EPOCH
+        #: Earlier registrations since which this broker has lost nothing: every log directory
+        #: proves a clean shutdown (E3), or this process was registered under them (E7).
+        self.clean_epochs = CleanEpochs()
         #: Whether the controlled shutdown has begun (V43).
         self.is_leaving = False
 
@@ -56,9 +56,17 @@ class Identity:
 
     def session_expired(self) -> None:
         """Note that the registration is gone; this process has its logs still (E7)."""
-        if self.is_registered:
-            self.proven_epoch = self.broker_epoch
+        self.clean_epochs = self.epochs_so_far()
         self.broker_epoch = NO_BROKER_EPOCH
+
+    def epochs_so_far(self) -> CleanEpochs:
+        """Return the registrations since which this broker has lost nothing, the present included.
+
+        A clean shutdown leaves them in every log directory, also while there is no registration.
+        """
+        if not self.is_registered:
+            return self.clean_epochs
+        return self.clean_epochs.followed_by(self.broker_epoch)
 
 
 class Settings:

@@ -164,6 +164,7 @@ class Image:
                         broker.broker_id,
                         broker.broker_epoch,
                         broker.previous_broker_epoch,
+                        broker.clean_since_epoch,
                         broker.is_leaving,
                     )
                     for broker in self.brokers.values()

@@ -37,9 +37,13 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log as it was.
 
-    Its process shut down cleanly (E3), or lives on under another registration (E7).
+    Its process shut down cleanly (E3), or lives on under another registration (E7). A broker may
+    prove a chain of such incarnations: no controller need have recorded each of them.
     """
-    return recorded_epoch != NO_BROKER_EPOCH and broker.previous_broker_epoch == recorded_epoch
+    if recorded_epoch == NO_BROKER_EPOCH:
+        return False
+    is_in_chain = NO_BROKER_EPOCH < broker.clean_since_epoch <= recorded_epoch
+    return is_in_chain or broker.previous_broker_epoch == recorded_epoch
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:

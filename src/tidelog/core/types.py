@@ -77,6 +77,23 @@ def topic_id_from_text(text: str) -> TopicId:
     return raw
 
 
+class CleanEpochs(NamedTuple):
+    """Registrations of one broker since which it has provably lost nothing (E3, E7); -1 for none.
+
+    `last` is the epoch of its last registration, `first` of its earliest: each incarnation between
+    them ended cleanly, or with its session alone. A chain matters where no controller recorded the
+    registrations between.
+    """
+
+    last: int = NO_BROKER_EPOCH
+    first: int = NO_BROKER_EPOCH
+
+    def followed_by(self, broker_epoch: int) -> CleanEpochs:
+        """Return the same with one more registration that lost nothing."""
+        first = broker_epoch if self.first == NO_BROKER_EPOCH else self.first
+        return CleanEpochs(broker_epoch, first)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker: the content of `/brokers/ids/N`, and its epoch (rule V4)."""
@@ -85,9 +102,11 @@ class BrokerInfo:
     broker_epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    #: Broker epoch of an earlier registration since which it provably lost nothing: its process
+    #: Broker epoch of its last registration, if it provably lost nothing since then: its process
     #: shut down cleanly, or lives on (E3, E7). -1 without proof.
     previous_broker_epoch: int = NO_BROKER_EPOCH
+    #: Broker epoch of the earliest registration since which it provably lost nothing; -1: unknown.
+    clean_since_epoch: int = NO_BROKER_EPOCH
     #: It answers GetReplicaLogInfo (E6), as brokers of Kafka 3.9 do not.
     reports_log_ends: bool = False
     #: It has asked the controller for a controlled shutdown (V43); not part of the node.

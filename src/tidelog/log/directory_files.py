@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.core.ports import Files, Lane, Work
-from tidelog.core.types import TopicId, topic_id_from_text, topic_id_to_text
+from tidelog.core.types import CleanEpochs, TopicId, topic_id_from_text, topic_id_to_text
 from tidelog.log import names
 
 META_PROPERTIES = "meta.properties"
@@ -85,22 +85,33 @@ def parse_partition_metadata(data: bytes) -> TopicId:
     return topic_id
 
 
-def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """Return the marker of a clean shutdown, with the epoch under which the broker ran."""
-    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
+def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
+    """Return the marker of a clean shutdown, with the epochs under which the broker ran.
+
+    Kafka writes `brokerEpoch` alone; `cleanSinceEpoch` is ours.
+    """
+    return b'{"version":0,"brokerEpoch":%d,"cleanSinceEpoch":%d}' % epochs
 
 
-def parse_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch in a marker. Raises ValueError for a marker that proves nothing."""
+def parse_clean_shutdown(data: bytes) -> CleanEpochs:
+    """Return the broker epochs in a marker. Raises ValueError for a marker that proves nothing."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
-    epoch = content.get("brokerEpoch")
+    last = _marked_epoch(content, "brokerEpoch")
+    first = _marked_epoch(content, "cleanSinceEpoch") if "cleanSinceEpoch" in content else last
+    if first > last:
+        raise ValueError(f"cleanSinceEpoch is {first}, above the brokerEpoch {last}")
+    return CleanEpochs(last, first)
+
+
+def _marked_epoch(content: dict[str, object], key: str) -> int:
+    epoch = content.get(key)
     if type(epoch) is not int or not -1 <= epoch < 2**63:
-        raise ValueError(f"brokerEpoch is {str(epoch)[:40]}, not a broker epoch")
+        raise ValueError(f"{key} is {str(epoch)[:40]}, not a broker epoch")
     return epoch
 
 

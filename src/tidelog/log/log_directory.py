@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import CleanEpochs, TopicId, TopicPartition
 from tidelog.log import names
 from tidelog.log.append_queue import remove_failed_write
 from tidelog.log.checkpoints import (
@@ -82,7 +82,7 @@ class Opened:
     #: No broker has opened it before, and no partition is in it.
     is_new: bool = False
     was_clean: bool = False
-    clean_shutdown_epoch: int | None = None
+    clean_shutdown: CleanEpochs | None = None
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     partitions: list[tuple[TopicPartition, LoadedLog]] = field(default_factory=list)
     #: Names of directories that were renamed: deletions, strays, moves.
@@ -200,8 +200,8 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
     present = files.listdir(root)
     if CLEAN_SHUTDOWN in present:
         try:
-            epoch = parse_clean_shutdown(files.read_file(f"{root}/{CLEAN_SHUTDOWN}"))
-            opened.was_clean, opened.clean_shutdown_epoch = True, epoch
+            epochs = parse_clean_shutdown(files.read_file(f"{root}/{CLEAN_SHUTDOWN}"))
+            opened.was_clean, opened.clean_shutdown = True, epochs
         except ValueError as error:
             text = f"{root}/{CLEAN_SHUTDOWN} proves no clean shutdown: {error}"
             opened.notes.append((logging.WARNING, text))
@@ -314,8 +314,8 @@ class LogDirectory(DirectoryState):
         super().__init__(lane, clock, tracer, default_config, max_open_files, self.logs)
         #: High watermarks as loaded, none above its log's end.
         self.high_watermarks: dict[TopicPartition, int] = {}
-        #: Broker epoch of the clean shutdown before this start, None without one (E3).
-        self.clean_shutdown_epoch: int | None = None
+        #: Broker epochs that the clean shutdown before this start left, None without one (E3).
+        self.clean_shutdown: CleanEpochs | None = None
         #: Partitions that were set aside.
         self.stray_replicas = StrayReplicas(self, self.logs, self._add_loaded)
         self._replicas = ReplicaDirectories(
@@ -352,7 +352,7 @@ class LogDirectory(DirectoryState):
         return directory
 
     async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
-        self.clean_shutdown_epoch = opened.clean_shutdown_epoch
+        self.clean_shutdown = opened.clean_shutdown
         for name, offsets in opened.checkpoints.items():
             self.checkpoints[name].offsets = offsets
         for key, loaded in opened.partitions:
@@ -488,9 +488,10 @@ class LogDirectory(DirectoryState):
 
     # closing
 
-    async def close(self, *, broker_epoch: int) -> None:
+    async def close(self, epochs: CleanEpochs) -> None:
         """Write all state to disk, last of all the marker of a clean shutdown (E3); close the lane.
 
+        `epochs` are the registrations since which the broker has lost nothing, this one included.
         Raises StorageError, and leaves no marker, where a write failed.
         """
         self.is_closed = True
@@ -499,7 +500,7 @@ class LogDirectory(DirectoryState):
                 raise self.failure
             await close_logs(list(self.logs.values()))
             await self.checkpoint()
-            marker, path = format_clean_shutdown(broker_epoch), f"{self.path}/{CLEAN_SHUTDOWN}"
+            marker, path = format_clean_shutdown(epochs), f"{self.path}/{CLEAN_SHUTDOWN}"
             await self.lane.submit(
                 lambda files: files.replace_file(path, marker, sync=True), Work.SLOW, "clean marker"
             )

@@ -78,7 +78,12 @@ TP = TopicPartition("t", 0)
 
 
 def broker(
-    broker_id: int, life: int = 1, *, rack: str | None = None, previous_broker_epoch: int = -1
+    broker_id: int,
+    life: int = 1,
+    *,
+    rack: str | None = None,
+    previous_broker_epoch: int = -1,
+    clean_since_epoch: int = -1,
 ) -> BrokerInfo:
     """Broker N in its first or a later life."""
     return BrokerInfo(
@@ -87,6 +92,7 @@ def broker(
         endpoints=(Endpoint("PLAINTEXT", f"host{broker_id}", 9000 + broker_id),),
         rack=rack,
         previous_broker_epoch=previous_broker_epoch,
+        clean_since_epoch=clean_since_epoch,
         reports_log_ends=True,
     )
 

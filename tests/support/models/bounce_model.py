@@ -45,7 +45,7 @@ from tidelog.controller.partitions import isr as judging
 from tidelog.controller.records import LogEnd, Recovery
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, PartitionState
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, CleanEpochs, PartitionState
 from tidelog.replication import commands
 
 MINIMUM = 2
@@ -73,11 +73,11 @@ DEFAULT = Bounds()
 
 
 class Life(NamedTuple):
-    """A broker: which life, in which condition, and the life whose clean end it has proven."""
+    """A broker: which life, in which condition, and the lives whose clean ends it has proven."""
 
     number: int
     condition: str
-    proven: int
+    proven: CleanEpochs
 
 
 class Told(NamedTuple):
@@ -160,7 +160,7 @@ class BounceModel(LogModel):
 
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync in their first lives, everybody knows."""
-        life = Life(1, UP, NO_BROKER_EPOCH)
+        life = Life(1, UP, CleanEpochs())
         born: Lives = (life, life, life)
         state = lifecycle.first_state(REPLICAS, registered(born), 1)
         assert state is not None
@@ -278,7 +278,8 @@ class BounceModel(LogModel):
         published, told, seen, lives, used, committed, *replicas = state
         size = len(self.replicas.values[replicas[index]].log)
         number = life.number + 1
-        proven = life.number if life.condition == STOPPED else NO_BROKER_EPOCH
+        is_clean = life.condition == STOPPED
+        proven = life.proven.followed_by(life.number) if is_clean else CleanEpochs()
         after = self._live(_set(self.lives.values[lives], index, Life(number, UP, proven)))
         for left in range(size + 1) if life.condition == LOST else (size,):
             part = self.replicas.apply(replicas[index], _begin, number, left)
@@ -491,7 +492,12 @@ def registered(lives: Lives) -> dict[int, BrokerInfo]:
     """The registrations that there are."""
     return {
         number: BrokerInfo(
-            number, life.number, (), previous_broker_epoch=life.proven, reports_log_ends=True
+            number,
+            life.number,
+            (),
+            previous_broker_epoch=life.proven.last,
+            clean_since_epoch=life.proven.first,
+            reports_log_ends=True,
         )
         for number, life in zip(REPLICAS, lives, strict=True)
         if life.condition == UP
@@ -506,7 +512,7 @@ def unchanged(state: PartitionState, lives: Lives) -> list[int]:
         member
         for member in recorded
         if lives[member - 1].number == recorded[member]
-        or lives[member - 1].proven == recorded[member]
+        or NO_BROKER_EPOCH < lives[member - 1].proven.first <= recorded[member]
     ]
 
 

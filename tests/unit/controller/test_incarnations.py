@@ -57,7 +57,8 @@ def test_a_clean_shutdown_of_the_recorded_life_is_a_restart_but_no_bounce() -> N
 
 @pytest.mark.rule("E3", "V10")
 def test_a_clean_shutdown_of_a_later_life_proves_nothing() -> None:
-    live = brokers(1, broker(2, life=3, previous_broker_epoch=epoch(2, life=2)), 3)
+    clean = broker(2, life=3, previous_broker_epoch=epoch(2, 2), clean_since_epoch=epoch(2, 2))
+    live = brokers(1, clean, 3)
     assert incarnations.bounced_members(state(), live) == (2,)
 
 

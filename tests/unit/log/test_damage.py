@@ -18,7 +18,7 @@ from tests.support.log import (
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import CleanEpochs, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.index import TimeIndex
 from tidelog.log.partition_log import PartitionLog
@@ -45,7 +45,7 @@ def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
 def closed(harness: LogHarness, small: Small) -> PartitionLog:
     """A log after a clean end: files are believed."""
     log = filled(harness, small())
-    drive(directory_of(log).close(broker_epoch=4))
+    drive(directory_of(log).close(CleanEpochs(4, 4)))
     return log
 
 

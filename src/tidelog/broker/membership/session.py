@@ -153,7 +153,8 @@ class Session:
                 broker_epoch=NO_BROKER_EPOCH,
                 endpoints=self._advertised_endpoints(),
                 rack=services.config.broker_rack or None,
-                previous_broker_epoch=services.identity.proven_epoch,
+                previous_broker_epoch=services.identity.clean_epochs.last,
+                clean_since_epoch=services.identity.clean_epochs.first,
                 reports_log_ends=True,
             )
             data = layout.encode_broker(info, services.clock.wall_ms())
