@@ -141,6 +141,26 @@ def test_a_lower_minimum_lets_fewer_members_do() -> None:
     assert controller.settings.min_insync_replicas == 2
 
 
+def test_the_wait_of_a_former_recovery_ends_none_of_a_later_leader_epoch() -> None:
+    controller = bounced(1, 2)
+    report(controller, 1, LogEnd(5, 8))
+    report(controller, 2, LogEnd(5, 9))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 5)]))
+    assert controller.image.states[TP].leader == NO_LEADER
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    assert controller.image.states[TP].leader == 2
+
+
+def test_a_minimum_that_falls_clears_the_eligible_replicas_of_a_led_partition_alone() -> None:
+    two = topic("t", {0: (1, 2, 3), 1: (1, 2, 3), 2: (1, 2, 3)})
+    small, other = state((1,), elr={2: epoch(2)}), TP._replace(partition=1)
+    controller = loaded(TopicFound(two, {0: small, 1: state()}), of=TWO)
+    writes, _ = step(controller, MinimumRead({"t": 1}))
+    after = state_writes(writes)[TP]
+    assert (after.leader, after.isr, after.elr) == (1, (1,), ())
+    assert other not in state_writes(writes)
+
+
 def test_a_minimum_of_a_topic_that_is_gone_is_ignored() -> None:
     image = loaded(one_partition(state())).image
     image.apply(MinimumChanged("gone", 2))
