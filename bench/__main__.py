@@ -4,8 +4,8 @@ Parts: throughput produce walk failover scale controller shutdown isr groups off
 memory simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
-scale and controller measure both stores, or with `--store` one of them. The part produce compares
-with the brokers of another checkout (`--against`), for changes of the append path.
+scale, controller and isr measure both stores, or with `--store` one of them. The part produce
+compares with the brokers of another checkout (`--against`), for changes of the append path.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bench import (
     memory,
     offsets,
     produce,
+    returning,
     scale,
     shutdown,
     simulation,
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=512, help="MiB per run (default 512)")
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
     parser.add_argument("--against", metavar="CHECKOUT", help="of produce: other sources beside")
-    parser.add_argument("--store", choices=scale.STORES, help="of scale and controller: only this")
+    parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
     options = parser.parse_args()
     stores = (options.store,) if options.store else scale.STORES
     unknown = [part for part in options.parts if part not in PARTS]
@@ -98,7 +99,7 @@ def _tables(
         case "shutdown":
             return shutdown.run(rounds)
         case "isr":
-            return isr.run(rounds)
+            return [*isr.run(rounds), *returning.run(rounds, run_bytes, stores)]
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":
