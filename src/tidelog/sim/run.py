@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
+from tidelog.sim import absence
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
-from tidelog.sim.final_phase import FinalPhase
+from tidelog.sim.final_phase import LIVENESS_LIMIT_NS, FinalPhase
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutation import applied
 from tidelog.sim.profiles import PROFILES, Profile
@@ -142,9 +143,21 @@ class SeedRun:
         if simulator.violations:
             return
         self.faults.end()
+        if self.profile.has_absentee and not self._pass_absence():
+            return
         self._final_phase.run(
             was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)
         )
+
+    def _pass_absence(self) -> bool:
+        """Let one broker stay away; return whether the others lead in time."""
+        cluster = self.cluster
+        absence.begin(cluster, stream(self.seed, "absence"))
+        limit_ns = self.simulator.now_ns + LIVENESS_LIMIT_NS
+        if not self._wait(lambda: bool(absence.awaited(cluster)), limit_ns, "led without a host"):
+            return False
+        cluster.start()
+        return True
 
     def operations(self) -> list[Operation]:
         """Return the requests and responses of clients so far, as a history."""

@@ -1,7 +1,7 @@
 """Mutants of eligible leader replicas and of recovery by proof.
 
-Rules E1, E2, E6 and E7. Each trusts a replica that nothing proves, or forgets one. The docstring of
-a mutant describes the defect, and appears in docs/internals/mutants.md.
+Rules E1 to E3, E6 and E7. Each trusts a replica that nothing proves, or forgets one. The docstring
+of a mutant describes the defect, and appears in docs/internals/mutants.md.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.controller.elections.election import Election, _published
 from tidelog.core.eligible_replicas import EligibleReplicas
-from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
@@ -43,6 +44,43 @@ def every_member_is_proven(original: Any) -> Any:
         return {one: brokers[one].broker_epoch for one in members if one in brokers}
 
     return proven_members
+
+
+@_breaks("E2", "tidelog.controller.elections.election:_leaderless", profile="every_member_ends")
+def last_leader_returns(original: Any) -> Any:
+    """The controller elects the last leader as soon as it is registered, proven or not."""
+
+    def leaderless(state: Any, survivors: Any, around: Any) -> Any:
+        last = state.last_leader
+        if state.leader == NO_LEADER and last in around.brokers and last not in around.absent:
+            return Election(_published(state, last, [last], around))
+        return original(state, survivors, around)
+
+    return leaderless
+
+
+@_breaks("E3", "tidelog.controller.incarnations:proven_members", profile="last_replica_standing")
+def bounced_eligible_replica_leads(original: Any) -> Any:
+    """The controller takes an eligible replica as proven after an unclean shutdown."""
+
+    def proven_members(state: Any, brokers: Any) -> Any:
+        eligible = {one: brokers[one].broker_epoch for one in state.elr if one in brokers}
+        return {**original(state, brokers), **eligible}
+
+    return proven_members
+
+
+@_breaks("E6", "tidelog.controller.elections.recovery:plan", profile="a_host_stays_away")
+def dead_member_is_awaited(original: Any) -> Any:
+    """The controller waits for every member, whatever leader.recovery.wait.ms is."""
+
+    def plan(state: Any, around: Any) -> Any:
+        recovery = around.recovery
+        if recovery is not None:
+            around = replace(around, recovery=replace(recovery, is_due=False))
+        return original(state, around)
+
+    return plan
 
 
 @_breaks("E6", "tidelog.controller.elections.recovery:plan", profile="every_member_ends")

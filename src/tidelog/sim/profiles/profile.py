@@ -33,6 +33,8 @@ class Profile:
     chosen_replicas: float = 0.5
     #: Name of a scenario to play over and over beside the drawn faults.
     scenario: str = ""
+    #: Whether one broker stays away after the faults until the others lead what they can (E6).
+    has_absentee: bool = False
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,

@@ -187,6 +187,13 @@ REPLICAS: Final = (
         scenario="every_member_ends",
     ),
     Profile(
+        "a_host_stays_away",
+        weights={"slow_link": 1.0},
+        mean_interval_ms=(2_000, 5_000),
+        scenario="every_member_ends",
+        has_absentee=True,
+    ),
+    Profile(
         "last_replica_standing",
         weights={"slow_link": 1.0},
         mean_interval_ms=(2_000, 5_000),
