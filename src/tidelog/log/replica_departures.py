@@ -4,9 +4,9 @@ A departure renames the replica's directory when no operation of its log is unde
 replica is removed later. A stray gets a file with its state first and is kept (V34, V35, V45).
 
 A full disk can refuse a departure. The directory then keeps the partition's name, with the records
-of a replica that is hosted no more, and nothing may be created there: the new replica would begin
-with the records of the old one (V23). So the departure is tried again, from time to time, before a
-replica of that partition is created, and before a clean shutdown. Loop only.
+of a replica that is hosted no more. Nothing may be created there, because the new replica would
+begin with the records of the old one (V23). So the departure is repeated: from time to time, before
+a replica of that partition is created, and before a clean shutdown. Loop only.
 """
 
 from __future__ import annotations
