@@ -96,8 +96,8 @@ class Files(Protocol):
 
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
-    def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it exists."""
+    def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
+        """Make a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
 
     def rmdir(self, path: str) -> None: ...
     def remove_tree(self, path: str) -> None:

@@ -498,6 +498,9 @@ class LogDirectory(DirectoryState):
         try:
             if self.failure is not None:
                 raise self.failure
+            # A clean start believes every replica that it finds: one that a full disk keeps from
+            # leaving was closed without being flushed.
+            await self._replicas.departures.all_finished()
             await close_logs(list(self.logs.values()))
             await self.checkpoint()
             marker, path = format_clean_shutdown(epochs), f"{self.path}/{CLEAN_SHUTDOWN}"

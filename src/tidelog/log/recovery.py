@@ -278,6 +278,9 @@ class _Loader:
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
+        if segment.index is not None and segment.index.last_offset() >= segment_end:
+            # The index is from before the truncation: its last batch is not the first to go.
+            position = 0
         self.resumed = False
         handle = self.files.open(segment.file.path, write=True)
         try:

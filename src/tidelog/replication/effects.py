@@ -58,6 +58,11 @@ class Append:
 
 
 @dataclass(slots=True)
+class Flush:
+    """A flush of records whose first flush failed, after which `appended` is due (V66)."""
+
+
+@dataclass(slots=True)
 class TruncateTo:
     """A truncation of the follower's log to `offset`, after which `truncated` is due (V32)."""
 
@@ -98,6 +103,7 @@ Effect = (
     | WithdrawAlterPartition
     | RetryAlterPartition
     | Append
+    | Flush
     | TruncateTo
     | TruncateFullyAndStartAt
     | AskLogStart

@@ -23,6 +23,7 @@ from tidelog.replication.effects import (
     AskLogStart,
     BackOff,
     Effects,
+    Flush,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
@@ -127,6 +128,22 @@ class FollowerReplica:
         """Note a failed effect (bad records, a full disk, no response), which is retried later."""
         self.is_busy = False
         return (BackOff(error),)
+
+    def resumed(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> Effects:
+        """Return the effects that are due after a pause, before the next fetch.
+
+        A failed effect may have changed the log, and a fetch from the old position would then fail
+        for ever. A longer log has records that were written, but whose flush failed: flush them,
+        then the position follows the log. A shorter log was truncated in part: it is a prefix of
+        the former one, and the position follows it at once.
+        """
+        if self.is_busy or log_end_offset == self.log_end_offset:
+            return NOTHING
+        self.is_busy = True
+        if log_end_offset > self.log_end_offset:
+            return (Flush(),)
+        self.truncated(log_start_offset, log_end_offset, latest_epoch)
+        return NOTHING
 
     def truncated(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> None:
         """Note that the log was truncated; the high watermark is lowered with it (V38)."""

@@ -202,9 +202,11 @@ class SimFiles:
         self._begin("unlink", path)
         self.disk.unlink(path)
 
-    def mkdir(self, path: str) -> None:
-        """Create a directory and its parents."""
+    def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
+        """Create a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
         self._begin("mkdir", path)
+        if not exist_ok and self.disk.find(path) is not None:
+            raise os_error(errno.EEXIST, path)
         self.disk.make_directories(path)
 
     def rmdir(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Mutants of a broker's use of its disks (V38, V39, V64, V68, V81, D3, D17).
+"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D17).
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.core.completion import Completion
 from tidelog.core.errors import DEVICE_ERRNOS
 
 CATALOGUE: Final = Catalogue()
@@ -60,6 +61,20 @@ def short_write_is_whole(_: Any) -> Any:
 def damage_is_served(_: Any) -> Any:
     """Clients and followers get batches from disk without a check."""
     return lambda data, position, offset, end_offset: False
+
+
+@_breaks(
+    "V23",
+    "tidelog.log.replica_departures:ReplicaDepartures.finished",
+    "tidelog.log.replica_directories:make_directory",
+    profile="full_disks",
+)
+def created_over_a_former_replica(*_: Any) -> Any:
+    """A replica is created in the directory of one that a full disk kept from leaving."""
+    return (
+        lambda departures, topic_partition: Completion.of(None),
+        lambda files, path: files.mkdir(path),
+    )
 
 
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")

@@ -16,6 +16,7 @@ from tidelog.replication.effects import (
     AskLogStart,
     BackOff,
     Effects,
+    Flush,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
@@ -145,6 +146,31 @@ def test_errors_and_failures_back_off() -> None:
     answer(follower, has_records=True)
     assert follower.failed(ErrorCode.CORRUPT_MESSAGE) == (BackOff(ErrorCode.CORRUPT_MESSAGE),)
     assert not follower.is_busy
+
+
+@pytest.mark.rule("V66")
+def test_records_whose_flush_failed_are_flushed_before_the_next_fetch() -> None:
+    follower = a_follower(log_end_offset=10)
+    answer(follower, has_records=True, leader_high_watermark=12)
+    follower.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert follower.resumed(0, 10, -1) is NOTHING, "nothing was written"
+    assert not follower.is_busy
+    assert follower.resumed(0, 14, 5) == (Flush(),)
+    assert follower.is_busy and follower.position == (5, 10, -1)
+    assert answer(follower, has_records=True) is NOTHING, "the log has these records"
+    assert follower.resumed(0, 14, 5) is NOTHING
+    follower.appended(14, 5)
+    assert (follower.position, follower.high_watermark) == ((5, 14, 5), 12)
+
+
+@pytest.mark.rule("V66", "V38")
+def test_a_truncation_that_failed_in_part_moves_the_position() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=14)
+    assert answer(follower, diverging=EpochEnd(1, 9)) == (TruncateTo(9),)
+    follower.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert follower.resumed(0, 12, 1) is NOTHING
+    assert not follower.is_busy
+    assert (follower.position, follower.high_watermark) == ((5, 12, 1), 9)
 
 
 def test_retention_moves_the_log_start_and_what_lies_before_it_is_committed() -> None:

@@ -27,6 +27,7 @@ from tidelog.replication.effects import (
     AskLogStart,
     BackOff,
     Effects,
+    Flush,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
@@ -194,6 +195,15 @@ class FollowedPartition:
             self._appended(completion)
             self._fetcher.append_done(self)
 
+    def _flushed(self, completion: Completion[None]) -> None:
+        """Take up the position behind records that are flushed at last, and fetch from there."""
+        if self._ended:
+            return
+        if completion.error is None:
+            self._services.tracer.mark("append_flushed_again")
+        self._appended(completion)
+        self._fetcher.pump()
+
     def _append_failed(self, error: BaseException) -> None:
         """Back off after bad records or a full disk; the fetcher asks for them again later."""
         if isinstance(error, KafkaError):
@@ -215,6 +225,9 @@ class FollowedPartition:
         for effect in effects:
             if isinstance(effect, BackOff):
                 self._back_off(effect.error)
+            elif isinstance(effect, Flush):
+                self._not_ready()
+                self.partition.log.flush().then(self._flushed)
             elif isinstance(effect, TruncateTo):
                 is_empty = effect.offset >= self.role.log_end_offset
                 self._truncate(
@@ -262,7 +275,15 @@ class FollowedPartition:
 
     def _backed_off(self) -> None:
         self._backoff = None
-        if not self._ended:
+        if self._ended:
+            return
+        log = self.partition.log
+        effects = self.role.resumed(
+            log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch
+        )
+        if effects:
+            self._run(effects)
+        else:
             self._ready()
             self._fetcher.pump()
 
