@@ -107,6 +107,7 @@ class SimCluster:
         simulator.network.frame_watch = self.answers
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
+        self.budget.commits_synced = settings.flushes_before_ack
         simulator.judge_crash = self.budget.judge_crash
         self.store.may_expire = self.budget.may_expire
         simulator.on_death.append(self._died)
@@ -181,7 +182,10 @@ class SimCluster:
             self.lossy_crashes += 1
         # The next start may truncate damaged records, even after a clean shutdown (V68).
         is_damaged = self.simulator.is_damaged(broker.node_id)
-        self.replication.crashed(broker, lossy=lossy or is_damaged)
+        keeps_committed = self.settings.flushes_before_ack and not is_damaged
+        self.replication.crashed(
+            broker, lossy=lossy or is_damaged, keeps_committed=keeps_committed
+        )
         self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)

@@ -95,6 +95,18 @@ def lose_power(context: FaultContext) -> bool:
 
 
 @kind
+def power_fails_everywhere(context: FaultContext) -> bool:
+    """Cut the power of all brokers at once; a part of their unsynced data survives (V69)."""
+    if not context.cluster.budget.commits_synced:
+        return False  # every promise without flush.before.ack needs a broker that loses nothing
+    died = [
+        broker.crash(context.draw.choice(_POWER_LOSSES), "the power fails everywhere")
+        for broker in context.cluster.brokers.values()
+    ]
+    return any(died)
+
+
+@kind
 def read_errors(context: FaultContext) -> bool:
     """Fail reads of a broker's disk from some call on, until the disk is repaired."""
     return _fail_calls(context, _READS, errno.EIO)

@@ -43,6 +43,28 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20"},
         has_own_streams=True,
     ),
+    # Records count only when they are synced (V69). The power fails everywhere, again and again,
+    # while disks are slow or fail syncs.
+    Profile(
+        "power_failures",
+        weights={
+            "power_fails_everywhere": 5.0,
+            "lose_power": 2.0,
+            "crash_leader": 2.0,
+            "sync_errors": 1.0,
+            "slow_disk": 2.0,
+            "slow_link": 2.0,
+            "cut_two_ways": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 1.0,
+            "stop": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"flush.before.ack": "true", "log.segment.bytes": "6000"},
+        has_own_streams=True,
+    ),
     # Files are damaged on one broker at a time, while it is down; disks are replaced.
     Profile(
         "damaged_disks",
