@@ -300,8 +300,8 @@ class LeaderRole:
             return
         now_ms = self._services.clock.monotonic_ms()
         if is_on:
-            self.log_grew()
-            self.run(core.synced(self._syncs.synced_offset, now_ms))
+            synced_offset = min(self._syncs.synced_offset, core.log_end_offset)
+            self.run(core.synced(synced_offset, now_ms))
         self.run(core.flush_before_ack_changed(is_on, now_ms))
         if is_on:
             self._syncs.start()

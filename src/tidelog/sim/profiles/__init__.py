@@ -68,6 +68,7 @@ _ORDER: Final = (
     "every_member_ends",
     "recompressed",
     "power_failures",
+    "flush_policies",
 )
 _BY_NAME: Final = {
     profile.name: profile

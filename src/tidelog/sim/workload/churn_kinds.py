@@ -6,6 +6,7 @@ Other modules import churn from here, so that no kind is missing.
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
     edit_churn,
+    flush_churn,
     leader_churn,
     lookup_churn,
     move_churn,
