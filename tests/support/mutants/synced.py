@@ -46,15 +46,3 @@ def new_leader_has_synced_its_log(original: Any) -> Any:
         original(leader, log_end_offset=log_end_offset, synced_offset=log_end_offset, **more)
 
     return init
-
-
-@_breaks("V69", "tidelog.replication.leader:LeaderReplica.flush_before_ack_changed",
-         profile="flush_policies")  # fmt: skip
-def policy_holds_for_new_fetches_only(original: Any) -> Any:
-    """A leader that learns of `flush.before.ack` goes on counting fetches from before."""
-
-    def changed(leader: Any, flush_before_ack: bool, now_ms: int) -> Any:
-        leader.flush_before_ack = flush_before_ack
-        return leader.examine(now_ms)
-
-    return changed

@@ -56,6 +56,7 @@ class LeaderSyncs:
             self._is_over
             or self._is_under_way
             or self._retry is not None
+            or not log.config.flush_before_ack
             or log.recovery_point >= log.log_end_offset
         ):
             return
