@@ -1,4 +1,8 @@
-"""Churn of `flush.before.ack`: a topic whose setting changes while producers wait (V69)."""
+"""Churn of `flush.before.ack`: a topic whose setting changes while producers wait (V69).
+
+Brokers learn of a change at different times. The checker of synced commits compares each commit
+with the disks, under the setting that the leader has at that instant.
+"""
 
 from __future__ import annotations
 
