@@ -98,8 +98,9 @@ def run(rounds: int) -> list[str]:
             ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True
         )
         slow = {"LD_PRELOAD": str(library), "TIDELOG_SYNC_US": str(_SYNC_MS * 1000)}
-        disks = []
-        for name, environment in (("as it is", {}), (f"{_SYNC_MS} ms", slow)):
+        disks: list[_Disk] = []
+        plain: dict[str, str] = {}
+        for name, environment in (("as it is", plain), (f"{_SYNC_MS} ms", slow)):
             cluster = LocalCluster(str(work / f"cluster-{len(disks)}"), _BROKERS)
             stack.callback(cluster.down)
             disks.append(_Disk(name, cluster, environment))

@@ -101,6 +101,9 @@ class Writers:
                 self.acknowledged.append(value)
                 number += 1
 
+    def await_acknowledged(self, count: int) -> None:
+        eventually(lambda: len(self.acknowledged) >= count, f"{count} acknowledged records")
+
     def join(self) -> list[bytes]:
         for thread in self._threads:
             thread.join()
@@ -115,10 +118,7 @@ def test_no_acknowledged_record_is_lost_when_the_power_of_all_brokers_fails(
     for failure in range(POWER_FAILURES):
         write_values(cluster.bootstrap, WRITTEN, [f"{failure}".encode()])
         writers = Writers(cluster.bootstrap, f"failure-{failure}")
-        eventually(
-            lambda writers=writers: len(writers.acknowledged) >= ACKNOWLEDGED,
-            "the acknowledgements of synced records",
-        )
+        writers.await_acknowledged(ACKNOWLEDGED)
         lost_bytes = power.lose(cluster.broker_ids)
         acknowledged += writers.join()
         assert lost_bytes, "there is no record of the topic that does not sync"

@@ -461,8 +461,8 @@ def test_syncs_of_several_files_run_at_the_same_time(tmp_path: Path) -> None:
         assert await lane.submit(here, Work.SLOW, "read") != threading.get_ident()
         assert not beyond.done, "no more threads than that"
         gate.set()
-        for sync in held:
-            await sync
+        for waiting in held:
+            await waiting
         await beyond
 
     run(test, tmp_path)

@@ -48,7 +48,6 @@ DISKS: Final = (
     Profile(
         "power_failures",
         weights={
-            "power_fails_everywhere": 5.0,
             "lose_power": 2.0,
             "crash_leader": 2.0,
             "sync_errors": 1.0,
@@ -63,6 +62,7 @@ DISKS: Final = (
         mean_interval_ms=(300, 1_500),
         restart_ms=((20, 400), (200, 1_500)),
         properties={"flush.before.ack": "true", "log.segment.bytes": "6000"},
+        scenario="power_fails_everywhere",
         has_own_streams=True,
     ),
     # A topic's records count when they are synced, or not, and the setting changes again and again
