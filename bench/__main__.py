@@ -1,7 +1,7 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput produce walk failover scale controller shutdown isr groups offsets compaction
-memory simulation. With
+Parts: throughput produce walk failover scale controller shutdown isr flush groups offsets
+compaction memory simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
 scale, controller and isr measure both stores, or with `--store` one of them. The part produce
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from bench import (
     controller,
     failover,
+    flush,
     groups,
     isr,
     log,
@@ -43,6 +44,7 @@ PARTS = (
     "controller",
     "shutdown",
     "isr",
+    "flush",
     "groups",
     "offsets",
     "compaction",
@@ -100,6 +102,8 @@ def _tables(
             return shutdown.run(rounds)
         case "isr":
             return [*isr.run(rounds), *returning.run(rounds, run_bytes, stores)]
+        case "flush":
+            return flush.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":

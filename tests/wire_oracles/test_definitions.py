@@ -91,7 +91,11 @@ def differences(
     struct_class: type, fields: list[dict[str, Any]], common: dict[str, Any], spoken: list[int]
 ) -> Iterator[str]:
     """What a struct and those inside declare otherwise than `fields` define it."""
-    ours = schema.fields_of(struct_class)
+    ours = [
+        each
+        for each in schema.fields_of(struct_class)
+        if each.spec.tag is None or each.spec.tag < FIRST_OWN_KEY  # others are tidelog's own
+    ]
     theirs = [each for each in fields if any(v in Versions.parse(each["versions"]) for v in spoken)]
     if [each.name for each in ours] != [snake(each["name"]) for each in theirs]:
         yield f"{struct_class.__name__} has the fields {[snake(each['name']) for each in theirs]}"

@@ -115,6 +115,7 @@ class Broker:
             self.cluster_events,
         )
         self.fetchers = Fetchers(services)
+        self.replicas.renew_fetch = self.fetchers.renew
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.strays = StrayRecovery(services, self.replicas, self.commands)
         config = services.config

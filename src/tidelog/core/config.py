@@ -167,6 +167,7 @@ class BrokerConfig:
     log_flush_interval_ms: int = long(
         INT64_MAX, "Age at which unflushed records are flushed to the disk.", at_least=0
     )
+    flush_before_ack: bool = shared_keys.flush_before_ack()
     log_segment_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
     )

@@ -125,6 +125,10 @@ class Work(Enum):
     NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
     SLOW = "slow"
+    #: Always on a thread, several at the same time and in no order, also to SLOW operations: the
+    #: fsync of an open file. A device that syncs many files together does so only if it is asked
+    #: for them together (V69).
+    SYNC = "sync"
     #: Always on a thread that makes no file calls, so that neither waits for the other: the check
     #: of a batch with much inside. One at a time for each directory.
     COMPUTE = "compute"

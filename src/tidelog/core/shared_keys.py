@@ -40,6 +40,16 @@ _VERSIONS = {
 }  # fmt: skip
 
 
+def flush_before_ack() -> Any:
+    """Return the field of flush.before.ack, tidelog's own (V69)."""
+    return boolean(
+        False,
+        "Acknowledge and commit only records that are synced to the disks of all in-sync replicas; "
+        "acks=1 waits for the leader's disk (rule V69).",
+        ours=True,
+    )
+
+
 def compression_type() -> Any:
     """Return the field of compression.type."""
     return choice(

@@ -43,6 +43,10 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "append_flushed_again": "a follower flushes records whose first flush a full disk refused",
     "append_outlived_role": "a follower's append ends after its role has",
     "truncation_outlived_role": "a follower's truncation ends after its role has",
+    "leader_synced": "a leader has synced its log before it acknowledges (flush.before.ack)",
+    "follower_synced": "a follower has synced its log before it fetches (flush.before.ack)",
+    "sync_outlived_leadership": "a leader's sync ends after its leadership has",
+    "sync_outlived_role": "a follower's sync ends after its role has",
     "producers_rebuilt": "producer state is made again from batches after a truncation",
     # Commands
     "command_repeated": "a command of the replica's own epochs comes again",

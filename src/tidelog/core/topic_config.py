@@ -83,6 +83,7 @@ class TopicConfig:
         INT64_MAX, "Records after which the log is flushed to the disk.", at_least=1
     )
     flush_ms: int = long(INT64_MAX, "Age at which unflushed records are flushed.", at_least=0)
+    flush_before_ack: bool = shared_keys.flush_before_ack()
     file_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
     )
@@ -165,6 +166,7 @@ _BROKER_DEFAULTS = {
     "message_timestamp_type": "log_message_timestamp_type",
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
+    "flush_before_ack": "flush_before_ack",
     "file_delete_delay_ms": "log_segment_delete_delay_ms",
     "compression_type": "compression_type",
     "compression_gzip_level": "compression_gzip_level",

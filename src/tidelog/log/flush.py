@@ -140,8 +140,18 @@ class Flushes:
                 self._apply(target, sealing, snapshots)
             self._finish(completion, done)
 
-        log.directory.lane.submit(operation, Work.SLOW, "flush").then(flushed)
+        log.directory.lane.submit(operation, self._work(operation), "flush").then(flushed)
         return completion
+
+    def _work(self, operation: FlushOperation) -> Work:
+        """Return where to run a flush: beside the syncs of other logs if producers wait for it.
+
+        A flush that changes names keeps its place among the operations of the directory.
+        """
+        changes_names = operation.replacements or operation.sync_directory
+        if self._log.config.flush_before_ack and not changes_names:
+            return Work.SYNC
+        return Work.SLOW
 
     def _finish(self, completion: Completion[None], done: Completion[None]) -> None:
         idle, self._idle = self._idle, []

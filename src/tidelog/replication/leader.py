@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_BROKER_EPOCH, NO_EPOCH, RECOVERED, RECOVERING
 from tidelog.replication import isr as isr_rules
-from tidelog.replication import watermark
+from tidelog.replication import synced_offsets, watermark
 from tidelog.replication.effects import (
     MOVED,
     NOTHING,
@@ -53,6 +53,7 @@ class LeaderReplica:
         "broker_epoch",
         "broker_id",
         "epoch_start_offset",
+        "flush_before_ack",
         "followers",
         "has_eligible",
         "high_watermark",
@@ -65,6 +66,7 @@ class LeaderReplica:
         "min_insync_replicas",
         "minimum",
         "replicas",
+        "synced_offset",
     )
 
     def __init__(
@@ -85,9 +87,12 @@ class LeaderReplica:
         now_ms: int,
         recovery_state: int = RECOVERED,
         has_eligible: bool = False,
+        flush_before_ack: bool = False,
+        synced_offset: int = 0,
     ) -> None:
         assert epoch_start_offset <= log_end_offset, "a leader epoch begins at the log end (V31)"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V60)"
+        assert synced_offset <= log_end_offset, "only records of the log are synced (V69)"
         assert broker_id in replicas, "a leader is assigned"
         assert broker_id in isr.committed, "a leader is a member of its ISR (V12, V13)"
         self.broker_id = broker_id
@@ -111,6 +116,9 @@ class LeaderReplica:
         #: committed so far, so nothing more is committed until the controller has cleared them,
         #: whatever minimum this leader knows (E1).
         self.has_eligible = has_eligible
+        #: Replicas count with their synced offsets; `synced_offset` is the leader's own (V69).
+        self.flush_before_ack = flush_before_ack
+        self.synced_offset = synced_offset
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -128,6 +136,14 @@ class LeaderReplica:
             if follower.log_end_offset == self.log_end_offset:
                 follower.last_caught_up_ms = now_ms
         self.log_end_offset = log_end_offset
+        return MOVED if self._advance(now_ms) else NOTHING
+
+    def synced(self, synced_offset: int, now_ms: int) -> Effects:
+        """Note that the leader's own log is on the disk up to `synced_offset` (V69)."""
+        assert synced_offset <= self.log_end_offset, "only records of the log are synced (V69)"
+        if synced_offset <= self.synced_offset:
+            return NOTHING
+        self.synced_offset = synced_offset
         return MOVED if self._advance(now_ms) else NOTHING
 
     def follower(self, replica_id: int, broker_epoch: int) -> FollowerProgress:
@@ -158,11 +174,13 @@ class LeaderReplica:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
     ) -> Effects:
         """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
 
-        The caller has compared leader epochs and found no divergence. Raises KafkaError as
-        `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
+        The caller has compared leader epochs and found no divergence. With `is_synced` the follower
+        has synced its log up to there (V69). Raises KafkaError as `follower` does for a replica,
+        and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
         """
         follower = self.follower(replica_id, broker_epoch)
         if fetch_offset > self.log_end_offset:
@@ -170,9 +188,10 @@ class LeaderReplica:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {fetch_offset} is above the log end {self.log_end_offset}",
             )
-        moved = fetch_offset != follower.log_end_offset
-        follower.fetched(fetch_offset, log_start_offset, self.log_end_offset, broker_epoch, now_ms)
-        if fetch_offset >= self.high_watermark:
+        end = follower.fetched_from(fetch_offset, is_synced, self.flush_before_ack)
+        moved = end != follower.log_end_offset
+        follower.fetched(end, log_start_offset, self.log_end_offset, broker_epoch, now_ms)
+        if end >= self.high_watermark:
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)
         if moved and self._advance(now_ms):
@@ -186,6 +205,8 @@ class LeaderReplica:
         offset = watermark.high_watermark(
             self.log_end_offset, self._others, now_ms, self.max_lag_ms
         )
+        if self.flush_before_ack:
+            offset = synced_offsets.committable(offset, self.synced_offset)
         if offset <= self.high_watermark:
             return False
         assert offset <= self.log_end_offset, "only records of the log are committed (V60)"
@@ -300,6 +321,19 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(self.replicas))
         below = (IsrBelowMinimum(),) if was_enough and self.is_below_minimum else NOTHING
         return (*below, *MOVED) if self._advance(now_ms) else below
+
+    def flush_before_ack_changed(self, flush_before_ack: bool, now_ms: int) -> Effects:
+        """Take a new value of `flush.before.ack` (V69); the high watermark never goes back.
+
+        A follower that was in sync keeps its time, in which its next fetch may say that its log is
+        synced.
+        """
+        self.flush_before_ack = flush_before_ack
+        for follower in self._others:
+            if follower.log_end_offset == self.log_end_offset:
+                follower.last_caught_up_ms = now_ms
+            follower.recount(flush_before_ack)
+        return self.examine(now_ms)
 
     @property
     def is_below_minimum(self) -> bool:
@@ -461,6 +495,8 @@ class LeaderReplica:
             self.max_lag_bytes,
             self.is_recovering,
             self.has_eligible,
+            self.flush_before_ack,
+            self.synced_offset,
             tuple(follower.key() for follower in self._others),
         )
 

@@ -10,6 +10,7 @@ sets cache what the hot path needs to know of it.
 from __future__ import annotations
 
 from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.replication import synced_offsets
 
 #: The follower has not fetched in this leadership: its log is unknown.
 UNKNOWN_OFFSET = -1
@@ -24,6 +25,7 @@ class FollowerProgress:
         "broker_epoch",
         "bytes_behind",
         "counted_broker_epoch",
+        "fetch_offset",
         "in_maximal_isr",
         "in_target_isr",
         "is_eligible",
@@ -34,12 +36,17 @@ class FollowerProgress:
         "log_start_offset",
         "refused_until_ms",
         "replica_id",
+        "synced_offset",
     )
 
     def __init__(self, replica_id: int, last_caught_up_ms: int) -> None:
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
+        #: End of its log as it counts: the synced offset with `flush.before.ack` (V69).
         self.log_end_offset = UNKNOWN_OFFSET
+        #: Offset of the last fetch, and the offset below which the follower has synced its log.
+        self.fetch_offset = UNKNOWN_OFFSET
+        self.synced_offset = UNKNOWN_OFFSET
         #: The leader's LEO when the last fetch arrived.
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
@@ -83,6 +90,21 @@ class FollowerProgress:
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
+
+    def fetched_from(self, fetch_offset: int, is_synced: bool, flush_before_ack: bool) -> int:
+        """Note the offset of a fetch; return the end of the follower's log as it counts (V69).
+
+        With `is_synced` the follower has synced its log up to `fetch_offset`.
+        """
+        self.fetch_offset = fetch_offset
+        self.synced_offset = synced_offsets.after_fetch(self.synced_offset, fetch_offset, is_synced)
+        return synced_offsets.follower_end(fetch_offset, self.synced_offset, flush_before_ack)
+
+    def recount(self, flush_before_ack: bool) -> None:
+        """Count by the synced offset from now on, or no longer (V69)."""
+        self.log_end_offset = synced_offsets.follower_end(
+            self.fetch_offset, self.synced_offset, flush_before_ack
+        )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower is in sync by F3 (same LEO) or F4 (caught up recently)."""

@@ -40,6 +40,14 @@ class Settings:
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
 
+    @property
+    def flushes_before_ack(self) -> bool:
+        """Whether committed records of all topics are on the disks of all in-sync replicas (V69).
+
+        Then a power loss takes no committed record, however many brokers it strikes.
+        """
+        return self.properties.get("flush.before.ack") == "true"
+
     def of(self, broker_id: int) -> BrokerConfig:
         """Return the configuration of one broker."""
         return BrokerConfig.from_properties(

@@ -2,7 +2,8 @@
 
 k is the effective minimum. Members are the published ISR and the eligible replicas. Without the
 budget, a run would break the promises of replication by more failures than replication can survive.
-Crashes that lose nothing, stops and expired sessions are free. A loss beyond that is allowed where
+Crashes that lose nothing, stops and expired sessions are free. With `flush.before.ack` the loss of
+unsynced data is free, too, at all brokers together (V69). A loss beyond that is allowed where
 another member of the ISR stays up with all committed records: the budget then protects the last
 such member until the others are back.
 """
@@ -35,6 +36,8 @@ class FaultBudget:
         self._replication = replication
         #: Whether the budget restricts crashes and losses; False for known failures.
         self.is_kept = True
+        #: Whether committed records are synced wherever they count: then no power loss takes one.
+        self.commits_synced = False
         self.refused_losses = 0
         self.refused_crashes = 0
 
@@ -52,6 +55,8 @@ class FaultBudget:
         if self.is_spared(broker.node_id):
             self.refused_crashes += 1
             return None
+        if self.commits_synced:
+            return wanted
         if wanted is not Loss.NONE and not self._may_lose_data(broker.node_id):
             self.refused_losses += 1
             return Loss.NONE

@@ -25,6 +25,7 @@ from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
+from tidelog.sim.checkers.synced_checker import SyncedChecker
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget
@@ -96,6 +97,9 @@ class SimCluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
+        #: Checker of commits with `flush.before.ack` (V69).
+        self.synced = SyncedChecker(self.brokers, simulator.violate)
+        self.replication.on_committed.append(self.synced.committed)
         self.answers = AnswerChecker(
             simulator.violate,
             lambda: simulator.now_ns,
@@ -107,6 +111,7 @@ class SimCluster:
         simulator.network.frame_watch = self.answers
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
+        self.budget.commits_synced = settings.flushes_before_ack
         simulator.judge_crash = self.budget.judge_crash
         self.store.may_expire = self.budget.may_expire
         simulator.on_death.append(self._died)
@@ -181,7 +186,8 @@ class SimCluster:
             self.lossy_crashes += 1
         # The next start may truncate damaged records, even after a clean shutdown (V68).
         is_damaged = self.simulator.is_damaged(broker.node_id)
-        self.replication.crashed(broker, lossy=lossy or is_damaged)
+        keeps_committed = self.settings.flushes_before_ack and not is_damaged
+        self.replication.crashed(broker, lossy=lossy or is_damaged, keeps_committed=keeps_committed)
         self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)

@@ -24,6 +24,7 @@ from tests.support.mutants import (
     roles,
     serving,
     sessions,
+    synced,
 )
 from tests.support.mutants.mutant import Mutant, MutantGoneError
 
@@ -46,6 +47,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         removals,
         orders,
         sessions,
+        synced,
     )
     for name, mutant in part.CATALOGUE.mutants.items()
 }

@@ -129,6 +129,7 @@ def _update(
             item.fetch_offset = wanted.fetch_offset
             item.last_fetched_epoch = wanted.last_fetched_epoch
             item.log_start_offset = wanted.log_start_offset
+            item.is_synced = wanted.is_synced
             item.max_bytes = wanted.partition_max_bytes
             item.current_leader_epoch = wanted.current_leader_epoch
             dirty[item] = listed[item] = None

@@ -48,6 +48,7 @@ class SessionPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "is_synced",
         "key",
         "last_fetched_epoch",
         "log_start_offset",
@@ -68,6 +69,8 @@ class SessionPartition:
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
+        #: The follower has synced its log up to `fetch_offset` (V69).
+        self.is_synced = False
         self.max_bytes = 0
         self.current_leader_epoch = -1
         #: The offsets in the last response, to recognize a repetition (V61).

@@ -83,6 +83,12 @@ class Fetchers:
                 # fetch that the leader holds would delay a new fetcher's on this connection.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
+    def renew(self, partition: Partition) -> None:
+        """Fetch a followed partition again: its `flush.before.ack` may have changed (V69)."""
+        fetcher = self._assigned.get(partition.topic_partition)
+        if fetcher is not None:
+            fetcher.renew(partition)
+
     def _close_empty(self, fetcher: Fetcher) -> None:
         if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
             del self._fetchers[fetcher.key]
@@ -161,6 +167,12 @@ class Fetcher:
         if followed is not None:
             followed.end()
             self._drop_from_session(followed)
+
+    def renew(self, partition: Partition) -> None:
+        """Fetch a partition again, though its position is known (V69)."""
+        followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
+        if followed is not None:
+            followed.renew()
 
     def close(self) -> None:
         """Close the fetcher; requests in flight are dropped."""
@@ -265,6 +277,7 @@ class Fetcher:
                     last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=role.log_start_offset,
                     partition_max_bytes=config.replica_fetch_max_bytes,
+                    is_synced=followed.is_synced,
                 )
             )
         request = FetchRequest(

@@ -2,8 +2,10 @@
 
 Runs the effects of `replication.follower` on the log. Keeps the partition out of the fetches while
 it must wait (V66). It waits for a truncation, a question to the leader, or a backoff that grows
-with each failure. Ends with its role. Operations still under way then change the log, but no role
-(V33).
+with each failure. With `flush.before.ack` it also waits until its log is synced, so that its fetch
+offset is its synced offset (V69). Partitions of one fetch response are synced together: the next
+fetch waits for them as it waits for slow appends. Ends with its role. Operations still under way
+then change the log, but no role (V33).
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ class FollowedPartition:
         "_ended",
         "_failures",
         "_fetcher",
+        "_is_syncing",
         "_services",
         "is_ready",
         "key",
@@ -111,7 +114,20 @@ class FollowedPartition:
         self.is_ready = False
         self._backoff: Timeout | None = None
         self._failures = 0
+        self._is_syncing = False
         self._ended = False
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the log is on the disk up to the fetch offset, and the leader may know (V69)."""
+        log = self.partition.log
+        return log.config.flush_before_ack and log.recovery_point >= self.role.position.fetch_offset
+
+    def renew(self) -> None:
+        """Fetch again after `flush.before.ack` changed: the leader must learn what is synced."""
+        if self.is_ready:
+            self._ready()
+            self._fetcher.pump()
 
     def begin(self) -> None:
         """Start to fetch."""
@@ -248,8 +264,44 @@ class FollowedPartition:
                 raise InvariantError(f"{effect} is not an effect of a follower")
 
     def _ready(self) -> None:
+        log = self.partition.log
+        if log.config.flush_before_ack and log.recovery_point < log.log_end_offset:
+            self._sync()
+            return
         self.is_ready = True
         self._fetcher.ready(self)
+
+    def _sync(self) -> None:
+        """Sync the log before the next fetch, whose offset promises that (V69)."""
+        self.is_ready = False
+        self._fetcher.append_begun(self)
+        if not self._is_syncing:
+            self._is_syncing = True
+            self.partition.log.flush().then(self._synced)
+
+    def _synced(self, completion: Completion[None]) -> None:
+        self._is_syncing = False
+        if self._ended:
+            self._services.tracer.mark("sync_outlived_role")
+            return
+        if self.role.is_busy or self._backoff is not None:
+            return  # the end of that looks again whether the log is synced
+        if completion.error is not None:
+            self._sync_failed(completion.error)
+        else:
+            self._services.tracer.mark("follower_synced")
+            self._ready()
+        self._fetcher.append_done(self)
+
+    def _sync_failed(self, error: BaseException) -> None:
+        """Back off: a full disk may have room later; after a device error the broker ends (D17)."""
+        self._services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"partition {self.partition.topic_partition}: cannot sync the log before the next"
+            f" fetch (flush.before.ack): {error}",
+        )
+        self._run(self.role.failed(ErrorCode.KAFKA_STORAGE_ERROR))
 
     def _not_ready(self) -> None:
         self.is_ready = False

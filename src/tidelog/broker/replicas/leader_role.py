@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tidelog.broker.replicas import leader_effects, unclean_elections
 from tidelog.broker.replicas.late_appends import LateAppends
+from tidelog.broker.replicas.leader_syncs import LeaderSyncs
 from tidelog.broker.replicas.log_bytes import bytes_from
 from tidelog.broker.replicas.role import note_refusal
 from tidelog.core.completion import Completion
@@ -38,7 +39,9 @@ TO_HIGH_WATERMARK = -1
 class LeaderRole:
     """One leadership of a hosted replica."""
 
-    __slots__ = ("_context", "_log", "_partition", "_services", "_watchers", "core", "late")
+    __slots__ = (
+        "_context", "_log", "_partition", "_services", "_syncs", "_watchers", "core", "late",
+    )  # fmt: skip
 
     is_assigned: ClassVar[bool] = True
     is_leader: ClassVar[bool] = True
@@ -58,6 +61,7 @@ class LeaderRole:
         self._log = partition.log
         self._watchers = partition.watchers
         self.core = core
+        self._syncs = LeaderSyncs(self._services, self._log, self._synced, self._sync_failed)
         self.late = LateAppends(partition, self) if late is None else late
         self.late.role = self
 
@@ -83,6 +87,8 @@ class LeaderRole:
             context.coordinators.role_taken(partition, core.leader_epoch)
         self.examine()
         self._watchers.log_end_moved(partition)
+        if core.flush_before_ack:
+            self._syncs.start()
 
     def end(self) -> None:
         """Respond to all waiting requests, as the leadership is over (V38)."""
@@ -92,6 +98,7 @@ class LeaderRole:
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             context.coordinators.role_ended(partition)
         partition.flush_appends()
+        self._syncs.end()
         self.late.refuse()
         context.alter_partition_manager.withdraw(partition)
         if self._watchers.acks_waiting:
@@ -150,6 +157,18 @@ class LeaderRole:
             self._watchers.log_end_moved(self._partition)
             if effects:
                 self.run(effects)
+            if self.core.flush_before_ack:
+                self._syncs.start()
+
+    def _synced(self, synced_offset: int) -> None:
+        """Take over the end of the synced log: it may commit, and acks=1 has its promise (V69)."""
+        self.log_grew()
+        self.run(self.core.synced(synced_offset, self._services.clock.monotonic_ms()))
+        self._watchers.synced(synced_offset)
+
+    def _sync_failed(self, error: BaseException) -> None:
+        """Fail the requests with acks=1 that wait: the leader cannot promise their records."""
+        self._watchers.sync_failed(f"{self._partition.topic_partition} cannot be synced: {error}")
 
     # followers
 
@@ -172,8 +191,9 @@ class LeaderRole:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
     ) -> None:
-        """Note that a follower has this log up to `fetch_offset` (V60).
+        """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
         A follower that does not count changes nothing; `check_follower` says why.
         """
@@ -182,7 +202,9 @@ class LeaderRole:
             # The follower read the written batch before its produce was answered (flush.messages).
             self.log_grew()
         try:
-            effects = core.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
+            effects = core.fetched(
+                replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms, is_synced
+            )
         except KafkaError:
             return
         takeovers = self._context.takeovers
@@ -270,6 +292,21 @@ class LeaderRole:
         if self.core.min_insync_replicas != min_insync_replicas:
             now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
+
+    def flush_policy_changed(self) -> None:
+        """Take over the present `flush.before.ack` (V69)."""
+        core, is_on = self.core, self._log.config.flush_before_ack
+        if core.flush_before_ack == is_on:
+            return
+        now_ms = self._services.clock.monotonic_ms()
+        if is_on:
+            synced_offset = min(self._syncs.synced_offset, core.log_end_offset)
+            self.run(core.synced(synced_offset, now_ms))
+        self.run(core.flush_before_ack_changed(is_on, now_ms))
+        if is_on:
+            self._syncs.start()
+        else:
+            self._watchers.synced(self._log.next_offset)
 
     # changes of the ISR
 

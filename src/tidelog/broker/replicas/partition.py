@@ -178,6 +178,11 @@ class Partition:
     def _log_grew(self, _: Completion[AppendInfo]) -> None:
         self.role.log_grew()
 
+    def awaits_sync(self, next_offset: int) -> bool:
+        """Whether acks=1 must wait until the log is synced up to `next_offset` (V69)."""
+        log = self.log
+        return log.config.flush_before_ack and log.recovery_point < next_offset
+
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset`, -1 for the high watermark; return that offset.
 
@@ -199,9 +204,10 @@ class Partition:
         self.watchers.isr_or_log_start_changed(self)
 
     def configured(self, config: LogConfig, min_insync_replicas: int) -> None:
-        """Apply the topic's configuration, which may have changed (V60, V64)."""
+        """Apply the topic's configuration, which may have changed (V60, V64, V69)."""
         self.log.configured(config)
         self.role.minimum_changed(min_insync_replicas)
+        self.role.flush_policy_changed()
 
     def is_quiet(self) -> bool:
         """Whether the log is quiet: planned appends are written, and no operation is under way."""
@@ -261,6 +267,8 @@ class Partition:
             now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
             has_eligible=bool(state.eligible),
+            flush_before_ack=log.config.flush_before_ack,
+            synced_offset=min(log.recovery_point, log_end_offset),
         )
         role = LeaderRole(self, self._context, core, self.role.late)
         self._take_role(role, core, state, "became_leader")

@@ -92,8 +92,9 @@ class Role(ChangingRole, Protocol):
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
     ) -> None:
-        """Note that a follower has this log up to `fetch_offset` (V60)."""
+        """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69)."""
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset` (`Partition.delete_records_before`)."""
@@ -106,6 +107,9 @@ class Role(ChangingRole, Protocol):
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over the present `min.insync.replicas` (V60, V64)."""
+
+    def flush_policy_changed(self) -> None:
+        """Take over the present `flush.before.ack` of the log (V69)."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Note that other brokers came or went."""
@@ -152,6 +156,7 @@ class _NotLeading:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
     ) -> None:
         """Count nothing."""
 
@@ -167,6 +172,9 @@ class _NotLeading:
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Change nothing."""
+
+    def flush_policy_changed(self) -> None:
+        """Change nothing: a followed partition reads the policy with each fetch."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Change nothing."""

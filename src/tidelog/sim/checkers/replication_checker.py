@@ -200,16 +200,25 @@ class ReplicationChecker:
             ):
                 self._look(node, claim, log, seen)
 
-    def crashed(self, node: Observed, *, lossy: bool) -> None:
-        """Record the death of a node, and read the files that its disk kept."""
+    def crashed(self, node: Observed, *, lossy: bool, keeps_committed: bool = False) -> None:
+        """Record the death of a node, and read the files that its disk kept.
+
+        With `keeps_committed` the loss may take no committed record (V69): the node still counts as
+        intact, and its files are checked at once.
+        """
         if lossy:
-            epoch = self._intact.pop(node.node_id, None)
-            if epoch is not None:
-                self._lost[node.node_id] = epoch
+            if not keeps_committed:
+                epoch = self._intact.pop(node.node_id, None)
+                if epoch is not None:
+                    self._lost[node.node_id] = epoch
             for (node_id, _), seen in self._seen.items():
                 if node_id == node.node_id:
                     seen.is_doubtful = True
         node.logs.follow()
+        if lossy and keeps_committed:
+            for state in self.published.partitions.values():
+                if node.node_id in state.members:
+                    self._check_member(state, node.node_id, "its power failed, V69")
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
         self._intact[broker_id] = broker_epoch

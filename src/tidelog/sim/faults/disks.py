@@ -11,8 +11,8 @@ from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
-from tidelog.sim.faults.context import FaultContext
-from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.kinds import kind, scenario
 from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
@@ -92,6 +92,24 @@ def lose_power(context: FaultContext) -> bool:
     if broker is None or not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(loss, f"power loss ({loss.value})")
+
+
+@scenario
+def power_fails_everywhere(context: FaultContext) -> Scenario:
+    """Cut the power of all brokers at once; a part of their unsynced data survives (V69).
+
+    Every promise without `flush.before.ack` needs a broker that loses nothing.
+    """
+    cluster = context.cluster
+    assert cluster.budget.commits_synced, "a profile for flush.before.ack"
+    while True:
+        yield context.draw.uniform(300, 3_000)
+        died = [
+            broker.crash(context.draw.choice(_POWER_LOSSES), "the power fails everywhere")
+            for broker in cluster.brokers.values()
+        ]
+        if any(died):
+            context.count("scenario")
 
 
 @kind

@@ -68,6 +68,8 @@ _ORDER: Final = (
     "every_member_ends",
     "recompressed",
     "a_host_stays_away",
+    "power_failures",
+    "flush_policies",
 )
 _BY_NAME: Final = {
     profile.name: profile

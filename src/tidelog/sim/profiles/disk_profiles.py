@@ -43,6 +43,49 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20"},
         has_own_streams=True,
     ),
+    # Records count only when they are synced (V69). The power fails everywhere, again and again,
+    # while disks are slow or fail syncs.
+    Profile(
+        "power_failures",
+        weights={
+            "lose_power": 2.0,
+            "crash_leader": 2.0,
+            "sync_errors": 1.0,
+            "slow_disk": 2.0,
+            "slow_link": 2.0,
+            "cut_two_ways": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 1.0,
+            "stop": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"flush.before.ack": "true", "log.segment.bytes": "6000"},
+        scenario="power_fails_everywhere",
+        has_own_streams=True,
+    ),
+    # A topic's records count when they are synced, or not, and the setting changes again and again
+    # (V69). The checker compares each commit with the disks.
+    Profile(
+        "flush_policies",
+        weights={
+            "lose_power": 3.0,
+            "crash_leader": 2.0,
+            "slow_disk": 4.0,
+            "slow_link": 2.0,
+            "cut_two_ways": 1.0,
+            "cut_store": 2.0,
+            "expire_session": 1.0,
+            "elect_preferred": 3.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 900),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"log.segment.bytes": "6000"},
+        churn=("flush_policy_changed",),
+        has_own_streams=True,
+    ),
     # Files are damaged on one broker at a time, while it is down; disks are replaced.
     Profile(
         "damaged_disks",

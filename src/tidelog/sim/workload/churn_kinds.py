@@ -12,6 +12,7 @@ from tidelog.sim.workload import (  # noqa: F401
     offset_churn,
     record_churn,
     topic_churn,
+    topic_flushes,
     topic_mishaps,
     view_churn,
 )
