@@ -349,7 +349,7 @@ def alter(
         AlterPartitionRequest(
             broker_id=sender,
             broker_epoch=epoch(sender) if sender_epoch is None else sender_epoch,
-            topics=[RequestTopicData(of_topic or topic_id("t"), [data])],
+            topics=[RequestTopicData(of_topic or topic_id("t"), partitions=[data])],
         ),
     )
 

@@ -553,7 +553,7 @@ def asked(change: IsrChange) -> AlterPartitionAsked:
         leader_recovery_state=change.leader_recovery_state,
         partition_epoch=change.partition_epoch,
     )
-    request = AlterPartitionRequest(LEADER, 1, [RequestTopicData(topic_id("t"), [data])])
+    request = AlterPartitionRequest(LEADER, 1, [RequestTopicData(topic_id("t"), partitions=[data])])
     return AlterPartitionAsked(1, VERSION, request)
 
 
