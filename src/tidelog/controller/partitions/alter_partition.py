@@ -23,7 +23,6 @@ from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    RequestTopicData,
     ResponsePartitionData,
     ResponseTopicData,
 )
@@ -46,8 +45,9 @@ FIRST_VERSION_WITH_TOPIC_IDS = 2
 class Proposed:
     """A partition of a request, and the state that holds unless the proposal is rejected."""
 
-    #: As the request names the topic, by id or by name.
-    topic: RequestTopicData
+    #: As the request names the topic: by id, or by name (versions 0 and 1).
+    topic_id: TopicId
+    topic_name: str
     partition: int
     state: PartitionState | None = None
     #: The controller holds the proposal back: the response does not name the partition (A11).
@@ -105,7 +105,8 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
 def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> Result[Proposed]:
     """Judge one partition; with `held`, an expansion may be held back."""
     image = draft.image
-    subject = Proposed(asked.topic, asked.data.partition_index)
+    topic = asked.topic
+    subject = Proposed(topic.topic_id, topic.topic_name, asked.data.partition_index)
     topic_partition = _find(asked, draft)
     if topic_partition is None:
         has_ids = asked.version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -179,8 +180,7 @@ def _response(
         if result.subject.is_held:
             held_ms = linger_ms
             continue
-        asked = result.subject.topic
-        key = (asked.topic_id, asked.topic_name)
+        key = (result.subject.topic_id, result.subject.topic_name)
         topic = topics.get(key)
         if topic is None:
             topic = topics[key] = ResponseTopicData(topic_id=key[0], topic_name=key[1])
