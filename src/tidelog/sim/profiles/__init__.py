@@ -67,6 +67,8 @@ _ORDER: Final = (
     "last_replica_standing",
     "every_member_ends",
     "recompressed",
+    "superseded_changes",
+    "held_expansions",
 )
 _BY_NAME: Final = {
     profile.name: profile
