@@ -277,7 +277,7 @@ class AlterPartitionManager:
             self._soon()
 
     def _unanswered(self, changes: _Sent, why: str, count: int) -> None:
-        """Let each leader decide anew, after a pause: the outcome of every change is unknown (A2).
+        """Let each leader decide again, after a pause: the outcome of every change is unknown (A2).
 
         `count` is the number of changes that wait, for the log.
         """

@@ -80,7 +80,10 @@ class HeldExpansions:
                 held.data.leader_epoch,
                 held.data.partition_epoch,
                 tuple(held.data.new_isr),
-                tuple((one.broker_id, one.broker_epoch) for one in held.data.new_isr_with_epochs),
+                tuple(
+                    (member.broker_id, member.broker_epoch)
+                    for member in held.data.new_isr_with_epochs
+                ),
             )
             for topic_partition, held in self._held.items()
         )
