@@ -11,6 +11,7 @@ from tests.support.models.variants import (
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,
+    SUPERSEDED_VARIANTS,
     UNTOLD,
     VARIANTS,
     Variant,
@@ -41,10 +42,13 @@ def model_of(variant: Variant) -> Model:
     if variant.name in ISR_VARIANTS:
         is_fenced = "deposed_leader_alters_isr" not in variant.mutants
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
+    if variant.name in SUPERSEDED_VARIANTS:
+        bounds = isr_model.superseding(variant.max_version, variant.minimum)
+        return isr_model.IsrModel(bounds)
     if variant.name in FAILOVER_VARIANTS:
         return failover_model.FailoverModel(failover_model.Bounds(2, 1, variant.max_version))
-    bounds = bounce_model.Bounds(1, 1, losses=1, stops=0)
-    return bounce_model.BounceModel(bounds, tells_lives=variant.name != UNTOLD)
+    lives = bounce_model.Bounds(1, 1, losses=1, stops=0)
+    return bounce_model.BounceModel(lives, tells_lives=variant.name != UNTOLD)
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))

@@ -29,7 +29,13 @@ from tidelog.controller.elections.balance import Balance
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.orders import Order
-from tidelog.controller.partitions import addition, alter_partition, refusals, removal
+from tidelog.controller.partitions import (
+    addition,
+    alter_partition,
+    expansions,
+    refusals,
+    removal,
+)
 from tidelog.controller.reassignments import progress, requests
 from tidelog.controller.registrations import Registrations
 from tidelog.controller.settings import Settings
@@ -57,6 +63,7 @@ class Controller:
         self._additions = addition.Additions()
         self._preferred = preferred.PreferredElections()
         self._shutdowns = Shutdowns()
+        self._expansions = expansions.HeldExpansions()
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -205,7 +212,9 @@ class Controller:
         for event in events:
             match event:
                 case alter_partition.AlterPartitionAsked():
-                    alter_partition.alter_partitions(event, draft)
+                    alter_partition.alter_partitions(event, self._expansions, draft)
+                case expansions.ExpansionsDue():
+                    alter_partition.alter_held(self._expansions, draft)
                 case creation.CreateTopicsAsked():
                     names = names or creation.TakenNames(self.image)
                     creation.create_topics(event, draft, names)
@@ -287,6 +296,7 @@ class Controller:
         other._additions = self._additions.copy()
         other._preferred = self._preferred.copy()
         other._shutdowns = self._shutdowns.copy()
+        other._expansions = self._expansions.copy()
         other._events = list(self._events)
         other._deciding = self._deciding
         return other
@@ -301,6 +311,7 @@ class Controller:
             self._agenda.key(),
             self._preferred.key(),
             self._shutdowns.key(),
+            self._expansions.key(),
             self.settings.unclean,
             self.settings.min_insync_replicas,
             len(self._events),

@@ -34,3 +34,5 @@ class Settings:
     unclean: bool = False
     #: min.insync.replicas of the cluster; a topic may have its own.
     min_insync_replicas: int = 1
+    #: isr.expand.linger.ms: how long an expansion may be held back; 0 holds none (A11).
+    isr_expand_linger_ms: int = 0

@@ -6,7 +6,7 @@ takes over the node's content, and the partition is looked at again (V15).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.controller.cluster_events import StateChange
@@ -16,6 +16,7 @@ from tidelog.controller.orders import SendFoundState, SendState
 from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 #: Expected partition epoch of a partition without a state node, which is to be created.
@@ -109,7 +110,12 @@ class WritePartitionState(Write):
     def _found(self, conflict: Conflict, settlement: Settlement) -> None:
         image, topic_partition = settlement.image, self.topic_partition
         if conflict.state is not None:
-            settlement.apply(StatePublished(topic_partition, conflict.state))
+            assigned = image.assigned(topic_partition)
+            report = strangers_reported(topic_partition, conflict.state, assigned)
+            if report:
+                settlement.notices.add(Report(report))
+            found = eligible_replicas.without_strangers(conflict.state, assigned)
+            settlement.apply(StatePublished(topic_partition, found))
             settlement.agenda.look_at((topic_partition,))
         else:
             before = image.states.get(topic_partition)
@@ -125,6 +131,20 @@ def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
         f"partition {topic_partition} is left alone until its state node is repaired: it was led by"
         f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
         f" state than that needs a leader epoch of at least {state.leader_epoch + 1}"
+    )
+
+
+def strangers_reported(
+    topic_partition: TopicPartition, state: PartitionState, assigned: Sequence[int]
+) -> str:
+    """Return a report of eligible replicas outside the assignment; empty where there is none."""
+    strangers = eligible_replicas.strangers(state, assigned)
+    if not strangers:
+        return ""
+    return (
+        f"partition {topic_partition}: its state node names eligible leader replicas (elr)"
+        f" {list(strangers)}, which are not among its replicas {list(assigned)}; they are ignored,"
+        " and the next write of the node drops them"
     )
 
 

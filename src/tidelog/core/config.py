@@ -295,6 +295,15 @@ class BrokerConfig:
     controller_propagation_linger_ms: int = integer(
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
     )
+    isr_expand_linger_ms: int = integer(
+        0,
+        "How long the controller may hold expansions of ISRs back, to write them together. It "
+        "never holds back a shrink, an expansion of an ISR below min.insync.replicas, or one of a "
+        "partition that is being reassigned (rule A11).",
+        at_least=0,
+        at_most=60_000,
+        ours=True,
+    )
 
     # The topic of cluster events.
     cluster_events_enable: bool = boolean(

@@ -9,6 +9,7 @@ reaches the minimum again, records may be committed without the others: `elr` is
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.core.types import NO_BROKER_EPOCH, PartitionState
@@ -63,3 +64,20 @@ def after(
         if member in replicas and member not in isr and member not in lost
     }
     return EligibleReplicas(tuple(left), tuple(left.values()))
+
+
+def strangers(state: PartitionState, replicas: Collection[int]) -> tuple[int, ...]:
+    """Return the eligible replicas of a state node that are not assigned: the node is wrong."""
+    return tuple(replica for replica in state.elr if replica not in replicas)
+
+
+def without_strangers(state: PartitionState, replicas: Collection[int]) -> PartitionState:
+    """Return the state without eligible replicas that are not assigned (E1)."""
+    if not strangers(state, replicas):
+        return state
+    kept = {
+        replica: epoch
+        for replica, epoch in zip(state.elr, state.elr_epochs, strict=True)
+        if replica in replicas
+    }
+    return replace(state, elr=tuple(kept), elr_epochs=tuple(kept.values()))

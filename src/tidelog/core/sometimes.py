@@ -28,6 +28,8 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "isr_change_refused_fenced": "a change of a deposed leader is refused",
     "isr_change_refused_old_state": "a change is refused that builds on an older partition epoch",
     "isr_change_asked_again": "the outcome of a change is not known, so it is asked for again",
+    "isr_change_superseded": "a newer change is requested while the outcome of one is open",
+    "isr_expansion_held": "the controller holds an expansion back, to write it with others",
     "isr_changes_put_to_new_controller": "changes in flight are put to another controller",
     "isr_answer_after_new_controller": "a controller answers changes that were put to the next one",
     # Following

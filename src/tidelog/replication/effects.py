@@ -47,9 +47,13 @@ class WithdrawAlterPartition:
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """A change whose outcome is unknown: the broker requests it again, later (A2)."""
+    """A change whose outcome is unknown: the broker requests it again, later (A2).
+
+    It waits for `after_ms` first, while the controller holds the change back (A11).
+    """
 
     change: IsrChange
+    after_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from tidelog.replication.effects import (
     SendAlterPartition,
     WithdrawAlterPartition,
 )
-from tidelog.replication.isr import IsrChange, IsrState
+from tidelog.replication.isr import Awaits, IsrChange, IsrState
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
@@ -43,6 +43,11 @@ def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
     if asked_epoch < own_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether two ISRs have the same members, in any order."""
+    return sorted(one) == sorted(other)
 
 
 class LeaderReplica:
@@ -264,8 +269,27 @@ class LeaderReplica:
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that the proposed change is sent to the controller, which may now accept it."""
+        """Note that the change is sent to the controller, which may now accept it.
+
+        It is the queued change, or the repetition of the newest one.
+        """
         self.isr = isr_rules.sent(self.isr, change)
+
+    def change_unanswered(self, change: IsrChange, now_ms: int, held_ms: int = 0) -> Effects:
+        """Note that the request for `change` got no response that settles it (A2, A8).
+
+        The change still counts. The leader examines every replica, as a newer change may now
+        supersede this one. Otherwise it requests the change again, after `held_ms` if the
+        controller holds the expansion back for so long (A11).
+        """
+        if self.isr.awaits is not Awaits.RESPONSE or self.isr.in_flight[-1] != change:
+            return NOTHING
+        self.isr = isr_rules.unanswered(self.isr)
+        return self._go_on(now_ms, held_ms)
+
+    def is_to_be_sent(self, change: IsrChange) -> bool:
+        """Return whether the next request carries `change`."""
+        return isr_rules.is_to_be_sent(self.isr, change)
 
     def is_wanted(self, change: IsrChange) -> bool:
         """Return whether `change` still waits to be sent, or for an outcome."""
@@ -284,7 +308,8 @@ class LeaderReplica:
 
         An answer of another leadership, or older than the known state, is ignored. An answer with
         the partition epoch that the leader already has settles `change`: the proposed state holds.
-        If `change` was settled before, such an answer is ignored.
+        It settles no other change in flight (A8). If `change` was settled before, such an answer is
+        ignored.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
@@ -293,7 +318,7 @@ class LeaderReplica:
         # Every proposed change reports that this leader has recovered.
         self.is_recovering = False
         self.has_eligible = has_eligible
-        return self._commit(isr, partition_epoch, self._known_eligible, now_ms)
+        return self._commit(isr, partition_epoch, self._known_eligible, now_ms, change)
 
     def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
         """Take the controller's refusal of `change` (A3, A8)."""
@@ -302,8 +327,9 @@ class LeaderReplica:
         if error in isr_rules.NOT_MADE:
             return self._not_made(change, now_ms)
         if error in isr_rules.WAIT_FOR_COMMAND:
+            self.isr = isr_rules.left_to_command(self.isr, change)
             return NOTHING
-        return (RetryAlterPartition(change),)
+        return self.change_unanswered(change, now_ms)
 
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
         """Examine the followers after other brokers came or went.
@@ -369,16 +395,29 @@ class LeaderReplica:
         partition_epoch: int,
         is_eligible: Callable[[int], bool],
         now_ms: int,
+        change: IsrChange | None = None,
     ) -> Effects:
         assert partition_epoch >= self.isr.partition_epoch, "no older state is taken over (A9)"
         assert self.broker_id in isr, "a leader is a member of its ISR (V12, V13)"
         was_enough = not self.is_below_minimum
-        self.isr = isr_rules.committed(isr, partition_epoch)
+        if change is not None and partition_epoch == self.isr.partition_epoch:
+            self.isr = isr_rules.confirmed_as_known(self.isr, change, isr)
+        else:
+            self.isr = isr_rules.committed(isr, partition_epoch)
         self._follow(self.replicas, is_eligible, now_ms)
         effects: Effects = (IsrCommitted(),)
         if was_enough and self.is_below_minimum:
             effects = (*effects, IsrBelowMinimum())
-        return (*effects, *self.examine(now_ms))
+        return (*effects, *self._go_on(now_ms))
+
+    def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
+        """Examine every replica; request a change again whose outcome is open, unless superseded.
+
+        The repetition waits for `held_ms`.
+        """
+        effects = self.examine(now_ms)
+        again = isr_rules.repetition(self.isr)
+        return effects if again is None else (*effects, RetryAlterPartition(again, held_ms))
 
     def _not_made(self, change: IsrChange, now_ms: int) -> Effects:
         """Drop `change`, which the controller has not made and never will (A8).
@@ -394,8 +433,8 @@ class LeaderReplica:
             if follower.replica_id in change.isr and not follower.in_target_isr:
                 follower.refused_until_ms = now_ms + REFUSED_JOIN_BACKOFF_MS
                 barred = True
-        if barred:
-            return self.examine(now_ms)
+        if barred or self.isr.in_flight:
+            return self._go_on(now_ms)
         return MOVED if self._advance(now_ms) else NOTHING
 
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
@@ -405,7 +444,7 @@ class LeaderReplica:
 
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
         """Propose a follower outside the wanted ISR, which has fetched, if it may join (V63)."""
-        if self.isr.in_flight or not self._may_join(follower, now_ms):
+        if not isr_rules.may_propose(self.isr) or not self._may_join(follower, now_ms):
             return NOTHING
         wanted = isr_rules.target_isr(self.isr)
         return self._propose(
@@ -417,18 +456,22 @@ class LeaderReplica:
         )
 
     def _propose(self, target: tuple[int, ...]) -> Effects:
-        """Queue a change to `target` unless it is wanted already, or a change is in flight (A8)."""
-        if self.isr.in_flight:
+        """Queue a change to `target` unless it is wanted already, or a request waits (A8).
+
+        A change back to the confirmed ISR is none: a queued change is withdrawn, and a change whose
+        outcome is open must be settled first. The controller would respond that the confirmed ISR
+        holds (A4), which settles no other change.
+        """
+        state = self.isr
+        if not isr_rules.may_propose(state):
             return NOTHING
-        queued = self.isr.queued
-        is_known = queued is not None or not self.is_recovering
-        if is_known and sorted(target) == sorted(isr_rules.target_isr(self.isr)):
+        queued, in_flight = state.queued, state.in_flight
+        is_known = bool(isr_rules.changes(state)) or not self.is_recovering
+        if is_known and _same(target, isr_rules.target_isr(state)):
             return NOTHING
-        is_back = sorted(target) == sorted(self.isr.committed) and not self.is_recovering
-        if queued is not None and is_back:
-            self.isr = isr_rules.withdraw(self.isr)
-            self._mark()
-            return (WithdrawAlterPartition(queued),)
+        is_back = _same(target, state.committed) and not self.is_recovering
+        if is_back or (in_flight and _same(target, in_flight[-1].isr)):
+            return NOTHING if queued is None else self._withdraw(queued)
         assert self.broker_id in target, "a leader does not propose to leave its ISR (A1)"
         change = IsrChange(
             isr=target,
@@ -439,6 +482,14 @@ class LeaderReplica:
         self.isr = isr_rules.queue(self.isr, change)
         self._mark()
         return (SendAlterPartition(change),)
+
+    def _withdraw(self, queued: IsrChange) -> Effects:
+        """Take back the change that was not sent; a change in flight is requested again instead."""
+        self.isr = isr_rules.withdraw(self.isr)
+        self._mark()
+        again = isr_rules.repetition(self.isr)
+        effects: Effects = (WithdrawAlterPartition(queued),)
+        return effects if again is None else (*effects, RetryAlterPartition(again))
 
     def _epoch_of(self, member: int) -> int:
         if member == self.broker_id:

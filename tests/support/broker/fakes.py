@@ -44,6 +44,7 @@ from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -55,7 +56,14 @@ from tidelog.wire.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from tidelog.wire.registry import FETCH, LEADER_AND_ISR, LIST_OFFSETS, STOP_REPLICA
+from tidelog.wire.registry import (
+    ALTER_PARTITION,
+    API_VERSIONS,
+    FETCH,
+    LEADER_AND_ISR,
+    LIST_OFFSETS,
+    STOP_REPLICA,
+)
 
 TOPIC = "t"
 TOPIC_ID = b"T" * 16
@@ -130,7 +138,13 @@ class FakeConnection:
     ) -> None:
         peers = self._peers
         peers.sent.append((self._broker_id, api_key, message))
+        peers.versions.append((api_key, version))
         handler = peers.intercepted.get(api_key)
+        if handler is None and api_key == API_VERSIONS:
+            on_answer(
+                ApiVersionsResponse(api_keys=[ApiVersion(*one) for one in peers.served]), None
+            )
+            return
         if handler is not None:
             handler(message, on_answer)
             return
@@ -186,6 +200,10 @@ class FakePeers:
         self.sent: list[tuple[int, int, Any]] = []
         #: API key -> called with (message, on_answer) instead of a broker.
         self.intercepted: dict[int, Callable[[Any, Any], None]] = {}
+        #: API key, lowest and highest version, as every other broker reports them.
+        self.served = [(ALTER_PARTITION, 0, 3)]
+        #: API key and version of every request.
+        self.versions: list[tuple[int, int]] = []
         self._connections: dict[tuple[int, str], FakeConnection] = {}
 
     def connection(self, broker_id: int, purpose: str) -> FakeConnection:

@@ -336,6 +336,7 @@ def alter(
     partition: int = 0,
     version: int = 3,
     ticket: int = 1,
+    may_hold: bool = True,
 ) -> AlterPartitionAsked:
     """A leader asks for this ISR; a plain number is a member in its first life."""
     epochs = [one if isinstance(one, tuple) else (one, epoch(one)) for one in members]
@@ -349,13 +350,17 @@ def alter(
         data.new_isr_with_epochs = [BrokerState(member, life) for member, life in epochs]
     else:
         data.new_isr = [member for member, _ in epochs]
+    named = RequestTopicData(of_topic or topic_id("t"), partitions=[data])
+    if version < 2:
+        named = RequestTopicData(topic_name="t", partitions=[data])
     return AlterPartitionAsked(
         ticket,
         version,
         AlterPartitionRequest(
             broker_id=sender,
             broker_epoch=epoch(sender) if sender_epoch is None else sender_epoch,
-            topics=[RequestTopicData(of_topic or topic_id("t"), [data])],
+            topics=[named],
+            may_hold=may_hold,
         ),
     )
 

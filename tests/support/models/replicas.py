@@ -385,6 +385,7 @@ def _renamed_isr(state: IsrState, names: Mapping[int, int]) -> IsrState:
         state.partition_epoch,
         tuple(renamed_change(change, names) for change in state.in_flight),
         None if state.queued is None else renamed_change(state.queued, names),
+        state.awaits,
     )
 
 

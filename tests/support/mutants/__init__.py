@@ -16,6 +16,7 @@ from tests.support.mutants import (
     disks,
     groups,
     isr,
+    isr_changes,
     logs,
     moves,
     orders,
@@ -37,6 +38,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     for part in (
         roles,
         isr,
+        isr_changes,
         control,
         recovery,
         logs,

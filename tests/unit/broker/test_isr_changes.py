@@ -58,7 +58,8 @@ class Controller:
         ]
         outcomes.append(ResponsePartitionData(partition_index=77))
         on_answer(
-            AlterPartitionResponse(topics=[ResponseTopicData(topic.topic_id, outcomes)]), None
+            AlterPartitionResponse(topics=[ResponseTopicData(topic.topic_id, partitions=outcomes)]),
+            None,
         )
 
 

@@ -32,6 +32,7 @@ from tidelog.controller.notices import TopicOutdated
 from tidelog.controller.partitions import removal
 from tidelog.controller.partitions.addition import CreatePartitionsAsked
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.partitions.expansions import ExpansionsDue, ExpansionsHeld
 from tidelog.controller.partitions.removal import RemovePartitionsAsked
 from tidelog.controller.producer_ids import ProducerIdsAsked
 from tidelog.controller.reassignments.progress import SweepDue
@@ -310,6 +311,16 @@ class ControllerRuntime:
 
         self.services.timers.after(self.services.config.leader_recovery_wait_ms, over)
 
+    def _time_expansions(self, term: Term, effects: Effects) -> None:
+        """Let the wait of expansions end that begin to be held back (A11)."""
+        for held in effects.notices.of(ExpansionsHeld):
+
+            def over() -> None:
+                if self._term is term:
+                    self.offer(ExpansionsDue())
+
+            self.services.timers.after(held.linger_ms, over)
+
     # elections
 
     def _watch_activity(self) -> None:
@@ -524,6 +535,7 @@ class ControllerRuntime:
         # Watch the nodes of new topics.
         self._store_watches.look_at(topic.name for topic in effects.notices.of(TopicCreated))
         self._time_recoveries(term, effects)
+        self._time_expansions(term, effects)
         outdated = [topic.name for topic in effects.notices.of(TopicOutdated)]
         if outdated:
             self._store_watches.read_again(outdated)

@@ -22,6 +22,7 @@ from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
 from tidelog.controller.elections.recoveries import LeaderAwaited
 from tidelog.controller.notices import Notices, Report
+from tidelog.controller.partitions.expansions import ExpansionsHeld
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.requests import ReassignmentRefused
 from tidelog.controller.settings import Settings, TopicDefaults
@@ -93,6 +94,7 @@ class Term:
                 ),
                 unclean=config.unclean_leader_election_enable,
                 min_insync_replicas=config.min_insync_replicas,
+                isr_expand_linger_ms=config.isr_expand_linger_ms,
             )
         )
         self.writer = StoreWriter(store, services.tasks, services.tracer, claim.epoch_version)
@@ -168,6 +170,8 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             " in-sync replica",
         )
     _report_recoveries(log, notices)
+    if notices.of(ExpansionsHeld):
+        tracer.mark("isr_expansion_held")
     for refused in notices.of(Report):
         tracer.event("store_edit_refused", reason=refused.text)
         log(logging.ERROR, refused.text)

@@ -310,14 +310,20 @@ class LeaderRole:
 
     # changes of the ISR
 
-    def is_change_wanted(self, change: IsrChange) -> bool:
-        """Whether an ISR change is still to be sent, or its outcome awaited."""
-        return self.core.is_wanted(change)
+    def is_change_to_be_sent(self, change: IsrChange) -> bool:
+        """Whether the next request is to carry the change."""
+        return self.core.is_to_be_sent(change)
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that a change is about to leave; only for one that `is_change_wanted`."""
-        if change == self.core.isr.queued:
-            self.core.change_sent(change)
+        """Note that a change is about to leave; only for one that `is_change_to_be_sent`."""
+        if self.core.isr.in_flight and change == self.core.isr.queued:
+            leader_effects.note_supersession(self._services.tracer, self._partition, self.core)
+        self.core.change_sent(change)
+
+    def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
+        """Note that the request for a change got no response that settles it."""
+        now_ms = self._services.clock.monotonic_ms()
+        self.run(self.core.change_unanswered(change, now_ms, held_ms))
 
     def change_accepted(
         self,

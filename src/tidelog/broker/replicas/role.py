@@ -183,11 +183,14 @@ class _NotLeading:
         """Take over the partition epoch."""
         self.partition_epoch = state.partition_epoch
 
-    def is_change_wanted(self, change: IsrChange) -> bool:
-        """Want none."""
+    def is_change_to_be_sent(self, change: IsrChange) -> bool:
+        """Send none."""
         return False
 
     def change_sent(self, change: IsrChange) -> None:
+        """Change nothing."""
+
+    def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
         """Change nothing."""
 
     def change_accepted(

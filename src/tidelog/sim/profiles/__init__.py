@@ -70,6 +70,8 @@ _ORDER: Final = (
     "a_host_stays_away",
     "power_failures",
     "flush_policies",
+    "superseded_changes",
+    "held_expansions",
 )
 _BY_NAME: Final = {
     profile.name: profile

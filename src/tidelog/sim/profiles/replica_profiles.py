@@ -199,4 +199,39 @@ REPLICAS: Final = (
         mean_interval_ms=(2_000, 5_000),
         scenario="last_replica_standing",
     ),
+    # Requests for ISR changes stay without a response, while other members fall behind and catch
+    # up: newer changes supersede those whose outcome is open (A8).
+    Profile(
+        "superseded_changes",
+        weights={
+            "slow_link": 6.0,
+            "cut_one_way": 4.0,
+            "reset_connections": 4.0,
+            "crash_any": 2.0,
+            "crash_controller": 1.0,
+            "expire_session": 1.0,
+        },
+        left_out=0.1,
+        mean_interval_ms=(60, 250),
+        restart_ms=((20, 200), (20, 600)),
+        properties={"request.timeout.ms": "150", "replica.lag.time.max.ms": "600"},
+        store_latency_ms=(5.0, 120.0),
+        has_own_streams=True,
+    ),
+    # The controller holds expansions back, while members crash, catch up and fall behind (A11).
+    Profile(
+        "held_expansions",
+        weights={
+            "slow_link": 5.0,
+            "cut_one_way": 2.0,
+            "crash_any": 4.0,
+            "crash_controller": 1.0,
+            "expire_session": 1.0,
+        },
+        left_out=0.1,
+        mean_interval_ms=(100, 400),
+        restart_ms=((20, 200), (20, 600)),
+        properties={"isr.expand.linger.ms": "250", "replica.lag.time.max.ms": "800"},
+        has_own_streams=True,
+    ),
 )
