@@ -229,6 +229,7 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = long(
         30_000, "A follower that was not caught up for this long leaves the ISR.", at_least=1
     )
+    follower_fetch_pending_reads_insync_enable: bool = shared_keys.pending_reads_insync()
     replica_lag_max_bytes: int = long(
         -1, "A follower this far behind leaves the ISR; -1: off (rule V62).", at_least=-1, ours=True
     )

@@ -26,6 +26,7 @@ from tidelog.replication.effects import (
     WithdrawAlterPartition,
 )
 from tidelog.replication.isr import IsrChange, IsrState
+from tidelog.replication.pending_reads import PendingReads
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
@@ -52,6 +53,7 @@ class LeaderReplica:
         "_others",
         "broker_epoch",
         "broker_id",
+        "counts_pending_reads",
         "epoch_start_offset",
         "followers",
         "has_eligible",
@@ -85,6 +87,7 @@ class LeaderReplica:
         now_ms: int,
         recovery_state: int = RECOVERED,
         has_eligible: bool = False,
+        counts_pending_reads: bool = False,
     ) -> None:
         assert epoch_start_offset <= log_end_offset, "a leader epoch begins at the log end (V31)"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V60)"
@@ -111,6 +114,8 @@ class LeaderReplica:
         #: committed so far, so nothing more is committed until the controller has cleared them,
         #: whatever minimum this leader knows (E1).
         self.has_eligible = has_eligible
+        #: A follower that waits for this leader's reads stays in the ISR (F5).
+        self.counts_pending_reads = counts_pending_reads
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -158,8 +163,11 @@ class LeaderReplica:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        reads: PendingReads | None = None,
     ) -> Effects:
         """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
+
+        `reads` are the reads for this follower's fetches (F5).
 
         The caller has compared leader epochs and found no divergence. Raises KafkaError as
         `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
@@ -171,7 +179,14 @@ class LeaderReplica:
                 f"offset {fetch_offset} is above the log end {self.log_end_offset}",
             )
         moved = fetch_offset != follower.log_end_offset
-        follower.fetched(fetch_offset, log_start_offset, self.log_end_offset, broker_epoch, now_ms)
+        follower.fetched(
+            fetch_offset,
+            log_start_offset,
+            self.log_end_offset,
+            broker_epoch,
+            now_ms,
+            reads if self.counts_pending_reads else None,
+        )
         if fetch_offset >= self.high_watermark:
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)
@@ -300,6 +315,22 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(self.replicas))
         below = (IsrBelowMinimum(),) if was_enough and self.is_below_minimum else NOTHING
         return (*below, *MOVED) if self._advance(now_ms) else below
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take a new value of `follower.fetch.pending.reads.insync.enable` (F5).
+
+        Pending reads count from the next fetches on, or at once no longer.
+        """
+        self.counts_pending_reads = is_enabled
+        if not is_enabled:
+            for follower in self._others:
+                follower.forget_reads()
+
+    def reads_forgotten(self, replica_id: int, reads: PendingReads) -> None:
+        """Note that a follower's fetch session reads this partition no longer (F7)."""
+        follower = self.followers.get(replica_id)
+        if follower is not None and follower.reads is reads:
+            follower.forget_reads()
 
     @property
     def is_below_minimum(self) -> bool:
@@ -461,6 +492,7 @@ class LeaderReplica:
             self.max_lag_bytes,
             self.is_recovering,
             self.has_eligible,
+            self.counts_pending_reads,
             tuple(follower.key() for follower in self._others),
         )
 

@@ -18,6 +18,7 @@ from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
+from tidelog.replication.pending_reads import NO_READ, PendingRead
 from tidelog.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -72,7 +73,9 @@ class DelayedFetch:
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
+        "_read_number",
         "_reading",
+        "_received_ms",
         "_replicas",
         "_services",
         "_session",
@@ -91,8 +94,12 @@ class DelayedFetch:
         max_bytes: int,
         all_partitions: bool,
         listener: str,
+        received_ms: int = 0,
     ) -> None:
-        """`listener` accepted the request: leader hints name endpoints there."""
+        """`listener` accepted the request: leader hints name endpoints there.
+
+        `received_ms` is the monotonic time of its arrival.
+        """
         self._services = services
         self._replicas = replicas
         self._listener = listener
@@ -106,7 +113,10 @@ class DelayedFetch:
         #: names changed partitions only.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
+        self._received_ms = received_ms
         self._reading = 0
+        #: Number of this fetch among the pending reads of a follower (F5).
+        self._read_number = NO_READ
         #: Kept while waiting, so that only changed partitions are looked at again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
@@ -159,6 +169,10 @@ class DelayedFetch:
 
     def _cancelled(self) -> None:
         self._answered = True
+        reads = self._session.reads
+        if reads is not None:
+            # The read goes on, and proves nothing of a follower that is gone (F7).
+            reads.drop(self._read_number)
         self._close()
 
     def _wait(self, max_wait_ms: int) -> None:
@@ -229,6 +243,7 @@ class DelayedFetch:
             self._await_reads(reads)
         elif final or urgent or total >= self._min_bytes > 0 or self._min_bytes <= 0:
             self._answered = True
+            self._reads_done()
         else:
             self._missing_bytes = self._min_bytes - total
             for item in answers:
@@ -248,6 +263,9 @@ class DelayedFetch:
     def _await_reads(self, reads: list[_Read]) -> None:
         """Respond when all reads from the disk are done."""
         self._reading = len(reads)
+        pending = self._session.reads
+        if pending is not None:
+            self._read_number = pending.begin(self._pending_read())
 
         def one_read(read: _Read) -> None:
             if read.is_over:
@@ -260,11 +278,22 @@ class DelayedFetch:
             self._reading -= 1
             if self._reading == 0 and not self._answered:
                 self._answered = True
+                self._reads_done()
                 if self.pending is not None:
                     self._complete()
 
         for read in reads:
             read.completion.then(lambda _, read=read: one_read(read))  # type: ignore[misc]
+
+    def _pending_read(self) -> PendingRead:
+        return PendingRead(self._session.broker_epoch, self._received_ms)
+
+    def _reads_done(self) -> None:
+        """Note that the leader has read for this fetch, and the response leaves (F6)."""
+        reads = self._session.reads
+        if reads is not None and reads.is_watched:
+            now_ms = self._services.clock.monotonic_ms()
+            reads.done(self._read_number, self._pending_read(), now_ms)
 
     def _look(
         self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool

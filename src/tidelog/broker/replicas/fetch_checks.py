@@ -93,6 +93,7 @@ def note_follower(
         item.fetch_offset,
         item.log_start_offset,
         now_ms,
+        session.reads,
     )
     return partition
 

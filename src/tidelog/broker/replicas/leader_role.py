@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
     from tidelog.replication.leader import LeaderReplica
+    from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: The offset that means the high watermark in DeleteRecords.
@@ -172,17 +173,21 @@ class LeaderRole:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        reads: PendingReads | None = None,
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60).
 
-        A follower that does not count changes nothing; `check_follower` says why.
+        `reads` are the reads for that follower's fetches (F5). A follower that does not count
+        changes nothing; `check_follower` says why.
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
             # The follower read the written batch before its produce was answered (flush.messages).
             self.log_grew()
         try:
-            effects = core.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
+            effects = core.fetched(
+                replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms, reads
+            )
         except KafkaError:
             return
         takeovers = self._context.takeovers
@@ -270,6 +275,11 @@ class LeaderRole:
         if self.core.min_insync_replicas != min_insync_replicas:
             now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
+        if self.core.counts_pending_reads != is_enabled:
+            self.core.pending_reads_changed(is_enabled)
 
     # changes of the ISR
 

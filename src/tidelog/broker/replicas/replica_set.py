@@ -244,8 +244,12 @@ class ReplicaSet:
         for partition in self.all():
             topic = partition.topic_partition.topic
             if topic in changed:
-                minimum = self.topic_config(topic).min_insync_replicas
-                partition.configured(self.log_config(topic), minimum)
+                own = self.topic_config(topic)
+                partition.configured(
+                    self.log_config(topic),
+                    own.min_insync_replicas,
+                    own.follower_fetch_pending_reads_insync_enable,
+                )
 
     def defaults_changed(self) -> None:
         """Apply the broker's changed configuration: it holds where a topic sets nothing."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
+    from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: Refusals after which an idempotent producer sends the same batch again.
@@ -92,8 +93,12 @@ class Role(ChangingRole, Protocol):
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        reads: PendingReads | None = None,
     ) -> None:
-        """Note that a follower has this log up to `fetch_offset` (V60)."""
+        """Note that a follower has this log up to `fetch_offset` (V60).
+
+        `reads` are the reads for that follower's fetches (F5).
+        """
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset` (`Partition.delete_records_before`)."""
@@ -106,6 +111,9 @@ class Role(ChangingRole, Protocol):
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over the present `min.insync.replicas` (V60, V64)."""
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Note that other brokers came or went."""
@@ -152,6 +160,7 @@ class _NotLeading:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        reads: PendingReads | None = None,
     ) -> None:
         """Count nothing."""
 
@@ -166,6 +175,9 @@ class _NotLeading:
         """Change nothing."""
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
+        """Change nothing."""
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
         """Change nothing."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
