@@ -22,6 +22,7 @@ from tidelog.sim.checkers.command_checker import CommandChecker
 from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
+from tidelog.sim.checkers.in_sync_checker import InSyncChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
@@ -89,6 +90,8 @@ class SimCluster:
         self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
         self.on_broker_death: Callable[[SimBroker], None] | None = None
+        #: Checker of who stays in ISRs, if leaders count pending reads.
+        self.in_sync: InSyncChecker | None = None
         self._last_start_error: dict[int, str] = {}
         simulator.network.add_host(STORE_HOST)
         for broker_id in range(1, broker_count + 1):
@@ -105,6 +108,10 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
+        if settings.of(1).follower_fetch_pending_reads_insync_enable:
+            self.in_sync = InSyncChecker(
+                self.brokers, simulator, self.published, settings.of(1), settings.isr_stands
+            )
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         simulator.judge_crash = self.budget.judge_crash
@@ -171,6 +178,8 @@ class SimCluster:
             broker = self.brokers.get(owner.node_id)
             if broker is not None:
                 self.replication.after_event(broker)
+                if self.in_sync is not None:
+                    self.in_sync.after_event(broker)
 
     def _died(self, incarnation: Incarnation, loss: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)

@@ -143,3 +143,20 @@ def watermark_beyond_log(_: Any) -> Any:
     return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
         leader_high_watermark, log_start_offset
     )
+
+
+@_breaks("F8", "tidelog.replication.watermark:high_watermark", profile="dead_followers")
+def pending_moves_watermark(high_watermark: Any) -> Any:
+    """The high watermark does not wait for a member with a pending read, which is in sync."""
+
+    def without_who_waits(log_end_offset: int, followers: Any, now_ms: int, *rest: Any) -> Any:
+        waited_for = [each for each in followers if not each.has_pending_read(now_ms)]
+        return high_watermark(log_end_offset, waited_for, now_ms, *rest)
+
+    return without_who_waits
+
+
+@_breaks("F7", "tidelog.replication.pending_reads:PendingReads.drop", profile="dead_followers")
+def pending_kept_after_disconnect(_: Any) -> Any:
+    """A pending read stays when the follower's connection closes."""
+    return lambda reads, number: None

@@ -16,6 +16,7 @@ from tidelog.sim.profiles.general_profiles import GENERAL
 from tidelog.sim.profiles.process_profiles import PROCESSES
 from tidelog.sim.profiles.profile import Profile
 from tidelog.sim.profiles.replica_profiles import REPLICAS
+from tidelog.sim.profiles.slow_leader_profiles import SLOW_LEADERS
 from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "Profile"]
@@ -67,10 +68,13 @@ _ORDER: Final = (
     "last_replica_standing",
     "every_member_ends",
     "recompressed",
+    "slow_leaders",
+    "slow_leaders_unaided",
+    "dead_followers",
 )
 _BY_NAME: Final = {
     profile.name: profile
-    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS)
+    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS)
     for profile in group
 }
 assert sorted(_BY_NAME) == sorted(_ORDER)
