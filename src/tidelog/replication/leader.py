@@ -28,6 +28,7 @@ from tidelog.replication.effects import (
 from tidelog.replication.isr import IsrChange, IsrState
 from tidelog.replication.pending_reads import PendingReads
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
+from tidelog.replication.reads_under_way import ReadsUnderWay
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
 #: shutting down or re-registering, and would be proposed again with each fetch.
@@ -66,6 +67,7 @@ class LeaderReplica:
         "max_lag_ms",
         "min_insync_replicas",
         "minimum",
+        "reads_under_way",
         "replicas",
     )
 
@@ -116,6 +118,8 @@ class LeaderReplica:
         self.has_eligible = has_eligible
         #: A follower that waits for this leader's reads stays in the ISR (F5).
         self.counts_pending_reads = counts_pending_reads
+        #: Reads from the disk for any reader; counted where slow leaders step back (F11).
+        self.reads_under_way = ReadsUnderWay()
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -331,6 +335,13 @@ class LeaderReplica:
         follower = self.followers.get(replica_id)
         if follower is not None and follower.reads is reads:
             follower.forget_reads()
+
+    def must_relinquish(self, now_ms: int) -> bool:
+        """Return whether this leader cannot serve reads, and another member could lead (F11)."""
+        return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and any(
+            follower.is_eligible and follower.replica_id in self.isr.committed
+            for follower in self._others
+        )
 
     @property
     def is_below_minimum(self) -> bool:

@@ -44,7 +44,7 @@ _LEADER_HINT_VERSION = 16
 class _Read:
     """A read from the disk for one partition, under the leadership in which it began."""
 
-    __slots__ = ("_partition", "_role", "answer", "completion", "item")
+    __slots__ = ("_number", "_partition", "_role", "answer", "completion", "item")
 
     def __init__(
         self, item: SessionPartition, answer: PartitionData, completion: Completion[LogSlice]
@@ -55,6 +55,19 @@ class _Read:
         self.completion = completion
         self._partition = item.watched
         self._role = item.watched.role
+        self._number = 0
+
+    def begin(self, now_ms: int) -> None:
+        """Count the read among those of its leadership (F11)."""
+        leadership = self._role.leadership
+        if leadership is not None:
+            self._number = leadership.reads_under_way.begin(now_ms)
+
+    def end(self) -> None:
+        """Count the read no longer."""
+        leadership = self._role.leadership
+        if leadership is not None and self._number:
+            leadership.reads_under_way.end(self._number)
 
     @property
     def is_over(self) -> bool:
@@ -267,7 +280,12 @@ class DelayedFetch:
         if pending is not None:
             self._read_number = pending.begin(self._pending_read())
 
+        if self._services.config.leader_relinquish_on_slow_reads_enable:
+            for read in reads:
+                read.begin(self._services.clock.monotonic_ms())
+
         def one_read(read: _Read) -> None:
+            read.end()
             if read.is_over:
                 # The log may have been truncated, or the bytes be of an epoch unknown to the
                 # reader.

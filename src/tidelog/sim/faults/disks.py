@@ -107,6 +107,26 @@ def slow_reads(context: FaultContext) -> bool:
 
 
 @kind
+def hung_reads(context: FaultContext) -> bool:
+    """Let reads of a leader hang for seconds."""
+    broker = context.leader()
+    if broker is None or broker.logs.disk.read_ns is not None:
+        return False
+    disk = broker.logs.disk
+    disk.read_ns = (3_000 * NS_PER_MS, 6_000 * NS_PER_MS)
+    context.note(f"reads of {broker.node_id} hang")
+
+    def quick() -> None:
+        if disk.read_ns is not None:
+            disk.read_ns = None
+            context.note(f"reads of {broker.node_id} are quick again")
+
+    context.later(context.draw.uniform(500, 6_000), quick)
+    context.at_end(quick)
+    return True
+
+
+@kind
 def lose_power(context: FaultContext) -> bool:
     """Cut a broker's power; a part of its unsynced data survives, torn, out of order."""
     broker = context.any_broker()

@@ -71,6 +71,7 @@ _ORDER: Final = (
     "slow_leaders",
     "slow_leaders_unaided",
     "dead_followers",
+    "hung_leaders",
 )
 _BY_NAME: Final = {
     profile.name: profile

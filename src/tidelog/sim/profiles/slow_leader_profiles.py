@@ -65,4 +65,21 @@ SLOW_LEADERS: Final = (
         session_timeout_ms=9_000,
         has_own_streams=True,
     ),
+    # Leaders whose reads hang hand their leaderships over (F11).
+    Profile(
+        "hung_leaders",
+        weights={"hung_reads": 4.0, "slow_reads": 1.0, "crash_any": 0.5, "slow_link": 0.5},
+        left_out=0.0,
+        mean_interval_ms=(600, 2_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        properties={
+            **_SHORT_LAG,
+            **_PENDING,
+            "replica.socket.timeout.ms": "6000",
+            "leader.relinquish.on.slow.reads.enable": "true",
+            "leader.imbalance.check.interval.seconds": "4",
+            "leader.imbalance.per.broker.percentage": "0",
+        },
+        has_own_streams=True,
+    ),
 )
