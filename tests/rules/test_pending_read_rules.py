@@ -372,6 +372,21 @@ def test_pending_reads_vanish_with_the_followers_broker_epoch() -> None:
 
 
 @pytest.mark.rule("F7")
+def test_reads_for_an_earlier_incarnation_of_the_follower_keep_no_later_one() -> None:
+    reads = PendingReads(SOCKET_TIMEOUT_MS)
+    leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=10)
+    leader.counts_pending_reads = True
+    leader.fetched(2, 102, 10, 0, 1_000, reads)
+    earlier = PendingRead(102, 1_000)
+    number = reads.begin(earlier)
+    assert leader.followers[2].has_pending_read(1_000)
+    leader.fetched(2, 999, 10, 0, 1_000, reads)
+    assert not leader.followers[2].has_pending_read(1_000)
+    reads.done(number, earlier, 5_000)
+    assert leader.followers[2].caught_up_ms() == 1_000
+
+
+@pytest.mark.rule("F7")
 def test_a_follower_that_the_controller_reports_gone_is_not_kept() -> None:
     async def story() -> None:
         scene = Scene(enabled=True)

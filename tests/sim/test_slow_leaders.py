@@ -1,4 +1,4 @@
-"""Leaders whose reads are slow: with pending reads followers stay, without they leave (F5, F7)."""
+"""Leaders whose reads are slow keep their followers with pending reads, or step back (F5, F7, F11)."""
 
 from __future__ import annotations
 
@@ -51,3 +51,13 @@ def test_dead_followers_leave_slow_leaders() -> None:
         assert run.cluster.in_sync is not None
         removed += run.cluster.in_sync.removed
     assert removed >= 5
+
+
+@pytest.mark.rule("F11")
+def test_hung_leaders_are_replaced_and_nothing_is_lost() -> None:
+    relinquished = 0
+    for seed in SEEDS:
+        result = SeedRun(seed, "hung_leaders").run()
+        assert not result.violation, f"seed {seed}: {result.violation}"
+        relinquished += result.marks.get("leadership_relinquished", 0)
+    assert relinquished >= 3
