@@ -89,7 +89,10 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether at most k - 1 members have lost data, these included."""
+        """Return whether at most k - 1 members have lost data, these included, and one has not.
+
+        Fewer than k members are left where others have lost their replicas.
+        """
         lost = [
             member
             for member in state.members
@@ -98,7 +101,8 @@ class FaultBudget:
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
-        return len(lost) < self._published.effective_minimum(state.key)
+        minimum = self._published.effective_minimum(state.key)
+        return len(lost) < min(minimum, len(state.members))
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
