@@ -1,4 +1,4 @@
-"""Leaders whose reads are slow keep their followers by pending reads, or step back (F5, F7, F11)."""
+"""Leaders with slow reads keep followers by pending reads, or step back (F5, F7, F11)."""
 
 from __future__ import annotations
 
