@@ -20,6 +20,7 @@ from bench import (
     failover,
     groups,
     isr,
+    isr_slow_reads,
     log,
     memory,
     offsets,
@@ -98,7 +99,7 @@ def _tables(
         case "shutdown":
             return shutdown.run(rounds)
         case "isr":
-            return isr.run(rounds)
+            return [*isr.run(rounds), *isr_slow_reads.run()]
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":

@@ -436,7 +436,7 @@ def test_log_starts_travel_both_ways() -> None:
     run(story())
 
 
-@pytest.mark.rule("V62", "F9")
+@pytest.mark.rule("V62")
 def test_silent_followers_leave_within_one_and_a_half_lag_times() -> None:
     async def story() -> None:
         cluster = a_cluster()

@@ -1,4 +1,4 @@
-"""Rules of pending reads: F5 to F8, and the golden case F10.
+"""Rules of pending reads: F5 to F8, the golden case F10, and how often leaders look (F9).
 
 Real fetches, sessions, leaders and ISR decisions over fake logs (`tests.support.broker.fakes`),
 with time moved by hand. A slow disk is a read that the test completes.
@@ -18,6 +18,8 @@ from tests.support.broker.fakes import (
     TOPIC_ID,
     FakeBroker,
     FakeClock,
+    a_cluster,
+    replicate,
     state,
 )
 from tests.support.replication import a_leader, fetch
@@ -462,3 +464,29 @@ def test_pending_reads_do_not_bring_a_replica_into_the_isr() -> None:
         reads.begin(PendingRead(103, now_ms))
     assert leader.isr.queued is None
     assert leader.high_watermark == 100, "a replica outside the ISR holds nothing back"
+
+
+# F9: how often leaders look
+
+
+@pytest.mark.rule("F9")
+def test_a_leader_examines_its_followers_each_half_of_the_lag_limit() -> None:
+    # They fall behind when 0.6 of the limit has passed, and leave at the look that finds them more
+    # than the limit behind: at 2.0, never later than 0.6 + 1.5.
+    async def story() -> None:
+        cluster = a_cluster(replica_lag_time_max_ms=str(LAG_MS))
+        leader = cluster[1]
+        await leader.open_replicas()
+        await replicate(cluster)
+        for follower in (cluster[2], cluster[3]):
+            await follower.stop(leader_epoch=0, delete=False)
+        await leader.clock.advance(LAG_MS * 6 // 10)
+        leader.produce(1)
+        await leader.clock.advance(LAG_MS)
+        role = leader.partition().leadership
+        assert role is not None and role.isr.queued is None
+        await leader.clock.advance(LAG_MS // 2)
+        assert role.isr.queued is not None and role.isr.queued.isr == (1,)
+        await leader.tasks.close()
+
+    run(story())

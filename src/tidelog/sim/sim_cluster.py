@@ -90,8 +90,6 @@ class SimCluster:
         self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
         self.on_broker_death: Callable[[SimBroker], None] | None = None
-        #: Checker of who stays in ISRs, if leaders count pending reads.
-        self.in_sync: InSyncChecker | None = None
         self._last_start_error: dict[int, str] = {}
         simulator.network.add_host(STORE_HOST)
         for broker_id in range(1, broker_count + 1):
@@ -108,10 +106,7 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
-        if settings.of(1).follower_fetch_pending_reads_insync_enable:
-            self.in_sync = InSyncChecker(
-                self.brokers, simulator, self.published, settings.of(1), settings.isr_stands
-            )
+        self.in_sync = self._in_sync_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         simulator.judge_crash = self.budget.judge_crash
@@ -119,6 +114,14 @@ class SimCluster:
         simulator.on_death.append(self._died)
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
+
+    def _in_sync_checker(self) -> InSyncChecker | None:
+        """Return the checker of who stays in ISRs, if leaders count pending reads."""
+        config = self.settings.of(1)
+        if not config.follower_fetch_pending_reads_insync_enable:
+            return None
+        stands = self.settings.isr_stands
+        return InSyncChecker(self.brokers, self.simulator, self.published, config, stands)
 
     @property
     def bootstrap(self) -> list[Address]:
