@@ -88,7 +88,7 @@ class PendingReads:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value; numbers only tell fetches apart."""
+        """Return the whole state as a value; numbers only distinguish fetches."""
         return (self.max_age_ms, tuple(self._under_way.values()), self._done, self._done_ms)
 
     def copy(self) -> PendingReads:

@@ -120,8 +120,24 @@ class SimCluster:
         config = self.settings.of(1)
         if not config.follower_fetch_pending_reads_insync_enable:
             return None
-        stands = self.settings.isr_stands
-        return InSyncChecker(self.brokers, self.simulator, self.published, config, stands)
+        return InSyncChecker(
+            self.brokers,
+            self.published,
+            config,
+            self.simulator.violate,
+            lambda: self.simulator.now_ns,
+            self._is_connected,
+            isr_stands=self.settings.isr_stands,
+        )
+
+    def _is_connected(self, node_id: int, other_id: int) -> bool:
+        """Return whether a broker has an open connection that came from another's host."""
+        life = self.brokers[node_id].life
+        host = host_of(other_id)
+        return life is not None and any(
+            endpoint.is_accepted and endpoint.peer_name.startswith(f"{host}:")
+            for endpoint in self.simulator.network.connections_of(life)
+        )
 
     @property
     def bootstrap(self) -> list[Address]:
@@ -182,7 +198,7 @@ class SimCluster:
             if broker is not None:
                 self.replication.after_event(broker)
                 if self.in_sync is not None:
-                    self.in_sync.after_event(broker)
+                    self.in_sync.after_event()
 
     def _died(self, incarnation: Incarnation, loss: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)

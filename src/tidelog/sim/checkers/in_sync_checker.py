@@ -13,8 +13,8 @@ knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidelog.replication import isr as isr_rules
 from tidelog.sim.loop import NS_PER_MS
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from tidelog.core.types import TopicPartition
     from tidelog.replication.leader import LeaderReplica
     from tidelog.sim.checkers.published_state import Published, PublishedPartition
-    from tidelog.sim.sim_broker import SimBroker
-    from tidelog.sim.simulator import Simulator
+    from tidelog.sim.node import Incarnation
 
 #: Time for a leader's timers and for the news of a broken connection.
 _SLACK_MS: Final = 300
@@ -35,6 +34,24 @@ _LOOK_NS: Final = 20 * NS_PER_MS
 _GAP_NS: Final = 200 * NS_PER_MS
 #: The leader has an open connection of the follower: its death sent no word.
 NEVER_HEARD: Final = -1
+
+
+class Leading(Protocol):
+    """The view of one broker that this checker uses."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int:
+        """Number of the present or last incarnation."""
+
+    @property
+    def life(self) -> Incarnation | None:
+        """The present incarnation, None while the broker is down."""
+
+    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
+        """Yield the partitions that the broker leads and examines now."""
 
 
 class _Dead(NamedTuple):
@@ -51,15 +68,24 @@ class InSyncChecker:
 
     def __init__(
         self,
-        brokers: Mapping[int, SimBroker],
-        simulator: Simulator,
+        brokers: Mapping[int, Leading],
         published: Published,
         config: BrokerConfig,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        is_connected: Callable[[int, int], bool],
+        *,
         isr_stands: bool,
     ) -> None:
-        """Begin to check; with `isr_stands` no follower may ever leave."""
+        """Begin to check; with `isr_stands` no follower may ever leave.
+
+        `is_connected` returns whether a broker has an open connection that came from another's
+        host.
+        """
         self._brokers = brokers
-        self._simulator = simulator
+        self._violate = violate
+        self._now_ns = now_ns
+        self._is_connected = is_connected
         self._limit_ms = config.replica_lag_time_max_ms * 3 // 2 + _SLACK_MS
         self._unheard_ms = config.replica_socket_timeout_ms
         self._looked_ns = 0
@@ -71,9 +97,9 @@ class InSyncChecker:
         if isr_stands:
             published.on_state.append(self._changed)
 
-    def after_event(self, broker: SimBroker) -> None:
-        """Look at the leaderships, now and then, after an event of `broker`."""
-        now_ns = self._simulator.now_ns
+    def after_event(self) -> None:
+        """Look at the leaderships, now and then, after an event of a broker."""
+        now_ns = self._now_ns()
         if now_ns - self._looked_ns < _LOOK_NS:
             return
         if now_ns - self._looked_ns > _GAP_NS:
@@ -82,7 +108,8 @@ class InSyncChecker:
         present = {}
         for dead in self._dead_members():
             since_ns, heard_ns = self._seen.get(dead, (now_ns, NEVER_HEARD))
-            if heard_ns == NEVER_HEARD and self._has_heard(dead):
+            is_heard = not self._is_connected(dead.leader[0], dead.follower)
+            if heard_ns == NEVER_HEARD and is_heard:
                 heard_ns = now_ns
             present[dead] = (since_ns, heard_ns)
             self._judge(dead, now_ns, since_ns, heard_ns)
@@ -94,7 +121,7 @@ class InSyncChecker:
         if heard_ns != NEVER_HEARD:
             limit_ns = min(limit_ns, heard_ns + self._limit_ms * NS_PER_MS)
         if now_ns > limit_ns:
-            self._simulator.violate(
+            self._violate(
                 f"{dead.topic_partition}: leader {dead.leader[0]} in epoch {dead.leader_epoch}"
                 f" keeps follower {dead.follower} in the ISR, dead and behind for"
                 f" {(now_ns - since_ns) // NS_PER_MS} ms, {(now_ns - limit_ns) // NS_PER_MS} ms too"
@@ -104,23 +131,13 @@ class InSyncChecker:
     def _dead_members(self) -> Iterator[_Dead]:
         """Yield the dead followers that leaders keep, and lack records, and could be removed."""
         for broker in self._brokers.values():
-            life = broker.life
-            if life is None or life.paused or broker.broker is None:
+            if self._is_silent(broker.node_id):
                 continue
-            if broker.broker.services.fence.is_fenced:
-                continue  # followers' fetches wait here (V47)
-            for partition in broker.broker.replicas.all():
-                core = partition.leadership
+            leader = (broker.node_id, broker.incarnation)
+            for topic_partition, core in broker.leaderships():
                 # A leader has one change in flight, and proposes no other before its outcome (A8).
-                if core is None or core.isr.in_flight:
-                    continue
-                for follower in self._kept(core):
-                    yield _Dead(
-                        (broker.node_id, broker.incarnation),
-                        partition.topic_partition,
-                        core.leader_epoch,
-                        follower,
-                    )
+                for follower in () if core.isr.in_flight else self._kept(core):
+                    yield _Dead(leader, topic_partition, core.leader_epoch, follower)
 
     def _kept(self, core: LeaderReplica) -> list[int]:
         return [
@@ -137,22 +154,12 @@ class InSyncChecker:
         life = self._brokers[broker_id].life
         return life is None or life.paused
 
-    def _has_heard(self, dead: _Dead) -> bool:
-        """Return whether every connection from the follower's host has ended at the leader."""
-        life = self._brokers[dead.leader[0]].life
-        assert life is not None, "a leadership is of a live process"
-        host = self._brokers[dead.follower].node.host
-        return not any(
-            endpoint.is_accepted and endpoint.peer_name.startswith(f"{host}:")
-            for endpoint in self._simulator.network.connections_of(life)
-        )
-
     def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
         if before is None or now.leader != before.leader:
             return
         left = [member for member in before.isr if member not in now.isr]
         if left and now.isr:
-            self._simulator.violate(
+            self._violate(
                 f"{now.key}: {left} left the ISR of leader {now.leader}, although every follower is"
                 " healthy and only the leader's reads are slow (F5)"
             )
