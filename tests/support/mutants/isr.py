@@ -160,3 +160,15 @@ def pending_moves_watermark(high_watermark: Any) -> Any:
 def pending_kept_after_disconnect(_: Any) -> Any:
     """A pending read stays when the follower's connection closes."""
     return lambda reads, number: None
+
+
+@_breaks("F11", "tidelog.controller.elections.election:elect_instead", profile="hung_leaders")
+def relinquished_to_any_replica(elect_instead: Any) -> Any:
+    """A leader whose reads hang hands over to any live replica, in sync or not."""
+
+    def elected(state: Any, around: Any, slow: Any) -> Any:
+        live = tuple(each for each in around.replicas if around.can_lead(each))
+        epochs = tuple(around.brokers[each].broker_epoch for each in live)
+        return elect_instead(replace(state, isr=live, isr_epochs=epochs), around, slow)
+
+    return elected
