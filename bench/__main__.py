@@ -21,6 +21,7 @@ from bench import (
     flush,
     groups,
     isr,
+    isr_slow_reads,
     log,
     memory,
     offsets,
@@ -101,7 +102,11 @@ def _tables(
         case "shutdown":
             return shutdown.run(rounds)
         case "isr":
-            return [*isr.run(rounds), *returning.run(rounds, run_bytes, stores)]
+            return [
+                *isr.run(rounds),
+                *isr_slow_reads.run(),
+                *returning.run(rounds, run_bytes, stores),
+            ]
         case "flush":
             return flush.run(rounds)
         case "groups":

@@ -24,7 +24,7 @@ from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import Commands
 from tidelog.controller.decision import Decision, Effects
 from tidelog.controller.draft import Draft
-from tidelog.controller.elections import leaders, preferred, recoveries
+from tidelog.controller.elections import leaders, preferred, recoveries, relinquishing
 from tidelog.controller.elections.balance import Balance
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
@@ -155,6 +155,8 @@ class Controller:
                 self._preferred.read(event)
             case preferred.RebalanceDue():
                 self._preferred.rebalance(event, image)
+            case relinquishing.RelinquishAsked():
+                relinquishing.note_slow_reads(event, image, self.balance)
             case preferred.RebalanceStepDue():
                 self._preferred.step(image)
             case requests.ReassignmentsRead():
@@ -164,7 +166,7 @@ class Controller:
             case ControlledShutdownAsked():
                 self._shutdowns.begin(event, draft)
             case replica_answers.LeaderAndIsrAnswered():
-                replica_answers.role_answered(event, image, agenda, draft)
+                replica_answers.role_answered(event, draft, agenda)
             case replica_answers.StopReplicaAnswered():
                 replica_answers.stop_answered(event, image, agenda)
             case replica_answers.CommandsDropped():
@@ -204,6 +206,8 @@ class Controller:
             # Elections go first: AlterPartition is judged against the leaders elected here.
             if isinstance(event, leaders.ElectLeadersAsked):
                 leaders.elect_leaders(event, draft)
+            elif isinstance(event, relinquishing.RelinquishAsked):
+                relinquishing.relinquish(event, draft, self.balance)
         for event in events:
             match event:
                 case requests.ReassignmentsAsked():

@@ -90,12 +90,13 @@ class ReplicasStopped(Change):
                         del ending.waiting[self.broker_id]
 
 
-def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda, draft: Draft) -> None:
+def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
     """Note which replicas a broker has; look at partitions where this changes what is known.
 
     A broker that reports a missing replica while it is no member answers a command of former state.
     It gets its role once more, and then creates the replica: no other command may follow for hours.
     """
+    image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):
         return
     for topic_partition, error in event.outcomes:

@@ -73,6 +73,7 @@ class TopicConfig:
         False,
         "Let a replica outside the ISR lead when no replica of the ISR can; may lose records.",
     )
+    follower_fetch_pending_reads_insync_enable: bool = shared_keys.pending_reads_insync()
     message_timestamp_type: str = choice(
         "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"
     )
@@ -163,6 +164,7 @@ _BROKER_DEFAULTS = {
     "max_message_bytes": "message_max_bytes",
     "min_insync_replicas": "min_insync_replicas",
     "unclean_leader_election_enable": "unclean_leader_election_enable",
+    "follower_fetch_pending_reads_insync_enable": "follower_fetch_pending_reads_insync_enable",
     "message_timestamp_type": "log_message_timestamp_type",
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",

@@ -201,10 +201,11 @@ def must_leave(
     max_lag_ms: int,
     max_lag_bytes: int = -1,
 ) -> bool:
-    """Return whether a member of the ISR has fallen out of sync (V62, F3, F4).
+    """Return whether a member of the ISR has fallen out of sync (V62, F3 to F6).
 
-    The limit is on time and, where `max_lag_bytes` is not negative, also on bytes.
+    The limit is on time and, where `max_lag_bytes` is not negative, also on bytes. A follower that
+    waits for the leader's reads stays.
     """
-    if 0 <= max_lag_bytes < follower.bytes_behind:
+    if 0 <= max_lag_bytes < follower.bytes_behind and not follower.has_pending_read(now_ms):
         return True
-    return not follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+    return not follower.is_in_sync(leader_end_offset, now_ms, max_lag_ms)

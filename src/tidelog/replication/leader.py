@@ -26,7 +26,9 @@ from tidelog.replication.effects import (
     WithdrawAlterPartition,
 )
 from tidelog.replication.isr import Awaits, IsrChange, IsrState
+from tidelog.replication.pending_reads import PendingReads
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
+from tidelog.replication.reads_under_way import ReadsUnderWay
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
 #: shutting down or re-registering, and would be proposed again with each fetch.
@@ -57,6 +59,7 @@ class LeaderReplica:
         "_others",
         "broker_epoch",
         "broker_id",
+        "counts_pending_reads",
         "epoch_start_offset",
         "flush_before_ack",
         "followers",
@@ -70,6 +73,7 @@ class LeaderReplica:
         "max_lag_ms",
         "min_insync_replicas",
         "minimum",
+        "reads_under_way",
         "replicas",
         "synced_offset",
     )
@@ -94,6 +98,7 @@ class LeaderReplica:
         has_eligible: bool = False,
         flush_before_ack: bool = False,
         synced_offset: int = 0,
+        counts_pending_reads: bool = False,
     ) -> None:
         assert epoch_start_offset <= log_end_offset, "a leader epoch begins at the log end (V31)"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V60)"
@@ -124,6 +129,10 @@ class LeaderReplica:
         #: Replicas count with their synced offsets; `synced_offset` is the leader's own (V69).
         self.flush_before_ack = flush_before_ack
         self.synced_offset = synced_offset
+        #: A follower that waits for this leader's reads stays in the ISR (F5).
+        self.counts_pending_reads = counts_pending_reads
+        #: Reads from the disk for any reader; counted where slow leaders step back (F11).
+        self.reads_under_way = ReadsUnderWay()
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -180,12 +189,15 @@ class LeaderReplica:
         log_start_offset: int,
         now_ms: int,
         is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> Effects:
         """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
 
-        The caller has compared leader epochs and found no divergence. With `is_synced` the follower
-        has synced its log up to there (V69). Raises KafkaError as `follower` does for a replica,
-        and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
+        With `is_synced` the follower has synced its log up to there (V69). `reads` are the reads
+        for this follower's fetches (F5).
+
+        The caller has compared leader epochs and found no divergence. Raises KafkaError as
+        `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
         """
         follower = self.follower(replica_id, broker_epoch)
         if fetch_offset > self.log_end_offset:
@@ -195,7 +207,14 @@ class LeaderReplica:
             )
         end = follower.fetched_from(fetch_offset, is_synced, self.flush_before_ack)
         moved = end != follower.log_end_offset
-        follower.fetched(end, log_start_offset, self.log_end_offset, broker_epoch, now_ms)
+        follower.fetched(
+            end,
+            log_start_offset,
+            self.log_end_offset,
+            broker_epoch,
+            now_ms,
+            reads if self.counts_pending_reads else None,
+        )
         if end >= self.high_watermark:
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)
@@ -360,6 +379,29 @@ class LeaderReplica:
                 follower.last_caught_up_ms = now_ms
             follower.recount(flush_before_ack)
         return self.examine(now_ms)
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take a new value of `follower.fetch.pending.reads.insync.enable` (F5).
+
+        Pending reads count from the next fetches on, or at once no longer.
+        """
+        self.counts_pending_reads = is_enabled
+        if not is_enabled:
+            for follower in self._others:
+                follower.forget_reads()
+
+    def reads_forgotten(self, replica_id: int, reads: PendingReads) -> None:
+        """Note that a follower's fetch session reads this partition no longer (F7)."""
+        follower = self.followers.get(replica_id)
+        if follower is not None and follower.reads is reads:
+            follower.forget_reads()
+
+    def must_relinquish(self, now_ms: int) -> bool:
+        """Return whether this leader cannot serve reads, and another member could lead (F11)."""
+        return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and any(
+            follower.is_eligible and follower.replica_id in self.isr.committed
+            for follower in self._others
+        )
 
     @property
     def is_below_minimum(self) -> bool:
@@ -548,6 +590,7 @@ class LeaderReplica:
             self.has_eligible,
             self.flush_before_ack,
             self.synced_offset,
+            self.counts_pending_reads,
             tuple(follower.key() for follower in self._others),
         )
 

@@ -4,18 +4,20 @@ Holds F1 to F4. A follower is caught up at the time of a fetch whose offset reac
 current LEO. It was caught up at the time of its previous fetch if the offset reaches the LEO of
 that time. So a follower that is always a little behind a busy leader stays in sync. Times are
 monotonic milliseconds of the leader's own clock. Does not know the ISR. Three flags that the leader
-sets cache what the hot path needs to know of it.
+sets cache what the hot path needs to know of it. Where the leader counts pending reads, its own
+slow reads do not put a follower out of sync (F5 to F7, `pending_reads`).
 """
 
 from __future__ import annotations
 
 from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.replication import synced_offsets
+from tidelog.replication.pending_reads import NEVER_MS, PendingReads
+
+__all__ = ["NEVER_MS", "UNKNOWN_OFFSET", "FollowerProgress"]
 
 #: The follower has not fetched in this leadership: its log is unknown.
 UNKNOWN_OFFSET = -1
-#: Longer ago than any lag limit.
-NEVER_MS = -(1 << 62)
 
 
 class FollowerProgress:
@@ -34,6 +36,9 @@ class FollowerProgress:
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
+        "reached_previous_end",
+        "reads",
+        "reads_since_ms",
         "refused_until_ms",
         "replica_id",
         "synced_offset",
@@ -68,6 +73,13 @@ class FollowerProgress:
         self.in_maximal_isr = False
         #: A member of the ISR that the leader wants: there is no change to propose for it.
         self.in_target_isr = False
+        #: The reads for its fetches; None where they do not count (F5).
+        self.reads: PendingReads | None = None
+        #: When its first fetch arrived for which `reads` count.
+        self.reads_since_ms = NEVER_MS
+        #: The last fetch reached the leader's LEO, or its LEO when the fetch before arrived. Known
+        #: only where `reads` count.
+        self.reached_previous_end = False
 
     def fetched(
         self,
@@ -76,8 +88,14 @@ class FollowerProgress:
         leader_end_offset: int,
         broker_epoch: int,
         now_ms: int,
+        reads: PendingReads | None = None,
     ) -> None:
-        """Note a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives."""
+        """Note a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives.
+
+        `reads` are the follower's reads, None where they do not count (F5).
+        """
+        if reads is not None or self.reads is not None:
+            self._reads_for_fetch(fetch_offset, leader_end_offset, now_ms, reads)
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif (
@@ -113,13 +131,74 @@ class FollowerProgress:
             or now_ms - self.last_caught_up_ms <= max_lag_ms
         )
 
-    def key(self) -> tuple[int | bool, ...]:
+    # Pending reads.
+
+    def has_pending_read(self, now_ms: int) -> bool:
+        """Return whether the leader still reads for a fetch that had kept up (F5, F7).
+
+        Such a follower is in sync: it waits for the leader. Says nothing about the follower's log,
+        so it never counts for the high watermark (F8).
+        """
+        return (
+            self.reads is not None
+            and self.reached_previous_end
+            and self.is_eligible
+            and self.reads.is_pending(self.broker_epoch, self.reads_since_ms, now_ms)
+        )
+
+    def caught_up_ms(self) -> int:
+        """Return the time at which the follower last was caught up (F2, F6)."""
+        if self.reads is None or not self.reached_previous_end:
+            return self.last_caught_up_ms
+        done_ms = self.reads.done_ms(self.broker_epoch, self.last_fetch_ms)
+        return max(self.last_caught_up_ms, done_ms)
+
+    def is_in_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Return whether the follower may stay in the ISR by F3 to F6."""
+        return (
+            self.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+            or self.has_pending_read(now_ms)
+            or now_ms - self.caught_up_ms() <= max_lag_ms
+        )
+
+    def forget_reads(self) -> None:
+        """Count the follower's reads no longer; a read that is done stays counted (F6)."""
+        self.last_caught_up_ms = self.caught_up_ms()
+        self.reads = None
+        self.reached_previous_end = False
+
+    def _reads_for_fetch(
+        self,
+        fetch_offset: int,
+        leader_end_offset: int,
+        now_ms: int,
+        reads: PendingReads | None,
+    ) -> None:
+        """Take the reads of the fetch that arrives now, before its offset is noted."""
+        if reads is not self.reads:
+            if self.reads is not None:
+                self.forget_reads()
+            self.reads = reads
+            self.reads_since_ms = now_ms
+        else:
+            self.last_caught_up_ms = self.caught_up_ms()
+        if reads is not None:
+            reads.is_watched = True
+            self.reached_previous_end = fetch_offset >= leader_end_offset or (
+                fetch_offset >= self.last_fetch_leader_end_offset != UNKNOWN_OFFSET
+            )
+
+    # For the model checker.
+
+    def key(self) -> tuple[object, ...]:
         """Return the whole state as a value."""
-        return tuple(getattr(self, name) for name in self.__slots__)
+        values = (getattr(self, name) for name in self.__slots__ if name != "reads")
+        return (*values, None if self.reads is None else self.reads.key())
 
     def copy(self) -> FollowerProgress:
         """Return an independent copy."""
         other = FollowerProgress(self.replica_id, self.last_caught_up_ms)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
+        other.reads = None if self.reads is None else self.reads.copy()
         return other

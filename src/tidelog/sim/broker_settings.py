@@ -39,6 +39,8 @@ class Settings:
     compacted_topics: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
+    isr_stands: bool = False
 
     @property
     def flushes_before_ack(self) -> bool:

@@ -65,6 +65,9 @@ class SimDisk:
         self.failed_calls = 0
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
+        #: Range of the time of a read from the disk while reads are slow and nothing of the logs is
+        #: in memory; None otherwise.
+        self.read_ns: tuple[int, int] | None = None
         #: Number of power losses that lost at least one change.
         self.losses = 0
         #: For `NodeLogs`: files changed since its last look, each with the lowest changed position,

@@ -145,6 +145,8 @@ class SimFiles:
         """Read like `pread`; return None at times, as if the pages were not in memory."""
         opened = self._of(handle)
         self._begin("pread_cached", opened.path)
+        if self.disk.read_ns is not None:
+            return None
         if self._draw.random() < _COLD_READS:
             return None
         return bytes(memoryview(opened.file.data)[position : position + size_bytes])

@@ -27,6 +27,8 @@ T = TypeVar("T")
 QUICK_NS = (20_000, 1_500_000)
 #: Range of the time of an operation on a slow disk.
 SLOW_NS = (5_000_000, 120_000_000)
+#: Name of the operation that reads batches from the disk (`log.log_reads`).
+DISK_READ = "read from disk"
 #: Calls whose failure means a failed fsync (rule D17).
 _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 
@@ -123,7 +125,11 @@ class SimLane:
         self._schedule(job)
 
     def _schedule(self, job: _Job) -> None:
-        low, high = SLOW_NS if self._files.disk.slow else QUICK_NS
+        disk = self._files.disk
+        low, high = SLOW_NS if disk.slow else QUICK_NS
+        if disk.read_ns is not None and job.name == DISK_READ:
+            disk.count("slow reads")
+            low, high = disk.read_ns
         time_ns = self._draw.randrange(low, high)
         runs_after_ns = self._draw.randrange(time_ns)
         self._scheduler.after(runs_after_ns, self._process, self._run, job, time_ns - runs_after_ns)

@@ -82,6 +82,10 @@ class SeedRun:
         settings.compacted = self.profile.compacted
         settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
+        settings.isr_stands = self.profile.isr_stands
+        if self.profile.session_timeout_ms:
+            settings.session_timeout_ms = self.profile.session_timeout_ms
+            settings.detect_ms = None
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._crashes = 0
         self.simulator.on_death.append(self._count_crash)

@@ -18,6 +18,7 @@ from tidelog.core.errors import NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.replication import isr as isr_rules
+from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.broker_settings import LOG_DIRECTORY, Settings
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
@@ -153,6 +154,15 @@ class SimBroker:
         if self.broker is not None:
             for partition in self.broker.replicas.all():
                 yield partition.topic_partition, partition.topic_id
+
+    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
+        """Yield the partitions that the broker leads, unless it holds fetches back (V47)."""
+        if self.broker is None or self.broker.services.fence.is_fenced:
+            return
+        for partition in self.broker.replicas.all():
+            leadership = partition.leadership
+            if leadership is not None:
+                yield partition.topic_partition, leadership
 
     @property
     def has_met_failed_call(self) -> bool:

@@ -22,6 +22,7 @@ from tidelog.sim.checkers.command_checker import CommandChecker
 from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
+from tidelog.sim.checkers.in_sync_checker import InSyncChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
@@ -109,6 +110,7 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
+        self.in_sync = self._in_sync_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
@@ -117,6 +119,30 @@ class SimCluster:
         simulator.on_death.append(self._died)
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
+
+    def _in_sync_checker(self) -> InSyncChecker | None:
+        """Return the checker of who stays in ISRs, if leaders count pending reads."""
+        config = self.settings.of(1)
+        if not config.follower_fetch_pending_reads_insync_enable:
+            return None
+        return InSyncChecker(
+            self.brokers,
+            self.published,
+            config,
+            self.simulator.violate,
+            lambda: self.simulator.now_ns,
+            self._is_connected,
+            isr_stands=self.settings.isr_stands,
+        )
+
+    def _is_connected(self, node_id: int, other_id: int) -> bool:
+        """Return whether a broker has an open connection that came from another's host."""
+        life = self.brokers[node_id].life
+        host = host_of(other_id)
+        return life is not None and any(
+            endpoint.is_accepted and endpoint.peer_name.startswith(f"{host}:")
+            for endpoint in self.simulator.network.connections_of(life)
+        )
 
     @property
     def bootstrap(self) -> list[Address]:
@@ -176,6 +202,8 @@ class SimCluster:
             broker = self.brokers.get(owner.node_id)
             if broker is not None:
                 self.replication.after_event(broker)
+                if self.in_sync is not None:
+                    self.in_sync.after_event()
 
     def _died(self, incarnation: Incarnation, loss: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)

@@ -66,6 +66,7 @@ from tidelog.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    relinquish_leadership,
     remove_partitions,
     renew_delegation_token,
     request_commands,
@@ -145,6 +146,7 @@ REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1
 ALTER_STRAYS: Final = FIRST_OWN_KEY + 2
 REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
+RELINQUISH_LEADERSHIP: Final = FIRST_OWN_KEY + 5
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -215,6 +217,7 @@ API: Final[dict[int, Api]] = {
         list_strays.API,
         alter_strays.API,
         request_commands.API,
+        relinquish_leadership.API,
     )
 }
 
@@ -287,4 +290,5 @@ __all__ = [
     "LIST_STRAYS",
     "ALTER_STRAYS",
     "REQUEST_COMMANDS",
+    "RELINQUISH_LEADERSHIP",
 ]

@@ -21,6 +21,7 @@ from tidelog.broker.replicas.fetch_sessions import (
 )
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
+from tidelog.replication.pending_reads import PendingReads
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -74,6 +75,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         max(min(message.max_bytes, limit), 0),
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
         listener=request.connection.listener,
+        received_ms=now_ms,
     )
     return fetch.start(message.max_wait_ms, checked)
 
@@ -87,7 +89,10 @@ def _session(
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if message.session_id:
             sessions.remove(message.session_id)
-        session = FetchSession(replica_id, uses_topic_ids, now_ms)
+        reads = None
+        if replica_id >= 0:
+            reads = PendingReads(context.services.config.replica_socket_timeout_ms)
+        session = FetchSession(replica_id, uses_topic_ids, now_ms, reads)
         listed = _update(context, session, message)
         if message.session_epoch == INITIAL_EPOCH and session.partitions:
             sessions.add(session, context.services.ports.random.randrange(1, 0x7FFFFFFF), now_ms)

@@ -27,6 +27,7 @@ from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.decision import Effects
 from tidelog.controller.elections.leaders import ElectLeadersAsked, MinimumRead, UncleanRead
 from tidelog.controller.elections.recoveries import RecoveryBegun, RecoveryWaitOver
+from tidelog.controller.elections.relinquishing import RelinquishAsked
 from tidelog.controller.events import Event
 from tidelog.controller.notices import TopicOutdated
 from tidelog.controller.partitions import removal
@@ -69,6 +70,7 @@ from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.wire.messages.relinquish_leadership import RelinquishLeadershipRequest
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 if TYPE_CHECKING:
@@ -228,6 +230,12 @@ class ControllerRuntime:
         return self._ask(
             lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_acknowledged=True
         )
+
+    def relinquish_leadership(
+        self, request: RelinquishLeadershipRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """Ask for other leaders in place of one whose reads are slow (F11)."""
+        return self._ask(lambda ticket: RelinquishAsked(ticket, request), refusal)
 
     def reassign(
         self, request: AlterPartitionReassignmentsRequest, refusal: Refusal

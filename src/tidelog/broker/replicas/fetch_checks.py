@@ -94,6 +94,7 @@ def note_follower(
         item.log_start_offset,
         now_ms,
         item.is_synced,
+        session.reads,
     )
     return partition
 

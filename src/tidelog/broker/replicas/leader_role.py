@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
     from tidelog.replication.leader import LeaderReplica
+    from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: The offset that means the high watermark in DeleteRecords.
@@ -192,10 +193,12 @@ class LeaderRole:
         log_start_offset: int,
         now_ms: int,
         is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> None:
         """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        A follower that does not count changes nothing; `check_follower` says why.
+        `reads` are the reads for that follower's fetches (F5). A follower that does not count
+        changes nothing; `check_follower` says why.
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
@@ -203,7 +206,7 @@ class LeaderRole:
             self.log_grew()
         try:
             effects = core.fetched(
-                replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms, is_synced
+                replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms, is_synced, reads
             )
         except KafkaError:
             return
@@ -307,6 +310,11 @@ class LeaderRole:
             self._syncs.start()
         else:
             self._watchers.synced(self._log.next_offset)
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
+        if self.core.counts_pending_reads != is_enabled:
+            self.core.pending_reads_changed(is_enabled)
 
     # changes of the ISR
 

@@ -203,11 +203,14 @@ class Partition:
         self.role.log_start_moved()
         self.watchers.isr_or_log_start_changed(self)
 
-    def configured(self, config: LogConfig, min_insync_replicas: int) -> None:
-        """Apply the topic's configuration, which may have changed (V60, V64, V69)."""
+    def configured(
+        self, config: LogConfig, min_insync_replicas: int, counts_pending_reads: bool = False
+    ) -> None:
+        """Apply the topic's configuration, which may have changed (V60, V64, V69, F5)."""
         self.log.configured(config)
         self.role.minimum_changed(min_insync_replicas)
         self.role.flush_policy_changed()
+        self.role.pending_reads_changed(counts_pending_reads)
 
     def is_quiet(self) -> bool:
         """Whether the log is quiet: planned appends are written, and no operation is under way."""
@@ -269,6 +272,7 @@ class Partition:
             has_eligible=bool(state.eligible),
             flush_before_ack=log.config.flush_before_ack,
             synced_offset=min(log.recovery_point, log_end_offset),
+            counts_pending_reads=topic_config.follower_fetch_pending_reads_insync_enable,
         )
         role = LeaderRole(self, self._context, core, self.role.late)
         self._take_role(role, core, state, "became_leader")

@@ -246,9 +246,13 @@ class ReplicaSet:
         for partition in self.all():
             topic = partition.topic_partition.topic
             if topic in changed:
-                minimum = self.topic_config(topic).min_insync_replicas
+                own = self.topic_config(topic)
                 was_synced = partition.log.config.flush_before_ack
-                partition.configured(self.log_config(topic), minimum)
+                partition.configured(
+                    self.log_config(topic),
+                    own.min_insync_replicas,
+                    own.follower_fetch_pending_reads_insync_enable,
+                )
                 if partition.log.config.flush_before_ack and not was_synced:
                     self.renew_fetch(partition)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
+    from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: Refusals after which an idempotent producer sends the same batch again.
@@ -93,8 +94,12 @@ class Role(ChangingRole, Protocol):
         log_start_offset: int,
         now_ms: int,
         is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> None:
-        """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69)."""
+        """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
+
+        `reads` are the reads for that follower's fetches (F5).
+        """
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset` (`Partition.delete_records_before`)."""
@@ -110,6 +115,9 @@ class Role(ChangingRole, Protocol):
 
     def flush_policy_changed(self) -> None:
         """Take over the present `flush.before.ack` of the log (V69)."""
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Note that other brokers came or went."""
@@ -157,6 +165,7 @@ class _NotLeading:
         log_start_offset: int,
         now_ms: int,
         is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> None:
         """Count nothing."""
 
@@ -175,6 +184,9 @@ class _NotLeading:
 
     def flush_policy_changed(self) -> None:
         """Change nothing: a followed partition reads the policy with each fetch."""
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Change nothing."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Change nothing."""

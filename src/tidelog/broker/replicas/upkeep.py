@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tidelog.broker.replicas.relinquishing import Relinquishing
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
@@ -54,6 +55,7 @@ class ReplicaUpkeep:
         self._services = services
         self._hosted = hosted
         self._takeovers = takeovers
+        self._relinquishing = Relinquishing(services)
         self._closing = False
         settings = _cleaner_settings(services.config)
         self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
@@ -137,6 +139,7 @@ class ReplicaUpkeep:
             return  # the followers' fetches wait here (V47)
         for partition in self._hosted.all():
             partition.role.examine()
+        self._relinquishing.look(self._hosted.all())
         self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:

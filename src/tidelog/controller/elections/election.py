@@ -134,6 +134,22 @@ def elect_preferred(state: PartitionState, around: Circumstances) -> Election | 
     return Election(_published(state, preferred, live, around))
 
 
+def elect_instead(
+    state: PartitionState, around: Circumstances, slow: Sequence[int]
+) -> Election | None:
+    """Elect another leader from the ISR, none of `slow` (F11); None where none can lead.
+
+    The former leader stays in the ISR. A partition with a bounced member is left alone: `elect`
+    decides on it.
+    """
+    live = [member for member in state.isr if around.can_lead(member)]
+    heirs = [member for member in live if member != state.leader and member not in slow]
+    leader = _leader(NO_LEADER, around.replicas, heirs)
+    if leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
+        return None
+    return Election(_published(state, leader, live, around))
+
+
 def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
 

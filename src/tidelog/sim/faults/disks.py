@@ -13,6 +13,7 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, scenario
+from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
@@ -80,6 +81,47 @@ def slow_disk(context: FaultContext) -> bool:
             context.note(f"disk of {broker.node_id} is quick again")
 
     context.later(context.draw.uniform(100, 2_500), quick)
+    context.at_end(quick)
+    return True
+
+
+@kind
+def slow_reads(context: FaultContext) -> bool:
+    """Slow down reads of a leader for a while: each goes to a disk that takes long."""
+    broker = context.leader()
+    if broker is None or broker.logs.disk.read_ns is not None:
+        return False
+    disk = broker.logs.disk
+    longest_ms = context.draw.choice((150, 500, 1_500, 1_500))
+    disk.read_ns = (longest_ms * NS_PER_MS // 3, longest_ms * NS_PER_MS)
+    context.note(f"reads of {broker.node_id} take up to {longest_ms} ms")
+
+    def quick() -> None:
+        if disk.read_ns is not None:
+            disk.read_ns = None
+            context.note(f"reads of {broker.node_id} are quick again")
+
+    context.later(context.draw.uniform(2_000, 8_000), quick)
+    context.at_end(quick)
+    return True
+
+
+@kind
+def hung_reads(context: FaultContext) -> bool:
+    """Let reads of a leader hang for seconds."""
+    broker = context.leader()
+    if broker is None or broker.logs.disk.read_ns is not None:
+        return False
+    disk = broker.logs.disk
+    disk.read_ns = (3_000 * NS_PER_MS, 6_000 * NS_PER_MS)
+    context.note(f"reads of {broker.node_id} hang")
+
+    def quick() -> None:
+        if disk.read_ns is not None:
+            disk.read_ns = None
+            context.note(f"reads of {broker.node_id} are quick again")
+
+    context.later(context.draw.uniform(500, 6_000), quick)
     context.at_end(quick)
     return True
 

@@ -16,6 +16,7 @@ from tidelog.sim.profiles.general_profiles import GENERAL
 from tidelog.sim.profiles.process_profiles import PROCESSES
 from tidelog.sim.profiles.profile import Profile
 from tidelog.sim.profiles.replica_profiles import REPLICAS
+from tidelog.sim.profiles.slow_leader_profiles import SLOW_LEADERS
 from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "Profile"]
@@ -72,10 +73,14 @@ _ORDER: Final = (
     "flush_policies",
     "superseded_changes",
     "held_expansions",
+    "slow_leaders",
+    "slow_leaders_unaided",
+    "dead_followers",
+    "hung_leaders",
 )
 _BY_NAME: Final = {
     profile.name: profile
-    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS)
+    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS)
     for profile in group
 }
 assert sorted(_BY_NAME) == sorted(_ORDER)

@@ -45,6 +45,10 @@ class Profile:
     #: configurations and elections. Liveness is checked, too: within a minute all replicas are in
     #: sync, everything sent is acknowledged, and every member of a group works.
     keeps_promises: bool = True
+    #: Whether each follower is healthy throughout, so that none may leave an ISR (F5).
+    isr_stands: bool = False
+    #: Session timeout of the brokers, which the store does not shorten; 0: a seed draws both.
+    session_timeout_ms: int = 0
     #: Configuration of the brokers, beside the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Whether the topics are compacted.
