@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
+from tidelog.replication import truncation
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
@@ -50,7 +51,13 @@ def readable(
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
     except KafkaError as refused:
-        return Refusal(refused.code, None, partition)
+        end = None
+        if session.replica_id >= 0:
+            end = truncation.below_log_start(
+                log.epochs, log.log_start_offset, last_epoch, item.fetch_offset
+            )
+        if end is None:
+            return Refusal(refused.code, None, partition)
     if end is not None:
         return Refusal(ErrorCode.NONE, end, partition)
     if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
