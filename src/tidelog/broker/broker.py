@@ -238,9 +238,8 @@ class Broker:
 
     # the session's tenant
 
-    def session_expired(self) -> None:
+    def session_expired(self, reason: str) -> None:
         """Stop acting under the registration, which is gone (V40)."""
-        reason = "the session has expired"
         self.controller.resign(reason)
         self.fencing.session_over()
         self.server.session_over()

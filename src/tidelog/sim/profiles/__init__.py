@@ -67,6 +67,7 @@ _ORDER: Final = (
     "last_replica_standing",
     "every_member_ends",
     "recompressed",
+    "removed_registrations",
 )
 _BY_NAME: Final = {
     profile.name: profile
