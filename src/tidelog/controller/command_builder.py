@@ -21,9 +21,13 @@ from tidelog.controller.commands import (
     as_new,
 )
 from tidelog.controller.image import Image
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
-from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
+from tidelog.wire.messages.update_metadata import (
+    AwaitedMember,
+    ShrunkReplica,
+    UpdateMetadataPartitionState,
+)
 
 
 class CommandBuilder:
@@ -121,7 +125,27 @@ class CommandBuilder:
                 replica for replica in replicas if replica not in self._image.brokers
             ],
             first_leader_epoch=state.first_epochs[0],
+            eligible=state.elr,
+            last_leader=state.last_leader,
+            shrunk=self._shrunk(topic_partition, state.isr, replicas),
         )
+        wait = self._image.waits.get(topic_partition)
+        if wait is not None and state.leader == NO_LEADER:
+            partition = shown[key]
+            partition.awaited = [AwaitedMember(member, status) for member, status in wait.members]
+            partition.quorum, partition.is_waiting = wait.quorum, wait.is_waiting
+
+    def _shrunk(
+        self, topic_partition: TopicPartition, isr: Sequence[int], replicas: Sequence[int]
+    ) -> Sequence[ShrunkReplica]:
+        causes = self._image.shrinks.get(topic_partition)
+        if not causes:
+            return ()
+        return [
+            ShrunkReplica(replica, cause)
+            for replica, cause in causes.items()
+            if replica in replicas and replica not in isr
+        ]
 
     def _show_unreadable(
         self,

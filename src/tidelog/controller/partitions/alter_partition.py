@@ -17,6 +17,7 @@ from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.partitions import isr
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.core.errors import ErrorCode
+from tidelog.core.shrink_causes import cause_of
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -97,6 +98,7 @@ def _alter(
                 verdict.state,
                 state.partition_epoch,
                 asked_by_leader=not to_all,
+                shrinks=tuple((one.broker_id, cause_of(one.cause)) for one in data.shrunk),
             )
         )
     proposed = Proposed(topic_id, partition, None if is_refused else verdict.state)

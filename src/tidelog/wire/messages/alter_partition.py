@@ -2,8 +2,8 @@
 
 Version 2 names topics by id (KIP-841), 3 gives the broker epoch of each ISR member instead of the
 bare ids (KIP-903). Both are flexible. Two structs of Kafka's are called TopicData and two
-PartitionData; here their names begin with Request or Response. One tagged field is tidelog's own
-(E1).
+PartitionData; here their names begin with Request or Response. Two tagged fields are tidelog's own
+(E1, V62).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tidelog.wire.structs import dataclass
 
 #: Far from the tags that Kafka assigns.
 HAS_ELIGIBLE_TAG = 20_000
+SHRUNK_TAG = 20_001
 
 
 @dataclass(slots=True)
@@ -23,6 +24,14 @@ class BrokerState:
 
     broker_id: int = int32("3+")
     broker_epoch: int = int64("3+", -1)
+
+
+@dataclass(slots=True)
+class LeavingReplica:
+    """A member that the new ISR lacks; `cause` is a ShrinkCause (`core.shrink_causes`)."""
+
+    broker_id: int = int32("0+")
+    cause: int = int8("0+")
 
 
 @dataclass(slots=True)
@@ -35,6 +44,10 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
+    #: Why the leader asks for the shrink.
+    shrunk: Sequence[LeavingReplica] = array(
+        LeavingReplica, "0+", ignorable=True, tag=SHRUNK_TAG, rare=True
+    )
 
 
 @dataclass(slots=True)
