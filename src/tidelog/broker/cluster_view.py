@@ -71,8 +71,8 @@ class ClusterView:
     def __init__(self) -> None:
         self.controller_id = -1
         self.controller_epoch = 0
-        #: Whether the controller has sent the whole view since the broker started. The first request
-        #: may list the live brokers alone.
+        #: Whether the controller has sent the whole view since the broker started. The first
+        #: request may list the live brokers alone.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}

@@ -89,7 +89,11 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether at most k - 1 members have lost data, these included."""
+        """Return whether at most k - 1 members have lost data, these included.
+
+        Where fewer than k members are recorded, the others lost their replicas and were dropped
+        (D3): they count as well.
+        """
         lost = [
             member
             for member in state.members
@@ -98,7 +102,9 @@ class FaultBudget:
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
-        return len(lost) < self._published.effective_minimum(state.key)
+        minimum = self._published.effective_minimum(state.key)
+        dropped = max(0, minimum - len(state.members))
+        return len(lost) + dropped < minimum
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
 
+#: Errors of a follower whose leader epoch or broker epoch differs from what the leader knows.
+_EPOCH_ERRORS = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+
 
 class Refusal(NamedTuple):
     """Why a read is refused: an error, or the place where the reader's history diverges."""
@@ -90,6 +97,8 @@ def note_follower(
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):
+        if partition.error in _EPOCH_ERRORS and session.replica_id >= 0:
+            _note_epoch(replicas, session, item, now_ms)
         if replicas.takeovers.watched and partition.partition is not None:
             _note_refusal(replicas, session, partition, partition.partition, now_ms)
         return None
@@ -102,6 +111,16 @@ def note_follower(
         now_ms,
     )
     return partition
+
+
+def _note_epoch(
+    replicas: ReplicaSet, session: FetchSession, item: SessionPartition, now_ms: int
+) -> None:
+    """Note a follower whose fetches do not count because of an epoch (V63)."""
+    partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
+    leadership = None if partition is None else partition.leadership
+    if leadership is not None:
+        leadership.fetch_refused(session.replica_id, now_ms)
 
 
 def _note_refusal(

@@ -6,9 +6,11 @@ manager of one partition. This module decides nothing itself.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.replication import shrinks
 from tidelog.replication.effects import (
     Effects,
     HighWatermarkMoved,
@@ -72,6 +74,21 @@ def below_minimum(partition: HostedReplica, core: LeaderReplica) -> str:
         f"the ISR of {partition.topic_partition} is {list(isr)}: {len(isr)} in-sync replicas, "
         f"{core.minimum} are needed (min.insync.replicas={core.min_insync_replicas})"
     )
+
+
+def log_shrinks(
+    tracer: Tracer, partition: HostedReplica, core: LeaderReplica, change: IsrChange
+) -> None:
+    """Log the members that left with a change of the ISR, and why (V62)."""
+    for shrink in change.shrinks:
+        if shrink.replica_id not in core.isr.committed:
+            tracer.log(
+                "state_change",
+                logging.INFO,
+                f"partition {partition.topic_partition}: follower {shrink.replica_id} left the ISR:"
+                f" {shrinks.describe(shrink, core.max_lag_ms)}; ISR is now"
+                f" {list(core.isr.committed)}",
+            )
 
 
 def mark_refusal(

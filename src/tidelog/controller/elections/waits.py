@@ -59,9 +59,7 @@ def wait_of(state: PartitionState, around: Circumstances) -> LeaderWait:
     return LeaderWait(members, plan.quorum, is_waiting)
 
 
-def _status(
-    member: int, around: Circumstances, found: Recovery, is_asked: bool
-) -> MemberStatus:
+def _status(member: int, around: Circumstances, found: Recovery, is_asked: bool) -> MemberStatus:
     broker = around.brokers.get(member)
     log = found.logs.get(member)
     if broker is None:
