@@ -310,7 +310,7 @@ def _services(
     """Return the shared parts of the rooms; `on_failure` is called when a task ends by an error."""
     tasks = Tasks(ports.loop, ports.clock, on_failure)
     timers = TimerWheel(ports.clock)
-    view = ClusterView()
+    view = ClusterView(ports.clock.wall_ms)
     peers = Peers(config.broker_id, ports, tasks, timers, view, config.inter_broker_listener_name)
     return Services(
         ports=ports,

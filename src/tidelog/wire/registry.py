@@ -40,6 +40,7 @@ from tidelog.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_replicas,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -145,6 +146,7 @@ REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1
 ALTER_STRAYS: Final = FIRST_OWN_KEY + 2
 REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
+DESCRIBE_REPLICAS: Final = FIRST_OWN_KEY + 4
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -215,6 +217,7 @@ API: Final[dict[int, Api]] = {
         list_strays.API,
         alter_strays.API,
         request_commands.API,
+        describe_replicas.API,
     )
 }
 
@@ -287,4 +290,5 @@ __all__ = [
     "LIST_STRAYS",
     "ALTER_STRAYS",
     "REQUEST_COMMANDS",
+    "DESCRIBE_REPLICAS",
 ]
