@@ -76,6 +76,8 @@ class PartitionReplicas:
     tp: TopicPartition
     leader: int
     leader_epoch: int
+    #: The published state that this describes.
+    partition_epoch: int
     #: None unless the responding broker leads the partition.
     high_watermark: int | None
     log_end_offset: int | None
@@ -185,6 +187,7 @@ def _replicas(
         tp=tp,
         leader=partition.leader_id,
         leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
         high_watermark=_known(partition.high_watermark),
         log_end_offset=_known(partition.log_end_offset),
         eligible=tuple(partition.eligible),

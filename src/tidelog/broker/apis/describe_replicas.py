@@ -62,6 +62,7 @@ def _partition(context: ApiContext, topic: TopicView, number: int) -> DescribedP
         partition=number,
         leader_id=view.leader,
         leader_epoch=view.leader_epoch,
+        partition_epoch=view.partition_epoch,
         isr=view.isr,
         eligible=view.eligible,
         last_leader=view.last_leader,

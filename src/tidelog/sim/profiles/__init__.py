@@ -68,6 +68,7 @@ _ORDER: Final = (
     "every_member_ends",
     "recompressed",
     "removed_registrations",
+    "described_replicas",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -63,6 +63,7 @@ class DescribedPartition:
     error_code: int = int16("0+")
     leader_id: int = int32("0+", -1)
     leader_epoch: int = int32("0+", -1)
+    partition_epoch: int = int32("0+", -1)
     is_led_here: bool = boolean("0+")
     high_watermark: int = int64("0+", -1)
     log_end_offset: int = int64("0+", -1)
