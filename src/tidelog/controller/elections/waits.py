@@ -49,7 +49,7 @@ def wait_of(state: PartitionState, around: Circumstances) -> LeaderWait:
     """Return the wait of a partition without a leader."""
     plan = recovery.plan(state, around)
     found = around.recovery or Recovery()
-    asked = {*found.asked, *plan.asked}
+    asked = (*found.asked, *plan.asked)
     members = tuple(
         (member, _status(member, around, found, member in asked))
         for member in eligible_replicas.members(state)

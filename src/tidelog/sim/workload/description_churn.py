@@ -69,7 +69,7 @@ class ReplicasDescribed(ChurnKind):
                 self._check(found)
             for tp, one in eligible.items():
                 if one.wait is not None and not one.wait.members:
-                    self._violate(f"{tp} waits for nobody")
+                    self._violate(f"{tp} waits without members")
             self.succeeded(f"{partition} by {broker_id}: {self._summary(described.values())}")
         self.is_done = True
 
@@ -79,14 +79,11 @@ class ReplicasDescribed(ChurnKind):
         )
 
     def _out(self, found: PartitionReplicas) -> dict[int, str]:
-        tracer, causes = self.client.ports.tracer, {}
-        for replica in found.replicas:
-            if replica.cause is not None:
-                causes[replica.broker_id] = replica.cause.word
-                tracer.mark(f"described_out_{replica.cause.word}")
-        if found.leader == NO_LEADER:
-            tracer.mark("described_without_leader")
-        return causes
+        return {
+            replica.broker_id: replica.cause.word
+            for replica in found.replicas
+            if replica.cause is not None
+        }
 
     def _violate(self, text: str) -> None:
         self.work.cluster.simulator.violate(text)
