@@ -43,7 +43,7 @@ class LogEndsReported(Event):
 class RecoveryBegun(NamedTuple):
     """A recovery begins: its wait is to be timed.
 
-    The leader epoch tells it from a later recovery of the partition.
+    The leader epoch separates it from a later recovery of the partition.
     """
 
     topic_partition: TopicPartition

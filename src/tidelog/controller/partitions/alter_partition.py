@@ -98,7 +98,9 @@ def _alter(
                 verdict.state,
                 state.partition_epoch,
                 asked_by_leader=not to_all,
-                shrinks=tuple((one.broker_id, cause_of(one.cause)) for one in data.shrunk),
+                shrinks=tuple(
+                    (replica.broker_id, cause_of(replica.cause)) for replica in data.shrunk
+                ),
             )
         )
     proposed = Proposed(topic_id, partition, None if is_refused else verdict.state)
