@@ -54,7 +54,6 @@ from tidelog.wire.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from tidelog.wire.messages.update_metadata import (
-    ShrunkReplica,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -219,7 +218,8 @@ def state_of(
         isr=list(isr),
         zk_version=partition_epoch,
         replicas=[1, 2, 3],
-        shrunk=[ShrunkReplica(one, cause) for one, cause in (shrunk or {}).items()],
+        shrunk=list(shrunk or {}),
+        causes=list((shrunk or {}).values()),
     )
 
 

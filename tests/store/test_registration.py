@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,6 +61,9 @@ class Registered:
     def session_expired(self, reason: str) -> None:
         self.ended.append(reason)
 
+    def has_registered(self, times: int) -> bool:
+        return len(self.renewed) >= times
+
     def session_renewed(self) -> None:
         self.renewed.append(self.identity.broker_epoch)
 
@@ -79,11 +83,10 @@ async def test_a_broker_whose_registration_was_deleted_registers_again(cluster: 
     broker = await registered(cluster)
     administrator = await cluster.open()
     first = broker.identity.broker_epoch
-    for _ in range(2):
+    for count in (1, 2):
         session, before = broker.store.session_id, broker.identity.broker_epoch
-        count = len(broker.renewed)
         await administrator.transact([Delete(PATH, ANY_VERSION)])
-        await cluster.until(lambda count=count: len(broker.renewed) > count)
+        await cluster.until(partial(broker.has_registered, count))
         node = await administrator.get(PATH)
         assert node is not None
         assert node.stat.ephemeral_owner == session == broker.store.session_id

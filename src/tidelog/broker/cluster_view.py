@@ -249,7 +249,7 @@ def _partition_view(
 ) -> PartitionView:
     wait = None
     if state.awaited:
-        members = tuple((member.broker_id, status_of(member.status)) for member in state.awaited)
+        members = tuple(zip(state.awaited, map(status_of, state.statuses), strict=False))
         wait = LeaderWait(members, state.quorum, state.is_waiting)
     return PartitionView(
         leader=state.leader,
@@ -278,7 +278,7 @@ def _out_of_isr(
     out = [replica for replica in state.replicas if replica not in state.isr]
     if not out:
         return _NOBODY_OUT
-    named = {shrunk.broker_id: cause_of(shrunk.cause) for shrunk in state.shrunk}
+    named = dict(zip(state.shrunk, map(cause_of, state.causes), strict=False))
     found: dict[int, OutOfIsr] = {}
     for replica in out:
         known = None if before is None else before.out_of_isr.get(replica)

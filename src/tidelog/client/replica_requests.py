@@ -6,7 +6,7 @@ DescribeReplicas is tidelog's own. Any other broker refuses both with UNSUPPORTE
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
@@ -32,7 +32,6 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     TopicRequest,
 )
-from tidelog.wire.messages.update_metadata import AwaitedMember
 from tidelog.wire.registry import DESCRIBE_REPLICAS, DESCRIBE_TOPIC_PARTITIONS
 
 
@@ -168,12 +167,16 @@ def _eligibility(partition: DescribeTopicPartitionsResponsePartition) -> Eligibi
     return Eligibility(
         tuple(partition.eligible_leader_replicas or ()),
         tuple(partition.last_known_elr or ()),
-        _wait(partition.awaited, partition.quorum, partition.is_waiting),
+        _wait(
+            zip(partition.awaited, partition.statuses, strict=False),
+            partition.quorum,
+            partition.is_waiting,
+        ),
     )
 
 
-def _wait(awaited: Sequence[AwaitedMember], quorum: int, is_waiting: bool) -> LeaderWait | None:
-    members = tuple((member.broker_id, status_of(member.status)) for member in awaited)
+def _wait(awaited: Iterable[tuple[int, int]], quorum: int, is_waiting: bool) -> LeaderWait | None:
+    members = tuple((member, status_of(status)) for member, status in awaited)
     return LeaderWait(members, quorum, is_waiting) if members else None
 
 
@@ -182,7 +185,8 @@ def _replicas(
 ) -> PartitionReplicas:
     wait = None
     if partition.leader_id == NO_LEADER:
-        wait = _wait(partition.awaited, partition.quorum, partition.is_waiting)
+        members = ((member.broker_id, member.status) for member in partition.awaited)
+        wait = _wait(members, partition.quorum, partition.is_waiting)
     return PartitionReplicas(
         tp=tp,
         leader=partition.leader_id,

@@ -23,11 +23,7 @@ from tidelog.controller.commands import (
 from tidelog.controller.image import Image
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
-from tidelog.wire.messages.update_metadata import (
-    AwaitedMember,
-    ShrunkReplica,
-    UpdateMetadataPartitionState,
-)
+from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 
 class CommandBuilder:
@@ -127,25 +123,17 @@ class CommandBuilder:
             first_leader_epoch=state.first_epochs[0],
             eligible=state.elr,
             last_leader=state.last_leader,
-            shrunk=self._shrunk(topic_partition, state.isr, replicas),
         )
         wait = self._image.waits.get(topic_partition)
         if wait is not None and state.leader == NO_LEADER:
             partition = shown[key]
-            partition.awaited = [AwaitedMember(member, status) for member, status in wait.members]
+            partition.awaited = [member for member, _ in wait.members]
+            partition.statuses = [status for _, status in wait.members]
             partition.quorum, partition.is_waiting = wait.quorum, wait.is_waiting
-
-    def _shrunk(
-        self, topic_partition: TopicPartition, isr: Sequence[int], replicas: Sequence[int]
-    ) -> Sequence[ShrunkReplica]:
         causes = self._image.shrinks.get(topic_partition)
-        if not causes:
-            return ()
-        return [
-            ShrunkReplica(replica, cause)
-            for replica, cause in causes.items()
-            if replica in replicas and replica not in isr
-        ]
+        if causes:
+            out = [each for each in causes if each in replicas and each not in state.isr]
+            shown[key].shrunk, shown[key].causes = out, [causes[each] for each in out]
 
     def _show_unreadable(
         self,

@@ -27,7 +27,6 @@ from tidelog.controller.replica_answers import LeaderAndIsrAnswered
 from tidelog.controller.shutdowns import ControlledShutdownAsked
 from tidelog.core.errors import ErrorCode
 from tidelog.core.shrink_causes import ShrinkCause, cause_of
-from tidelog.wire.messages.alter_partition import LeavingReplica
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 
 TWO = replace(settings(), min_insync_replicas=2)
@@ -75,7 +74,8 @@ def test_a_missing_replica_is_a_matter_of_the_disk() -> None:
 def test_the_leaders_cause_counts_and_goes_when_the_replica_is_back() -> None:
     made = controller()
     asked = alter(1, 2)
-    asked.request.topics[0].partitions[0].shrunk = [LeavingReplica(3, ShrinkCause.NO_FETCH)]
+    data = asked.request.topics[0].partitions[0]
+    data.shrunk, data.causes = [3], [ShrinkCause.NO_FETCH]
     _, effects = step(made, asked)
     [change] = effects.notices.of(StateChange)
     assert change.shrinks == ((3, ShrinkCause.NO_FETCH),)
@@ -84,7 +84,7 @@ def test_the_leaders_cause_counts_and_goes_when_the_replica_is_back() -> None:
     assert event.fields["left"] == [{"broker": 3, "cause": "no_fetch"}]
     [shown] = [sent.shown for sent in effects.commands.values()][:1]
     [partition] = shown.values()
-    assert [(one.broker_id, one.cause) for one in partition.shrunk] == [(3, 2)]
+    assert (partition.shrunk, partition.causes) == ([3], [ShrinkCause.NO_FETCH])
     step(made, alter(1, 2, 3, partition_epoch=11))
     assert known(made) == {}
 
@@ -124,7 +124,7 @@ def test_the_eligible_replicas_and_the_wait_go_to_every_broker() -> None:
     _, effects = step(made, BrokersRead(brokers(1)))
     [partition] = effects.commands[1].shown.values()
     assert tuple(partition.eligible) == tuple(made.image.states[TP].elr) != ()
-    assert (partition.awaited, partition.quorum, partition.last_leader) == ([], 0, -1)
+    assert (list(partition.awaited), partition.quorum, partition.last_leader) == ([], 0, -1)
     _, effects = step(made, MinimumRead({"t": 1}))
     [partition] = effects.commands[1].shown.values()
     assert tuple(partition.eligible) == ()

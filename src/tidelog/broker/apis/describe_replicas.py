@@ -17,13 +17,13 @@ from tidelog.core.limits import MAX_DESCRIBED_PARTITIONS
 from tidelog.core.types import TopicPartition
 from tidelog.replication import lag
 from tidelog.wire.messages.describe_replicas import (
+    AwaitedMember,
     DescribedPartition,
     DescribedReplica,
     DescribedTopic,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
 )
-from tidelog.wire.messages.update_metadata import AwaitedMember
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext

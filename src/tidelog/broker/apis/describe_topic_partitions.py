@@ -25,7 +25,6 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from tidelog.wire.messages.update_metadata import AwaitedMember
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -107,9 +106,8 @@ def _partition(
         eligible_leader_replicas=partition.eligible,
         last_known_elr=() if partition.last_leader == NO_LEADER else (partition.last_leader,),
         offline_replicas=partition.offline_replicas,
-        awaited=[]
-        if wait is None
-        else [AwaitedMember(member, status) for member, status in wait.members],
+        awaited=() if wait is None else [member for member, _ in wait.members],
+        statuses=() if wait is None else [status for _, status in wait.members],
         quorum=0 if wait is None else wait.quorum,
         is_waiting=wait is not None and wait.is_waiting,
     )

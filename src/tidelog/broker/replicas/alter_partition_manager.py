@@ -20,7 +20,6 @@ from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
-    LeavingReplica,
     RequestPartitionData,
     RequestTopicData,
 )
@@ -245,9 +244,8 @@ def _request(broker_id: int, broker_epoch: int, changes: _Sent) -> AlterPartitio
                 ],
                 leader_recovery_state=change.leader_recovery_state,
                 partition_epoch=change.partition_epoch,
-                shrunk=[
-                    LeavingReplica(shrink.replica_id, shrink.cause) for shrink in change.shrinks
-                ],
+                shrunk=[shrink.replica_id for shrink in change.shrinks],
+                causes=[shrink.cause for shrink in change.shrinks],
             )
         )
     return AlterPartitionRequest(broker_id, broker_epoch, list(topics.values()))

@@ -98,9 +98,7 @@ def _alter(
                 verdict.state,
                 state.partition_epoch,
                 asked_by_leader=not to_all,
-                shrinks=tuple(
-                    (replica.broker_id, cause_of(replica.cause)) for replica in data.shrunk
-                ),
+                shrinks=tuple(zip(data.shrunk, map(cause_of, data.causes), strict=False)),
             )
         )
     proposed = Proposed(topic_id, partition, None if is_refused else verdict.state)

@@ -2,7 +2,7 @@
 
 Version 2 names topics by id (KIP-841), 3 gives the broker epoch of each ISR member instead of the
 bare ids (KIP-903). Both are flexible. Two structs of Kafka's are called TopicData and two
-PartitionData; here their names begin with Request or Response. Two tagged fields are tidelog's own
+PartitionData; here their names begin with Request or Response. Three tagged fields are our own
 (E1, V62).
 """
 
@@ -16,6 +16,7 @@ from tidelog.wire.structs import dataclass
 #: Far from the tags that Kafka assigns.
 HAS_ELIGIBLE_TAG = 20_000
 SHRUNK_TAG = 20_001
+CAUSES_TAG = 20_002
 
 
 @dataclass(slots=True)
@@ -24,14 +25,6 @@ class BrokerState:
 
     broker_id: int = int32("3+")
     broker_epoch: int = int64("3+", -1)
-
-
-@dataclass(slots=True)
-class LeavingReplica:
-    """A member that the new ISR lacks; `cause` is a ShrinkCause (`core.shrink_causes`)."""
-
-    broker_id: int = int32("0+")
-    cause: int = int8("0+")
 
 
 @dataclass(slots=True)
@@ -44,10 +37,10 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
-    #: Why the leader asks for the shrink.
-    shrunk: Sequence[LeavingReplica] = array(
-        LeavingReplica, "0+", ignorable=True, tag=SHRUNK_TAG, rare=True
-    )
+    #: Members that the new ISR lacks, and in the same order a ShrinkCause for each
+    #: (`core.shrink_causes`).
+    shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
+    causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
 
 
 @dataclass(slots=True)

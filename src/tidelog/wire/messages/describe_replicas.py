@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.wire.messages.update_metadata import AwaitedMember
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 from tidelog.wire.structs import dataclass
 
@@ -26,6 +25,14 @@ class DescribeReplicasRequest:
     """The receiving broker answers for the first 2,000 partitions."""
 
     topics: list[DescribeReplicasTopic] = array(DescribeReplicasTopic, "0+")
+
+
+@dataclass(slots=True)
+class AwaitedMember:
+    """A member of a partition without a leader; `status` is a MemberStatus (`core.leader_wait`)."""
+
+    broker_id: int = int32("0+")
+    status: int = int8("0+")
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from tidelog.wire.messages.update_metadata import (
     AWAITED_TAG,
     IS_WAITING_TAG,
     QUORUM_TAG,
-    AwaitedMember,
+    STATUSES_TAG,
 )
 from tidelog.wire.schema import Api, array, boolean, int16, int32, nested, string, uuid
 from tidelog.wire.structs import dataclass
@@ -56,9 +56,8 @@ class DescribeTopicPartitionsResponsePartition:
     last_known_elr: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     offline_replicas: Sequence[int] = array("int32", "0+", ignorable=True)
     #: Members of a partition without a leader, as in UpdateMetadata.
-    awaited: Sequence[AwaitedMember] = array(
-        AwaitedMember, "0+", ignorable=True, tag=AWAITED_TAG, rare=True
-    )
+    awaited: Sequence[int] = array("int32", "0+", ignorable=True, tag=AWAITED_TAG)
+    statuses: Sequence[int] = array("int8", "0+", ignorable=True, tag=STATUSES_TAG)
     quorum: int = int32("0+", ignorable=True, tag=QUORUM_TAG)
     is_waiting: bool = boolean("0+", ignorable=True, tag=IS_WAITING_TAG)
 

@@ -19,22 +19,8 @@ AWAITED_TAG = 20_004
 QUORUM_TAG = 20_005
 IS_WAITING_TAG = 20_006
 SHRUNK_TAG = 20_007
-
-
-@dataclass(slots=True)
-class AwaitedMember:
-    """A member of a partition without a leader; `status` is a MemberStatus (`core.leader_wait`)."""
-
-    broker_id: int = int32("0+")
-    status: int = int8("0+")
-
-
-@dataclass(slots=True)
-class ShrunkReplica:
-    """A replica outside the ISR; `cause` is a ShrinkCause (`core.shrink_causes`)."""
-
-    broker_id: int = int32("0+")
-    cause: int = int8("0+")
+STATUSES_TAG = 20_008
+CAUSES_TAG = 20_009
 
 
 @dataclass(slots=True)
@@ -55,18 +41,18 @@ class UpdateMetadataPartitionState:
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The last leader of a partition that has none (E4).
     last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
-    #: Members of a partition that has no leader, and what is known of them (E6).
-    awaited: Sequence[AwaitedMember] = array(
-        AwaitedMember, "6+", ignorable=True, tag=AWAITED_TAG, rare=True
-    )
+    #: Members of a partition that has no leader, and in the same order a MemberStatus for each
+    #: (`core.leader_wait`, E6).
+    awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
+    statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
     #: Members that must be there before one of them leads without proof (E6).
     quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
     #: leader.recovery.wait.ms is not over.
     is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
-    #: Replicas of which the controller knows why they left the ISR.
-    shrunk: Sequence[ShrunkReplica] = array(
-        ShrunkReplica, "6+", ignorable=True, tag=SHRUNK_TAG, rare=True
-    )
+    #: Replicas of which the controller knows why they left the ISR, and in the same order a
+    #: ShrinkCause for each (`core.shrink_causes`).
+    shrunk: Sequence[int] = array("int32", "6+", ignorable=True, tag=SHRUNK_TAG)
+    causes: Sequence[int] = array("int8", "6+", ignorable=True, tag=CAUSES_TAG)
 
 
 @dataclass(slots=True)
