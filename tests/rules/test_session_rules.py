@@ -73,6 +73,30 @@ def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epo
     harness.tell(story())
 
 
+@pytest.mark.rule("V4", "E7")
+def test_a_broker_whose_registration_was_deleted_by_hand_registers_again_in_its_session(
+    harness: SessionHarness,
+) -> None:
+    async def story() -> None:
+        broker = await harness.registered()
+        first, session = broker.broker_epoch, broker.services.store.session_id
+        ended: list[str] = []
+        broker.controller.resign = ended.append  # type: ignore[method-assign,assignment]  # replaced by the test
+        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign,assignment]  # replaced by the test
+        await harness.cluster.sleep(TIMEOUT_MS)
+        harness.cluster.server.remove_from_outside(layout.broker_path(1))
+        await harness.cluster.until(lambda: broker.broker_epoch > first)
+        node = harness.node()
+        assert node is not None
+        assert node.stat.ephemeral_owner == session == broker.services.store.session_id
+        assert broker.broker_epoch == node.stat.czxid
+        assert json.loads(node.data)["previous_broker_epoch"] == first
+        # The controller took it for dead meanwhile.
+        assert ended == ["/brokers/ids/1 was deleted while the session lives"] * 2
+
+    harness.tell(story())
+
+
 @pytest.mark.rule("V4")
 def test_a_registration_whose_session_expires_before_its_answer_is_handled_is_made_again(
     harness: SessionHarness,

@@ -254,6 +254,18 @@ def test_expire_session_ends_a_session(at: FaultHarness) -> None:
     at.until(lambda: not at.cluster.health() and len(at.cluster.store.live_sessions()) == 3)
 
 
+def test_remove_registration_lets_a_broker_register_again_in_its_session(
+    at: FaultHarness,
+) -> None:
+    sessions, epochs = at.cluster.store.live_sessions(), dict(at.cluster.published.brokers)
+    at.inject("remove_registration")
+    assert len(at.cluster.published.brokers) == len(epochs) - 1
+    at.until(lambda: not at.cluster.health() and len(at.cluster.published.brokers) == len(epochs))
+    assert at.cluster.store.live_sessions() == sessions
+    changed = [one for one in epochs if at.cluster.published.brokers[one] != epochs[one]]
+    assert len(changed) == 1
+
+
 def test_expire_controller_brings_another_controller_epoch(at: FaultHarness) -> None:
     epoch = at.cluster.published.controller_epoch
     at.inject("expire_controller")

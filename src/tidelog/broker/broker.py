@@ -239,9 +239,8 @@ class Broker:
 
     # the session's tenant
 
-    def session_expired(self) -> None:
+    def session_expired(self, reason: str) -> None:
         """Stop acting under the registration, which is gone (V40)."""
-        reason = "the session has expired"
         self.controller.resign(reason)
         self.fencing.session_over()
         self.server.session_over()
@@ -312,7 +311,7 @@ def _services(
     """Return the shared parts of the rooms; `on_failure` is called when a task ends by an error."""
     tasks = Tasks(ports.loop, ports.clock, on_failure)
     timers = TimerWheel(ports.clock)
-    view = ClusterView()
+    view = ClusterView(ports.clock.wall_ms)
     peers = Peers(config.broker_id, ports, tasks, timers, view, config.inter_broker_listener_name)
     return Services(
         ports=ports,

@@ -21,7 +21,7 @@ from tidelog.controller.commands import (
     as_new,
 )
 from tidelog.controller.image import Image
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
@@ -121,7 +121,19 @@ class CommandBuilder:
                 replica for replica in replicas if replica not in self._image.brokers
             ],
             first_leader_epoch=state.first_epochs[0],
+            eligible=state.elr,
+            last_leader=state.last_leader,
         )
+        wait = self._image.waits.get(topic_partition)
+        if wait is not None and state.leader == NO_LEADER:
+            partition = shown[key]
+            partition.awaited = [member for member, _ in wait.members]
+            partition.statuses = [status for _, status in wait.members]
+            partition.quorum, partition.is_waiting = wait.quorum, wait.is_waiting
+        causes = self._image.shrinks.get(topic_partition)
+        if causes:
+            out = [each for each in causes if each in replicas and each not in state.isr]
+            shown[key].shrunk, shown[key].causes = out, [causes[each] for each in out]
 
     def _show_unreadable(
         self,

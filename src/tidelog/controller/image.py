@@ -25,6 +25,8 @@ from tidelog.controller.records import (
     Topic,
 )
 from tidelog.core.errors import InvariantError
+from tidelog.core.leader_wait import LeaderWait
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
 
 
@@ -69,6 +71,12 @@ class Image:
         self.presences: dict[TopicPartition, dict[int, bool]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}
+        #: What partitions without a leader wait for, as last sent to the brokers; for display only.
+        self.waits: dict[TopicPartition, LeaderWait] = {}
+        #: Why replicas are outside the ISR, where this term knows it; for display only.
+        self.shrinks: dict[TopicPartition, dict[int, ShrinkCause]] = {}
+        #: Brokers that are not registered any more: whether they shut down in a controlled way.
+        self.ended: dict[int, bool] = {}
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
         self._is_read_only = False
@@ -231,6 +239,9 @@ class Image:
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
         other.presences = {tp: dict(answers) for tp, answers in self.presences.items()}
         other.recoveries = {tp: recovery.copy() for tp, recovery in self.recoveries.items()}
+        other.waits = dict(self.waits)
+        other.shrinks = {tp: dict(causes) for tp, causes in self.shrinks.items()}
+        other.ended = dict(self.ended)
         return other
 
     # changing
@@ -304,6 +315,7 @@ class Image:
             self.unreadable_states.pop(topic_partition, None)
             self.presences.pop(topic_partition, None)
             self.recoveries.pop(topic_partition, None)
+            self._forget_display(topic_partition)
             self.end_move(topic_partition)
             for replica in replicas:
                 self._hosted[replica].pop(topic_partition, None)
@@ -317,8 +329,13 @@ class Image:
         self.unreadable_states.pop(topic_partition, None)
         self.presences.pop(topic_partition, None)
         self.recoveries.pop(topic_partition, None)
+        self._forget_display(topic_partition)
         for hosted in self._hosted.values():
             hosted.pop(topic_partition, None)
+
+    def _forget_display(self, topic_partition: TopicPartition) -> None:
+        self.waits.pop(topic_partition, None)
+        self.shrinks.pop(topic_partition, None)
 
     def forget_former(self, name: str) -> None:
         """Drop the former incarnations of a topic's partitions: they must be read again (V71)."""

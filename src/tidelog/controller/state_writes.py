@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
+from tidelog.controller.isr_shrinks import IsrShrunk, Shrinks, shrinks
 from tidelog.controller.notices import Report
 from tidelog.controller.orders import SendFoundState, SendState
 from tidelog.controller.records import Topic
@@ -38,6 +39,7 @@ class StatePublished(Change):
             image.former.pop(self.topic_partition, None)
             if self.state.leader != NO_LEADER:
                 image.recoveries.pop(self.topic_partition, None)
+                image.waits.pop(self.topic_partition, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class WritePartitionState(Write):
     asked_by_leader: bool = False
     #: Where the partition exists, only these replicas may be created: a reassignment adds them.
     new_replicas: tuple[int, ...] = ()
+    #: Why the leader asks for a shrink, by replica; empty where it did not say.
+    shrinks: Shrinks = ()
 
     def __post_init__(self) -> None:
         # The partition epoch is the version of the state node (V14).
@@ -95,7 +99,17 @@ class WritePartitionState(Write):
     def _published(self, mzxid: int, settlement: Settlement) -> None:
         image, topic_partition = settlement.image, self.topic_partition
         before = image.states.get(topic_partition)
+        left = shrinks(
+            before,
+            self.state,
+            image.assigned(topic_partition),
+            image.brokers,
+            ended=image.ended,
+            absent=image.absent(topic_partition),
+            reported=dict(self.shrinks),
+        )
         settlement.apply(StatePublished(topic_partition, replace(self.state, mzxid=mzxid)))
+        settlement.apply(IsrShrunk(topic_partition, self.state.isr, left))
         if self.is_new:
             settlement.apply(ReplicasRemade(topic_partition))
         has_roles = not self.asked_by_leader
@@ -104,7 +118,7 @@ class WritePartitionState(Write):
         )
         topic_id = image.topics[topic_partition.topic].topic_id
         settlement.notices.add(
-            StateChange(topic_partition, topic_id, before, self.state, self.asked_by_leader)
+            StateChange(topic_partition, topic_id, before, self.state, self.asked_by_leader, left)
         )
 
     def _found(self, conflict: Conflict, settlement: Settlement) -> None:

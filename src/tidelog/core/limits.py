@@ -79,6 +79,9 @@ MAX_HAND_OVERS_PER_DECISION = 500
 MAX_SUPERSEDED_STATES = 10_000
 #: Logs of which one GetReplicaLogInfo reports the ends, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
+#: Partitions that one DescribeReplicas describes, about 200 bytes for each replica; as many as
+#: DescribeTopicPartitions by default.
+MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events that wait to be written to `__cluster_events`: about 600 bytes each. A failover of 10,000
 #: partitions fits; events without room are counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000

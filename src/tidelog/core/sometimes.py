@@ -79,6 +79,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "registered_unknowingly": "a broker learns of its registration by reading back",
     "broker_id_still_taken": "a broker waits for its earlier session to end",
     "stopped_without_handing_over": "a broker stops although it leads what others might lead",
+    "registration_lost_while_session_lives": "a broker's registration was deleted by hand",
     "session_lost_while_registering": "a session ends before its registration is answered",
     # Coordinators of groups
     "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",

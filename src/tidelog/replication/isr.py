@@ -12,12 +12,13 @@ joining and leaving the ISR (V62, V63). `docs/internals/isr.md` has the transiti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED
 from tidelog.replication.progress import FollowerProgress
+from tidelog.replication.shrinks import IsrShrink
 
 #: The controller has not made the change, and no other controller will make it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -57,6 +58,8 @@ class IsrChange:
     #: The partition epoch on which the change builds.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
+    #: Why confirmed members leave; part of the request, not of the change's identity.
+    shrinks: tuple[IsrShrink, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from tidelog.replication.isr import Awaits, IsrChange, IsrState
 from tidelog.replication.pending_reads import PendingReads
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
 from tidelog.replication.reads_under_way import ReadsUnderWay
+from tidelog.replication.shrinks import shrink_of
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
 #: shutting down or re-registering, and would be proposed again with each fetch.
@@ -222,6 +223,15 @@ class LeaderReplica:
             return (*effects, *MOVED) if effects else MOVED
         return effects
 
+    def fetch_refused(self, replica_id: int, now_ms: int) -> None:
+        """Note a follower's fetch of another leader epoch or broker epoch: it counts for nothing.
+
+        It explains why a member falls out of sync although it fetches.
+        """
+        follower = self.followers.get(replica_id)
+        if follower is not None:
+            follower.last_refused_ms = now_ms
+
     def _advance(self, now_ms: int) -> bool:
         """Raise the high watermark as far as it may go; return whether it rose (V60, E1)."""
         if self.has_eligible or len(self.isr.committed) < self.minimum:
@@ -261,7 +271,7 @@ class LeaderReplica:
                 )
             if stays:
                 target.append(replica)
-        effects = self._propose(tuple(target))
+        effects = self._propose(tuple(target), now_ms)
         return (*effects, *MOVED) if self._advance(now_ms) else effects
 
     def commanded(
@@ -494,10 +504,11 @@ class LeaderReplica:
                 replica
                 for replica in self.replicas
                 if replica in wanted or replica == follower.replica_id
-            )
+            ),
+            now_ms,
         )
 
-    def _propose(self, target: tuple[int, ...]) -> Effects:
+    def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
         """Queue a change to `target` unless it is wanted already, or a request waits (A8).
 
         A change back to the confirmed ISR is none: a queued change is withdrawn, and a change whose
@@ -520,6 +531,11 @@ class LeaderReplica:
             isr_epochs=tuple(self._epoch_of(member) for member in target),
             leader_epoch=self.leader_epoch,
             partition_epoch=self.isr.partition_epoch,
+            shrinks=tuple(
+                shrink_of(self.followers[member], self.log_end_offset, now_ms, self.max_lag_ms)
+                for member in self.isr.committed
+                if member not in target
+            ),
         )
         self.isr = isr_rules.queue(self.isr, change)
         self._mark()

@@ -34,6 +34,7 @@ class FollowerProgress:
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
+        "last_refused_ms",
         "log_end_offset",
         "log_start_offset",
         "reached_previous_end",
@@ -56,6 +57,8 @@ class FollowerProgress:
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
+        #: When the leader last refused a fetch because of its leader epoch or broker epoch.
+        self.last_refused_ms = NEVER_MS
         #: Bytes of the leader's log beyond the follower's end, as last computed; 0 where they are
         #: not computed (V62).
         self.bytes_behind = 0

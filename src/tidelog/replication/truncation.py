@@ -54,6 +54,22 @@ def diverging_epoch(
     return None
 
 
+def below_log_start(
+    epochs: LeaderEpochs, log_start_offset: int, last_fetched_epoch: int, fetch_offset: int
+) -> EpochEnd | None:
+    """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
+
+    The follower fetches within the leader's log, but all of its records are of earlier epochs than
+    the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker that ends at the leader's
+    log start takes that offset for the answer, and asks from there again and again. The divergence
+    makes a follower of either kind truncate below the log start, and then start over there. Returns
+    None for any other fetch.
+    """
+    if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
+        return None
+    return EpochEnd(last_fetched_epoch, max(0, log_start_offset - 1))
+
+
 def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset: int) -> int:
     """Return the offset to which the follower truncates its log, at most its LEO.
 

@@ -40,6 +40,7 @@ from tidelog.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_replicas,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -146,6 +147,7 @@ REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1
 ALTER_STRAYS: Final = FIRST_OWN_KEY + 2
 REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
+DESCRIBE_REPLICAS: Final = FIRST_OWN_KEY + 4
 RELINQUISH_LEADERSHIP: Final = FIRST_OWN_KEY + 5
 
 #: All APIs by key, in ascending order of keys.
@@ -217,6 +219,7 @@ API: Final[dict[int, Api]] = {
         list_strays.API,
         alter_strays.API,
         request_commands.API,
+        describe_replicas.API,
         relinquish_leadership.API,
     )
 }
@@ -290,5 +293,6 @@ __all__ = [
     "LIST_STRAYS",
     "ALTER_STRAYS",
     "REQUEST_COMMANDS",
+    "DESCRIBE_REPLICAS",
     "RELINQUISH_LEADERSHIP",
 ]

@@ -105,3 +105,9 @@ def smallest_log_leads(original: Any) -> Any:
 def any_proof_counts(_: Any) -> Any:
     """The controller takes a proof of another incarnation than the recorded one."""
     return lambda broker, recorded_epoch: broker.previous_broker_epoch != NO_BROKER_EPOCH
+
+
+@_breaks("E6", "tidelog.controller.elections.waits:look_at", profile="described_replicas")
+def wait_not_shown(_: Any) -> Any:
+    """The controller sends no broker the members that a partition without a leader waits for."""
+    return lambda *_, **__: None

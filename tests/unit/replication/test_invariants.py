@@ -79,7 +79,7 @@ class TestLeader:
     def test_it_does_not_propose_to_leave(self) -> None:
         leader = a_leader()
         with pytest.raises(AssertionError, match="does not propose to leave"):
-            leader._propose((2, 3))
+            leader._propose((2, 3), 0)
 
 
 class TestIsr:

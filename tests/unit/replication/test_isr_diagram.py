@@ -40,7 +40,7 @@ def successors(leader: LeaderReplica) -> list[tuple[str, LeaderReplica]]:
     found: list[tuple[str, LeaderReplica]] = []
     for target in TARGETS:
         after = leader.copy()
-        effects = after._propose(target)
+        effects = after._propose(target, 0)
         if any(isinstance(each, SendAlterPartition) for each in effects):
             found.append(("wanted", after))
         if any(isinstance(each, WithdrawAlterPartition) for each in effects):

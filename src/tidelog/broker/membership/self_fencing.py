@@ -90,11 +90,9 @@ class SelfFencing:
     def session_over(self) -> None:
         """Note that the session has ended: from here on this broker leads nothing.
 
-        The view of a broker that was stopped meanwhile is as old as the gap: clients wait for the
-        controller's next one.
+        Its view of the cluster stays, though it may be as old as the gap. Requests wait until the
+        store has confirmed the next session, and no longer: a controller may be slow to come.
         """
-        if self._fence.is_fenced:
-            self._services.view.is_known = False
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:

@@ -120,6 +120,8 @@ def _partition(version: int, number: int, change: IsrChange) -> RequestPartition
         leader_epoch=change.leader_epoch,
         leader_recovery_state=change.leader_recovery_state,
         partition_epoch=change.partition_epoch,
+        shrunk=[shrink.replica_id for shrink in change.shrinks],
+        causes=[shrink.cause for shrink in change.shrinks],
     )
     if version >= FIRST_VERSION_WITH_EPOCHS:
         data.new_isr_with_epochs = _with_epochs(zip(change.isr, change.isr_epochs, strict=True))

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.replication import shrinks
 from tidelog.replication.effects import (
     Effects,
     HighWatermarkMoved,
@@ -90,6 +91,21 @@ def note_supersession(tracer: Tracer, partition: HostedReplica, core: LeaderRepl
         f"{list(state.in_flight[-1].isr)}, whose request got no response; until the controller "
         f"settles it, records wait for {list(maximal_isr(state))}",
     )
+
+
+def log_shrinks(
+    tracer: Tracer, partition: HostedReplica, core: LeaderReplica, change: IsrChange
+) -> None:
+    """Log the members that left with a change of the ISR, and why (V62)."""
+    for shrink in change.shrinks:
+        if shrink.replica_id not in core.isr.committed:
+            tracer.log(
+                "state_change",
+                logging.INFO,
+                f"partition {partition.topic_partition}: follower {shrink.replica_id} left the ISR:"
+                f" {shrinks.describe(shrink, core.max_lag_ms)}; ISR is now"
+                f" {list(core.isr.committed)}",
+            )
 
 
 def mark_refusal(

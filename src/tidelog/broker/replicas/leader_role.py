@@ -343,11 +343,12 @@ class LeaderRole:
     ) -> None:
         """Take over the state in the controller's response to a change."""
         now_ms = self._services.clock.monotonic_ms()
-        self.run(
-            self.core.change_accepted(
-                change, isr, leader_epoch, partition_epoch, now_ms, has_eligible
-            )
+        effects = self.core.change_accepted(
+            change, isr, leader_epoch, partition_epoch, now_ms, has_eligible
         )
+        if effects and change.shrinks:
+            leader_effects.log_shrinks(self._services.tracer, self._partition, self.core, change)
+        self.run(effects)
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused a change."""

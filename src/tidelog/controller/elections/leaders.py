@@ -15,7 +15,7 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.draft import Draft
-from tidelog.controller.elections import election, preferred, recoveries
+from tidelog.controller.elections import election, preferred, recoveries, waits
 from tidelog.controller.elections.circumstances import circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.events import Event
@@ -139,6 +139,8 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     after = state if elected is None else elected.state
     if election.needs_recovery(after, around):
         recoveries.go_on(topic_partition, after, around, draft, is_news=elected is not None)
+    if after.leader == NO_LEADER:
+        waits.look_at(topic_partition, after, around, draft, is_news=elected is not None)
     if elected is not None:
         _write(topic_partition, state, elected, draft)
         return
@@ -203,6 +205,7 @@ def settle(settlement: Settlement) -> None:
         if isinstance(order, RecreateReplicas):
             settlement.apply(ReplicasRemade(order.topic_partition))
     recoveries.settle(settlement)
+    waits.settle(settlement)
 
 
 def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:

@@ -19,6 +19,7 @@ from tidelog.controller.partitions import expansions, isr
 from tidelog.controller.partitions.expansions import HeldExpansion, HeldExpansions
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.core.errors import ErrorCode
+from tidelog.core.shrink_causes import cause_of
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -147,6 +148,9 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
                 verdict.state,
                 state.partition_epoch,
                 asked_by_leader=not to_all,
+                shrinks=tuple(
+                    zip(asked.data.shrunk, map(cause_of, asked.data.causes), strict=False)
+                ),
             )
         )
     proposed = replace(subject, state=None if is_refused else verdict.state)

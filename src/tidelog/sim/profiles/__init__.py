@@ -77,6 +77,8 @@ _ORDER: Final = (
     "slow_leaders_unaided",
     "dead_followers",
     "hung_leaders",
+    "removed_registrations",
+    "described_replicas",
 )
 _BY_NAME: Final = {
     profile.name: profile

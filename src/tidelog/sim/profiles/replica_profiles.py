@@ -234,4 +234,23 @@ REPLICAS: Final = (
         properties={"isr.expand.linger.ms": "250", "replica.lag.time.max.ms": "800"},
         has_own_streams=True,
     ),
+    # Operators ask any broker why replicas are out of the ISR, and why partitions have no leader.
+    Profile(
+        "described_replicas",
+        weights={
+            "crash_leader": 2.0,
+            "crash_any": 4.0,
+            "stop": 3.0,
+            "expire_session": 1.0,
+            "expire_controller": 1.0,
+            "cut_two_ways": 3.0,
+            "slow_link": 3.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(100, 600),
+        restart_ms=((20, 400), (200, 2_500)),
+        properties={"replica.lag.time.max.ms": "700"},
+        churn=("replicas_described",),
+        has_own_streams=True,
+    ),
 )

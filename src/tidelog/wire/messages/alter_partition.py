@@ -3,7 +3,7 @@
 Version 0 is AlterIsr of KIP-497, 1 adds the leader recovery state (KIP-704), 2 names topics by id
 (KIP-841), 3 gives the broker epoch of each ISR member instead of the bare ids (KIP-903). All are
 flexible. Two structs of Kafka's are called TopicData and two PartitionData; here their names begin
-with Request or Response. Three tagged fields are tidelog's own (E1, A11).
+with Request or Response. Five tagged fields are tidelog's own (E1, A11, V62).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tidelog.wire.structs import dataclass
 HAS_ELIGIBLE_TAG = 20_000
 MAY_HOLD_TAG = 20_000
 HELD_MS_TAG = 20_001
+SHRUNK_TAG = 20_001
+CAUSES_TAG = 20_002
 
 
 @dataclass(slots=True)
@@ -37,6 +39,10 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
+    #: Members that the new ISR lacks, and in the same order a ShrinkCause for each
+    #: (`core.shrink_causes`).
+    shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
+    causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
 
 
 @dataclass(slots=True)
