@@ -29,7 +29,13 @@ from tidelog.controller.elections.balance import Balance
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.orders import Order
-from tidelog.controller.partitions import addition, alter_partition, refusals, removal
+from tidelog.controller.partitions import (
+    addition,
+    alter_partition,
+    isr_changes,
+    refusals,
+    removal,
+)
 from tidelog.controller.reassignments import progress, requests
 from tidelog.controller.registrations import Registrations
 from tidelog.controller.settings import Settings
@@ -122,6 +128,8 @@ class Controller:
                 readings.topics_read(event, draft, agenda)
             case readings.StatesRead():
                 readings.states_read(event, draft, agenda)
+            case isr_changes.IsrChangesRead():
+                isr_changes.isr_changes_read(event, draft, agenda)
             case deletion.DeletionsRead():
                 self._deletions.read(event, draft)
             case removal.RemovalsRead():

@@ -39,6 +39,8 @@ class Settings:
     compacted_topics: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    #: Level of the protocol between brokers, by broker; the newest for others (A12).
+    levels: dict[int, str] = field(default_factory=dict)
 
     def of(self, broker_id: int) -> BrokerConfig:
         """Return the configuration of one broker."""
@@ -72,5 +74,6 @@ class Settings:
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "200",
                 **self.properties,
+                "inter.broker.protocol.version": self.levels.get(broker_id, ""),
             }
         )

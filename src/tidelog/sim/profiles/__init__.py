@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.sim.profiles.controller_profiles import CONTROLLERS
+from tidelog.sim.profiles.direct_profiles import DIRECT
 from tidelog.sim.profiles.disk_profiles import DISKS
 from tidelog.sim.profiles.general_profiles import GENERAL
 from tidelog.sim.profiles.process_profiles import PROCESSES
@@ -67,10 +68,14 @@ _ORDER: Final = (
     "last_replica_standing",
     "every_member_ends",
     "recompressed",
+    "direct",
+    "direct_slow_store",
+    "mixed_levels",
+    "direct_moves",
 )
 _BY_NAME: Final = {
     profile.name: profile
-    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS)
+    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, DIRECT)
     for profile in group
 }
 assert sorted(_BY_NAME) == sorted(_ORDER)
