@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.support.mutants import (
     control,
+    direct,
     disks,
     groups,
     isr,
@@ -37,6 +38,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         roles,
         isr,
         control,
+        direct,
         recovery,
         logs,
         disks,

@@ -72,6 +72,8 @@ _ORDER: Final = (
     "direct_slow_store",
     "mixed_levels",
     "direct_moves",
+    "direct_last_replica",
+    "direct_member_ends",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -100,4 +100,19 @@ DIRECT: Final = (
         protocol_levels=("2.6", "2.6", "3.9"),
         has_own_streams=True,
     ),
+    # Leaders write the eligible replicas on which recovery by proof depends (E5, E6).
+    Profile(
+        "direct_last_replica",
+        weights={"slow_link": 1.0},
+        mean_interval_ms=(2_000, 5_000),
+        scenario="last_replica_standing",
+        protocol_levels=("2.6",),
+    ),
+    Profile(
+        "direct_member_ends",
+        weights={"slow_link": 1.0},
+        mean_interval_ms=(2_000, 5_000),
+        scenario="every_member_ends",
+        protocol_levels=("2.6", "2.6", "3.9"),
+    ),
 )
