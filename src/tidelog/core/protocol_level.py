@@ -2,9 +2,9 @@
 
 A level is one of Kafka's MetadataVersion names. Below 2.7-IV2 a leader writes the state nodes of
 its partitions itself; from there on it sends AlterPartition. The level also lowers the versions of
-the requests that a broker sends to others, never below the version that carries a rule of ours:
-topic ids (V23), full commands (V35), broker epochs of followers (V63). Brokers serve every version
-at any level, so levels may differ within one cluster.
+the requests that a broker sends to others, but not below those on which rules depend. These carry
+topic ids (V23), the type of a command (V35) and broker epochs of followers (V63). Brokers serve
+every version at any level, so levels may differ within one cluster.
 """
 
 from __future__ import annotations

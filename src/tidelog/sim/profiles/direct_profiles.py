@@ -39,7 +39,7 @@ DIRECT: Final = (
     Profile(
         "direct_slow_store",
         weights={
-            "slow_link": 4.0,
+            "slow_link": 8.0,
             "cut_two_ways": 2.0,
             "crash_any": 2.0,
             "crash_leader": 1.0,
@@ -52,7 +52,7 @@ DIRECT: Final = (
         left_out=0.2,
         mean_interval_ms=(60, 300),
         restart_ms=((20, 200), (200, 1_500)),
-        properties={"replica.fetch.max.bytes": "300"},
+        properties={"replica.fetch.max.bytes": "300", "replica.lag.time.max.ms": "400"},
         protocol_levels=("2.6",),
         store_latency_ms=(5.0, 150.0),
         has_own_streams=True,
