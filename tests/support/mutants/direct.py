@@ -32,7 +32,7 @@ def deposed_leader_writes(original: Any) -> Any:
     """A leader writes its change into the state of the next leadership."""
 
     def judge(change: Any, state: Any, leader: int, *rest: Any) -> Any:
-        if state is None or state.partition_epoch <= change.partition_epoch:
+        if state is None or state.leader_epoch <= change.leader_epoch or state.leader < 0:
             return original(change, state, leader, *rest)
         follows = replace(
             change, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
