@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,14 @@ def shown(cluster: LocalCluster, broker_id: int, number: int = 0) -> PartitionMe
         return client.metadata([TOPIC]).topics[TOPIC].partitions[number]
 
 
+def shows_out(cluster: LocalCluster, broker_id: int, slow: int) -> bool:
+    return slow not in shown(cluster, broker_id).isr
+
+
+def shows_all(cluster: LocalCluster, broker_id: int) -> bool:
+    return len(shown(cluster, broker_id).isr) == 3
+
+
 def check_written(cluster: LocalCluster, writer: Writer) -> None:
     """Everything was acknowledged, and every record is there once, in order."""
     assert writer.refused == []
@@ -84,7 +93,7 @@ def test_a_leader_shrinks_and_expands_its_isr_by_itself_and_every_broker_shows_i
     write_values(cluster.bootstrap, TopicPartition(TOPIC, 0), [b"while one is slow"])
     for broker_id in others:
         eventually(
-            lambda broker_id=broker_id: slow not in shown(cluster, broker_id).isr,
+            partial(shows_out, cluster, broker_id, slow),
             f"the ISR without {slow} on broker {broker_id}",
         )
     assert shown(cluster, others[0]).leader_epoch == before.leader_epoch, "the leader's own change"
@@ -92,7 +101,7 @@ def test_a_leader_shrinks_and_expands_its_isr_by_itself_and_every_broker_shows_i
     cluster.await_full_isrs()
     for broker_id in cluster.broker_ids:
         eventually(
-            lambda broker_id=broker_id: len(shown(cluster, broker_id).isr) == 3,
+            partial(shows_all, cluster, broker_id),
             f"the full ISR on broker {broker_id}",
         )
     assert read_values(cluster.bootstrap, TopicPartition(TOPIC, 0)) == [b"while one is slow"]

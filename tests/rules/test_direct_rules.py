@@ -39,6 +39,7 @@ from tests.support.controller.values import (
     state_writes,
     step,
     topic,
+    write_all,
 )
 
 from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
@@ -46,7 +47,9 @@ from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.state_node_writer import StateNodeWriter
 from tidelog.controller.partitions.isr_changes import IsrChangesRead
 from tidelog.controller.records import Move
+from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.writes import Conflict
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED, RECOVERING, PartitionState, TopicPartition
@@ -74,10 +77,8 @@ def published(
 class DirectLeader:
     """Broker 1 of three, at protocol level 2.6, leads partitions of topic t."""
 
-    def __init__(self, **config: str) -> None:
-        self.cluster = a_cluster(
-            min_insync_replicas="2", inter_broker_protocol_version="2.6", **config
-        )
+    def __init__(self) -> None:
+        self.cluster = a_cluster(min_insync_replicas="2", inter_broker_protocol_version="2.6")
         self.broker: FakeBroker = self.cluster[1]
         self.store = TreeStore()
         self.broker.store.get_many = self.store.get_many  # type: ignore[method-assign]  # nodes
@@ -576,6 +577,24 @@ def test_a_bounced_member_of_a_state_that_a_leader_wrote_leaves_the_isr() -> Non
     writes, _ = step(controller, IsrChangesRead({TP: written}))
     assert state_writes(writes)[TP].isr == (1, 2)
     assert state_writes(writes)[TP].partition_epoch == epoch_now + 2
+
+
+@pytest.mark.rule("A12", "V10")
+def test_a_leader_that_wrote_right_before_it_bounced_does_not_lead_before_the_election() -> None:
+    """The election meets the state that the leader left, and must come again first."""
+    controller = loaded()
+    left = state((1, 2), partition_epoch=11)
+    controller.offer(BrokersRead(brokers(broker(1, 2), 2, 3)))
+    decision = controller.decide()
+    assert state_writes(decision.writes)[TP].leader == 2
+    effects = controller.applied(decision, [Conflict(state=left)])
+    role = effects.commands[1].roles[TP].state
+    assert (role.leader, role.leader_epoch, role.partition_epoch) == (-1, -1, -1), "kept as it is"
+    assert effects.commands[2].roles[TP].state.leader == 1
+    decision = controller.decide()
+    assert state_writes(decision.writes)[TP].leader == 2
+    effects = controller.applied(decision, write_all(decision.writes))
+    assert effects.commands[1].roles[TP].state.leader == 2
 
 
 @pytest.mark.rule("A13")
