@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 from tests.model.test_models import LIMIT, show
-from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models import bounce_model, direct_model, failover_model, isr_model, log_model
 from tests.support.models.explorer import Model, explore
 from tests.support.models.variants import (
+    DIRECT_VARIANTS,
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,
@@ -41,6 +42,8 @@ def model_of(variant: Variant) -> Model:
     if variant.name in ISR_VARIANTS:
         is_fenced = "deposed_leader_alters_isr" not in variant.mutants
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
+    if variant.name in DIRECT_VARIANTS:
+        return direct_model.DirectIsrModel(isr_model.Bounds(1, 2))
     if variant.name in FAILOVER_VARIANTS:
         return failover_model.FailoverModel(failover_model.Bounds(2, 1, variant.max_version))
     bounds = bounce_model.Bounds(1, 1, losses=1, stops=0)

@@ -107,10 +107,23 @@ def notifications_of_bumped_cluster_ignored(original: Any) -> Any:
     return read
 
 
-@_breaks("V10", "tidelog.replication.direct_isr:_epoch", profile="direct")
+@_breaks("V10", "tidelog.replication.direct_isr:_epoch", profile="direct_quick_restarts")
 def direct_change_renews_epochs(_: Any) -> Any:
     """A leader records the present incarnation of every member, whatever that one has."""
     return lambda member, change, state, registered: registered.get(member, 0)
+
+
+@_breaks(
+    "V10",
+    "tidelog.metadata.layout:encode_isr_change",
+    "tidelog.controller.incarnations:is_leader_restarted",
+    profile="mixed_levels",
+)
+def restarted_leader_leads(encode_isr_change: Any, _: Any) -> Any:
+    """The controller sends a leader that has restarted the state that it left unannounced, as
+    Kafka's leaders do for seconds, before it elects.
+    """
+    return (lambda partitions: encode_isr_change(())), (lambda state, brokers: False)
 
 
 @_breaks("E5", "tidelog.replication.direct_isr:_next_state", profile="direct_last_replica")

@@ -70,6 +70,7 @@ _ORDER: Final = (
     "recompressed",
     "direct",
     "direct_slow_store",
+    "direct_quick_restarts",
     "mixed_levels",
     "direct_moves",
     "direct_last_replica",
