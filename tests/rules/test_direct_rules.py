@@ -35,6 +35,7 @@ from tests.support.controller.values import (
     epoch,
     loaded,
     reports,
+    roles_answered,
     state,
     state_writes,
     step,
@@ -595,6 +596,29 @@ def test_a_leader_that_wrote_right_before_it_bounced_does_not_lead_before_the_el
     assert state_writes(decision.writes)[TP].leader == 2
     effects = controller.applied(decision, write_all(decision.writes))
     assert effects.commands[1].roles[TP].state.leader == 2
+
+
+@pytest.mark.rule("A12", "D3")
+def test_a_broker_without_its_replica_gets_its_role_again_when_its_leader_took_it_out() -> None:
+    """Its refusal is of a command that named it as a member; nothing else would come."""
+    controller = loaded()
+    step(controller, IsrChangesRead({TP: state((1, 2), partition_epoch=11)}))
+
+    writes, effects = step(controller, roles_answered(3))
+    assert not writes
+    assert effects.commands[3].roles[TP].state.isr == (1, 2)
+
+
+@pytest.mark.rule("A12", "D3")
+def test_a_broker_known_to_lack_its_replica_gets_its_role_when_its_leader_takes_it_out() -> None:
+    controller = loaded()
+    controller.offer(roles_answered(3))
+    decision = controller.decide()
+    assert state_writes(decision.writes)[TP].isr == (1, 2)
+    controller.applied(decision, [Conflict(state=state(partition_epoch=11))])
+    # Before the next decision the leader's own change is read.
+    _, effects = step(controller, IsrChangesRead({TP: state((1, 2), partition_epoch=12)}))
+    assert effects.commands[3].roles[TP].state.isr == (1, 2)
 
 
 @pytest.mark.rule("A13")

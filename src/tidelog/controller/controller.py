@@ -165,7 +165,7 @@ class Controller:
             case ControlledShutdownAsked():
                 self._shutdowns.begin(event, draft)
             case replica_answers.LeaderAndIsrAnswered():
-                replica_answers.role_answered(event, image, agenda)
+                replica_answers.role_answered(event, draft, agenda)
             case replica_answers.StopReplicaAnswered():
                 replica_answers.stop_answered(event, image, agenda)
             case replica_answers.CommandsDropped():

@@ -12,6 +12,7 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import SendRoleAgain
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -89,8 +90,13 @@ class ReplicasStopped(Change):
                         del ending.waiting[self.broker_id]
 
 
-def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> None:
-    """Note which replicas a broker has; look at partitions where this changes what is known."""
+def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
+    """Note which replicas a broker has; look at partitions where this changes what is known.
+
+    A broker that lacked its replica may have left the ISR since, by its leader's change: it is sent
+    its role again, and creates the replica (D3).
+    """
+    image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):
         return
     for topic_partition, error in event.outcomes:
@@ -98,9 +104,9 @@ def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> 
         if state is None:
             continue
         if error is ErrorCode.REPLICA_NOT_AVAILABLE:
-            # A broker that is no member creates the replica: that it had none is of no importance
-            # there.
             news = event.broker_id in eligible_replicas.members(state)
+            if not news:
+                draft.order(SendRoleAgain(event.broker_id, topic_partition))
         else:
             news = error in _HAS_REPLICA and bool(image.presence(topic_partition))
         if news:

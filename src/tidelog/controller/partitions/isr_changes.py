@@ -15,7 +15,9 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
+from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.state_writes import StatePublished, StateUnreadable, last_known
+from tidelog.core import eligible_replicas
 from tidelog.core.types import PartitionState, TopicPartition
 
 
@@ -52,6 +54,10 @@ def _changed(
     agenda.look_at((topic_partition,))
     agenda.look_at_departures((topic_partition,), image)
     draft.show((topic_partition,))
+    for broker_id, is_present in image.presence(topic_partition).items():
+        if not is_present and broker_id not in eligible_replicas.members(found):
+            # It was a member without its replica, and is none any more: now it may create it (D3).
+            draft.order(SendRoleAgain(broker_id, topic_partition))
     topic_id = image.topics[topic_partition.topic].topic_id
     draft.notice(StateChange(topic_partition, topic_id, before, found, asked_by_leader=True))
 
