@@ -89,7 +89,13 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether at most k - 1 members have lost data, these included."""
+        """Return whether at most k - 1 members have lost data, these included.
+
+        A member whose replica is gone is no member any more (D3): where fewer than k are left, the
+        missing ones count as losses.
+        """
+        minimum = self._published.effective_minimum(state.key)
+        gone = max(0, minimum - len(state.members))
         lost = [
             member
             for member in state.members
@@ -98,7 +104,7 @@ class FaultBudget:
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
-        return len(lost) < self._published.effective_minimum(state.key)
+        return len(lost) + gone < minimum
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
