@@ -140,3 +140,8 @@ def test_leaders_that_write_themselves_lose_answers_and_find_their_changes_made(
             found[name] = found.get(name, 0) + count
     assert found["direct_isr_change_unknown"] >= 1
     assert found["direct_isr_change_found_made"] >= 1
+
+
+@pytest.mark.rule("A12", "V10")
+def test_members_restart_unheard_of_while_their_leaders_write_the_node() -> None:
+    reached("direct_quick_restarts")

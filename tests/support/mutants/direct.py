@@ -27,7 +27,12 @@ def direct_write_unconditional(_: Any) -> Any:
     return lambda path, data, version: SetData(path, data, ANY_VERSION)
 
 
-@_breaks("A12", "tidelog.replication.direct_isr:judge", profile="direct_slow_store")
+@_breaks(
+    "A12",
+    "tidelog.replication.direct_isr:judge",
+    profile="direct_slow_store",
+    uncaught="a leader has to read the state of its successor before it gets the command",
+)
 def deposed_leader_writes(original: Any) -> Any:
     """A leader writes its change into the state of the next leadership."""
 

@@ -57,23 +57,16 @@ DIRECT: Final = (
         store_latency_ms=(5.0, 150.0),
         has_own_streams=True,
     ),
-    # Brokers lose data and are back before the controller learns of their death; leaders write the
-    # nodes of such members meanwhile, or have written right before their own end (V10).
+    # Leaders write the nodes of members that have restarted, before the controller hears (V10).
     Profile(
         "direct_quick_restarts",
-        weights={
-            "crash_any": 6.0,
-            "crash_leader": 1.0,
-            "slow_link": 8.0,
-            "cut_two_ways": 4.0,
-            "late_watches": 6.0,
-        },
+        weights={"slow_link": 2.0, "crash_any": 1.0, "expire_session": 0.5},
         left_out=0.0,
-        mean_interval_ms=(80, 250),
-        restart_ms=((20, 200),),
-        properties={"replica.lag.time.max.ms": "300", "replica.fetch.max.bytes": "300"},
+        mean_interval_ms=(800, 2_000),
+        restart_ms=((20, 60),),
+        properties={"replica.lag.time.max.ms": "400"},
         protocol_levels=("2.6",),
-        store_latency_ms=(5.0, 60.0),
+        scenario="unheard_restarts",
         has_own_streams=True,
     ),
     # Brokers restart at other levels all the time, up and down (rolling bumps).
