@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 from tests.model.test_models import LIMIT, show
-from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models import bounce_model, direct_model, failover_model, isr_model, log_model
 from tests.support.models.explorer import Model, explore
 from tests.support.models.variants import (
+    DIRECT_VARIANTS,
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,
@@ -45,6 +46,8 @@ def model_of(variant: Variant) -> Model:
     if variant.name in SUPERSEDED_VARIANTS:
         bounds = isr_model.superseding(variant.max_version, variant.minimum)
         return isr_model.IsrModel(bounds)
+    if variant.name in DIRECT_VARIANTS:
+        return direct_model.DirectIsrModel(isr_model.Bounds(1, 2))
     if variant.name in FAILOVER_VARIANTS:
         return failover_model.FailoverModel(failover_model.Bounds(2, 1, variant.max_version))
     lives = bounce_model.Bounds(1, 1, losses=1, stops=0)

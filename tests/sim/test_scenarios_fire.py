@@ -122,3 +122,26 @@ def test_what_happens_is_told_of_every_kind_that_faults_bring_about() -> None:
         assert told[f"takeover/{phase}"] >= 5, phase
     for kind in ("failover", "session_loss", "registration", "controller_election"):
         assert told[kind] >= 5, kind
+
+
+@pytest.mark.rule("A12")
+def test_rolling_bumps_restart_brokers_while_leaders_write_themselves() -> None:
+    found = reached("mixed_levels")
+    assert found["direct_isr_changes_read"] >= 10
+
+
+@pytest.mark.rule("A12")
+def test_leaders_that_write_themselves_lose_answers_and_find_their_changes_made() -> None:
+    found: dict[str, int] = {}
+    for seed in SEEDS:
+        result = result_of(seed, "direct")
+        assert not result.violation, f"seed {seed} of direct: {result.violation}"
+        for name, count in result.marks.items():
+            found[name] = found.get(name, 0) + count
+    assert found["direct_isr_change_unknown"] >= 1
+    assert found["direct_isr_change_found_made"] >= 1
+
+
+@pytest.mark.rule("A12", "V10")
+def test_members_restart_unheard_of_while_their_leaders_write_the_node() -> None:
+    reached("direct_quick_restarts")

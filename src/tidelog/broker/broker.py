@@ -31,10 +31,10 @@ from tidelog.broker.membership.self_fencing import SelfFencing
 from tidelog.broker.membership.session import Session
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
-from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import ReplicaSet
 from tidelog.broker.replicas.stray_recovery import StrayRecovery
@@ -105,7 +105,7 @@ class Broker:
             services, self.appends.submit, self.dispatcher.request_failed
         )
         self.takeovers = Takeovers(services, self.cluster_events)
-        self.alter_partition_manager = AlterPartitionManager(services)
+        self.alter_partition_manager = isr_changes(services)
         self.replicas = ReplicaSet(
             services,
             self.appends,

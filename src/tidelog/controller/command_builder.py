@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.controller import lifecycle
+from tidelog.controller import incarnations, lifecycle
 from tidelog.controller.commands import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -59,7 +59,7 @@ class CommandBuilder:
             return
         role = self._role(topic_partition, is_new)
         for replica in self._image.replicas(topic_partition):
-            if replica in self._image.brokers:
+            if replica in self._image.brokers and not self._may_not_lead(replica, topic_partition):
                 made = replica in new_replicas and not is_new
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
 
@@ -67,7 +67,7 @@ class CommandBuilder:
         """Send a live broker its role in a partition, unless this decision sends it already."""
         if broker_id in self._image.brokers and self._has_roles(topic_partition):
             roles = self._of(broker_id).roles
-            if topic_partition not in roles:
+            if topic_partition not in roles and not self._may_not_lead(broker_id, topic_partition):
                 roles[topic_partition] = self._role(topic_partition, False)
 
     def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
@@ -83,6 +83,17 @@ class CommandBuilder:
             commands = self._of(broker_id)
             commands.roles.pop(topic_partition, None)
             commands.stops[topic_partition] = Stop(state.leader_epoch, False)
+
+    def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        """Return whether the state names a broker as leader that has restarted since (V10).
+
+        A leader below protocol level 2.7 may have written that state right before its end, so that
+        the election was in conflict and comes with the next decision (A12).
+        """
+        state = self._image.states[topic_partition]
+        return state.leader == broker_id and incarnations.is_leader_restarted(
+            state, self._image.brokers
+        )
 
     def _has_roles(self, topic_partition: TopicPartition) -> bool:
         image = self._image
@@ -164,22 +175,26 @@ class CommandBuilder:
 
     def _unreadable(self) -> dict[TopicPartition, Role]:
         """Return roles that state only that a replica, if there is one, is no stray (V35)."""
-        image = self._image
         return {
-            topic_partition: Role(
-                image.topics[topic_partition.topic].topic_id,
-                LeaderAndIsrPartitionState(
-                    partition_index=topic_partition.partition,
-                    leader=UNREADABLE,
-                    leader_epoch=UNREADABLE,
-                    isr=image.assigned(topic_partition),
-                    partition_epoch=UNREADABLE,
-                    replicas=image.assigned(topic_partition),
-                ),
-            )
-            for topic_partition in image.unreadable_states
-            if not image.is_deleting(topic_partition.topic)
+            topic_partition: self._kept(topic_partition)
+            for topic_partition in self._image.unreadable_states
+            if not self._image.is_deleting(topic_partition.topic)
         }
+
+    def _kept(self, topic_partition: TopicPartition) -> Role:
+        """Return the role of a replica that stays as it is, and obeys nothing."""
+        image = self._image
+        return Role(
+            image.topics[topic_partition.topic].topic_id,
+            LeaderAndIsrPartitionState(
+                partition_index=topic_partition.partition,
+                leader=UNREADABLE,
+                leader_epoch=UNREADABLE,
+                isr=image.assigned(topic_partition),
+                partition_epoch=UNREADABLE,
+                replicas=image.assigned(topic_partition),
+            ),
+        )
 
     def delete_replica(
         self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int
@@ -227,6 +242,9 @@ class CommandBuilder:
             if topic_partition in own_roles:
                 roles[topic_partition] = own_roles[topic_partition]
             elif broker_id in placed.get(topic_partition, ()):
+                if self._may_not_lead(broker_id, topic_partition):
+                    roles[topic_partition] = self._kept(topic_partition)
+                    continue
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
             # Otherwise the replica is to go, or the partition has no roles: if it reappears, it is

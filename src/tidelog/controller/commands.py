@@ -7,7 +7,7 @@ the whole cluster, the broker is sent everything instead. `Commands.requests` re
 in sending order. UpdateMetadata with the live brokers is first, where they changed, so that a
 follower knows its leader. StopReplica and LeaderAndIsr follow. UpdateMetadata with the partitions
 is last, so that clients learn of a leader that already leads. Versions are those that Kafka 3.9
-sends.
+sends at the controller's level.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from tidelog.core import limits
+from tidelog.core import limits, protocol_level
+from tidelog.core.protocol_level import RequestVersions
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
 from tidelog.wire.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
@@ -43,7 +44,6 @@ from tidelog.wire.messages.update_metadata import (
 )
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, GET_REPLICA_LOG_INFO = 4, 5, 6, 93
-LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 7, 4, 8
 GET_REPLICA_LOG_INFO_VERSION = 0
 #: Kafka's AbstractControlRequest.Type.
 INCREMENTAL, FULL = 1, 2
@@ -64,6 +64,8 @@ class Sender(NamedTuple):
     controller_id: int
     controller_epoch: int
     listener: str
+    #: Of the requests, by the controller's own level (A12).
+    versions: RequestVersions = protocol_level.request_versions(protocol_level.NEWEST)
 
 
 class Role(NamedTuple):
@@ -238,7 +240,7 @@ class Commands:
             topic_states=[*topics.values(), *(kept if kind == FULL else ())],
             live_brokers=[_live_broker(broker) for broker in self.brokers],
         )
-        return Outgoing(part, UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+        return Outgoing(part, UPDATE_METADATA, sender.versions.update_metadata, message)
 
     def _stop_replica(self, sender: Sender, broker_epoch: int) -> Outgoing:
         topics: dict[str, StopReplicaTopicState] = {}
@@ -255,7 +257,7 @@ class Commands:
             broker_epoch=broker_epoch,
             topic_states=list(topics.values()),
         )
-        return Outgoing(Part.STOPS, STOP_REPLICA, STOP_REPLICA_VERSION, message)
+        return Outgoing(Part.STOPS, STOP_REPLICA, sender.versions.stop_replica, message)
 
     def _leader_and_isr(self, sender: Sender, broker_epoch: int) -> Outgoing:
         topics: dict[TopicId, LeaderAndIsrTopicState] = {}
@@ -279,7 +281,7 @@ class Commands:
                 if broker.broker_id in leaders
             ],
         )
-        return Outgoing(Part.ROLES, LEADER_AND_ISR, LEADER_AND_ISR_VERSION, message)
+        return Outgoing(Part.ROLES, LEADER_AND_ISR, sender.versions.leader_and_isr, message)
 
 
 def _log_ends(asked: Sequence[tuple[TopicId, int]]) -> Outgoing:

@@ -33,6 +33,7 @@ from tidelog.controller.partitions import (
     addition,
     alter_partition,
     expansions,
+    isr_changes,
     refusals,
     removal,
 )
@@ -129,6 +130,8 @@ class Controller:
                 readings.topics_read(event, draft, agenda)
             case readings.StatesRead():
                 readings.states_read(event, draft, agenda)
+            case isr_changes.IsrChangesRead():
+                isr_changes.isr_changes_read(event, draft, agenda)
             case deletion.DeletionsRead():
                 self._deletions.read(event, draft)
             case removal.RemovalsRead():

@@ -34,6 +34,14 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
     return restarted
 
 
+def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
+    """Return whether the leader is alive in another incarnation than the one that was elected.
+
+    An election is due then, and the broker must not lead before it: its log may be shorter (V10).
+    """
+    return state.leader in brokers and state.leader in restarted_members(state, brokers)
+
+
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log as it was.
 

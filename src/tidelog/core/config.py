@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.core import limits, shared_keys
+from tidelog.core import limits, protocol_level, shared_keys
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -227,6 +227,15 @@ class BrokerConfig:
     )
 
     # Replication.
+    inter_broker_protocol_version: str = text(
+        protocol_level.NEWEST,
+        "Level of the protocol that this broker speaks to others. Below 2.7 a leader writes the"
+        " state nodes of its partitions itself, instead of sending AlterPartition (rule A12)."
+        " Brokers of different levels work together, so that a rolling restart may raise or lower"
+        " the level.",
+        expected=protocol_level.EXPECTED,
+        pattern=protocol_level.is_level,
+    )
     replica_lag_time_max_ms: int = long(
         30_000, "A follower that was not caught up for this long leaves the ISR.", at_least=1
     )

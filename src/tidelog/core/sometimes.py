@@ -32,6 +32,12 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "isr_expansion_held": "the controller holds an expansion back, to write it with others",
     "isr_changes_put_to_new_controller": "changes in flight are put to another controller",
     "isr_answer_after_new_controller": "a controller answers changes that were put to the next one",
+    "direct_isr_change_unknown": "the store's response to a leader's own ISR change is lost",
+    "direct_isr_change_conflict": "a leader's own ISR change meets a newer state node",
+    "direct_isr_change_found_made": "a leader finds its own ISR change made when it reads the node",
+    "direct_isr_change_overtaken": "another writer's state replaces a leader's own ISR change",
+    "direct_isr_change_waits": "a leader's own ISR change waits for the store",
+    "direct_isr_changes_read": "a controller learns of ISR changes that leaders made themselves",
     # Following
     "truncated": "a follower truncates its log",
     "truncated_below_high_watermark": "a follower truncates its log below its own high watermark",

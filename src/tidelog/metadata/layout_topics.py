@@ -65,15 +65,24 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     return encode_json(value)
 
 
+def decode_topic_id(path: str, data: bytes) -> TopicId:
+    """The topic id alone, ZERO_TOPIC_ID where the node has none; LayoutError."""
+    return _topic_id(parse_object(path, data))
+
+
+def _topic_id(fields: Fields) -> TopicId:
+    if not fields.has("topic_id"):
+        return ZERO_TOPIC_ID
+    try:
+        return topic_id_from_text(fields.text("topic_id"))
+    except ValueError:
+        raise fields.fault("topic_id", "22 characters of URL-safe base64") from None
+
+
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
     """An assignment of version 1 to 3; LayoutError, also for a broker that is named twice."""
     fields = parse_object(path, data)
-    topic_id = ZERO_TOPIC_ID
-    if fields.has("topic_id"):
-        try:
-            topic_id = topic_id_from_text(fields.text("topic_id"))
-        except ValueError:
-            raise fields.fault("topic_id", "22 characters of URL-safe base64") from None
+    topic_id = _topic_id(fields)
     partitions = _decode_replicas(fields, "partitions")
     for partition, replicas in partitions.items():
         if not replicas:
@@ -119,6 +128,27 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["reassigned_to"] = state.reassigned_to
     if any(state.first_epochs):
         value["first_epochs"] = state.first_epochs
+    return encode_json(value)
+
+
+def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
+    """A state node with another ISR, as its leader writes it; all other keys stay (A12).
+
+    Keys that no release of ours knows stay, too. LayoutError where `data` is no JSON object.
+    """
+    value = dict(parse_object(path, data).values)
+    value["isr"] = state.isr
+    changed: dict[str, object] = {
+        "leader_recovery_state": state.leader_recovery_state or None,
+        "isr_epochs": state.isr_epochs,
+        "elr": state.elr or None,
+        "elr_epochs": state.elr_epochs or None,
+    }
+    for key, new in changed.items():
+        if new is None:
+            value.pop(key, None)
+        else:
+            value[key] = new
     return encode_json(value)
 
 

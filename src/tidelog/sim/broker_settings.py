@@ -39,6 +39,8 @@ class Settings:
     compacted_topics: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    #: Level of the protocol between brokers, by broker; the newest for others (A12).
+    levels: dict[int, str] = field(default_factory=dict)
     #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
     isr_stands: bool = False
 
@@ -82,5 +84,6 @@ class Settings:
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "200",
                 **self.properties,
+                "inter.broker.protocol.version": self.levels.get(broker_id, ""),
             }
         )

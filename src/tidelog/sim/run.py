@@ -86,6 +86,7 @@ class SeedRun:
         if self.profile.session_timeout_ms:
             settings.session_timeout_ms = self.profile.session_timeout_ms
             settings.detect_ms = None
+        settings.levels = _levels(seed, self.profile)
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._crashes = 0
         self.simulator.on_death.append(self._count_crash)
@@ -246,6 +247,17 @@ def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
         detect_ms=draw.choice((None, 1.0, 20.0)),
         properties=dict(properties),
     )
+
+
+def _levels(seed: int, profile: Profile) -> dict[int, str]:
+    """Return the level of the protocol that each broker draws; empty where all have the newest."""
+    if not profile.protocol_levels:
+        return {}
+    draw = stream(seed, "levels")
+    return {
+        broker_id: draw.choice(profile.protocol_levels)
+        for broker_id in range(1, profile.brokers + 1)
+    }
 
 
 def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:

@@ -198,6 +198,12 @@ class SimBroker:
 
     # Start and stop
 
+    def take_level(self, level: str) -> None:
+        """Speak another level of the protocol between brokers from the next start on (A12)."""
+        settings = self._cluster.settings
+        settings.levels[self.node_id] = level
+        self.config = settings.of(self.node_id)
+
     def start(self) -> None:
         """Begin a new incarnation."""
         ports = self.node.start()

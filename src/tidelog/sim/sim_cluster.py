@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import ConfigError
+from tidelog.core.types import TopicPartition
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host_of
@@ -309,4 +310,27 @@ class SimCluster:
                         f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"
                         f" {state.leader} epoch {state.leader_epoch}"
                     )
+        return self._unannounced()
+
+    def _unannounced(self) -> str:
+        """Return the first ISR that some broker shows clients otherwise; empty without any.
+
+        A leader that writes a state node itself has to announce it to the controller (A12). Without
+        such leaders the controller knows every state, as it writes all of them.
+        """
+        if not self.settings.levels:
+            return ""
+        for topic in self.published.topics.values():
+            for number in topic.assignment:
+                state = self.published.partitions[self.published.key(topic.topic_id, number)]
+                for broker in self.brokers.values():
+                    if broker.broker is None:
+                        return f"broker {broker.node_id} has not begun"
+                    shown = broker.broker.view.partition(TopicPartition(topic.name, number))
+                    if shown is None or sorted(shown.isr) != sorted(state.isr):
+                        isr = None if shown is None else shown.isr
+                        return (
+                            f"{topic.name}-{number}: broker {broker.node_id} shows ISR {isr}, the"
+                            f" state node has {state.isr}"
+                        )
         return ""

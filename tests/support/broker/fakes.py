@@ -24,10 +24,10 @@ from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
-from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import ReplicaSet
@@ -297,7 +297,7 @@ class FakeBroker:
         self.auto_creation = AutoCreation(services)
         self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
         self.takeovers = Takeovers(services, self.cluster_events)
-        self.alter_partition_manager = AlterPartitionManager(services)
+        self.alter_partition_manager = isr_changes(services)
         self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
         self.replicas = ReplicaSet(
             services,

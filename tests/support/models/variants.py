@@ -261,6 +261,50 @@ SUPERSEDED_VARIANTS: Final[Mapping[str, Variant]] = {
 }
 
 
+# The leader writes the state node itself.
+
+DIRECT_MODULE = "tests.support.models.direct_model"
+_TWO = ("StrongIsr", "ValidHighWatermark")
+
+
+def _refused_once_lost(_: Any) -> Any:
+    """A lost answer counts as a refusal (breaks A8)."""
+
+    def answer_lost(leader: Any, change: Any) -> None:
+        leader.leading.change_refused(change, ErrorCode.OPERATION_NOT_ATTEMPTED, 0)
+
+    return answer_lost
+
+
+#: Variants of `DirectIsrModel`.
+DIRECT_VARIANTS: Final[Mapping[str, Variant]] = {
+    one.name: one
+    for one in (
+        Variant(
+            "direct_unconditional",
+            (
+                _put(
+                    "written whatever the version is",
+                    DIRECT_MODULE,
+                    "is_applied",
+                    lambda _: lambda read, now: True,
+                ),
+            ),
+            _TWO,
+        ),
+        Variant(
+            "direct_lost_answer_refuses",
+            (_put("lost is refused", DIRECT_MODULE, "answer_lost", _refused_once_lost),),
+            _TWO,
+        ),
+        Variant("direct_deposed_leader", (MUTANTS["deposed_leader_writes"],), _TWO),
+        Variant(
+            "direct_optimistic_shrink", (MUTANTS["optimistic_shrink"],), ("ValidHighWatermark",)
+        ),
+    )
+}
+
+
 # Lives of brokers.
 
 
@@ -363,7 +407,8 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
 
 #: All of them, by name.
 VARIANTS: Final[Mapping[str, Variant]] = {
-    **LOG_VARIANTS, **ISR_VARIANTS, **SUPERSEDED_VARIANTS, **FAILOVER_VARIANTS, **BOUNCE_VARIANTS
+    **LOG_VARIANTS, **ISR_VARIANTS, **SUPERSEDED_VARIANTS, **DIRECT_VARIANTS, **FAILOVER_VARIANTS,
+    **BOUNCE_VARIANTS,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.support.mutants import (
     control,
+    direct,
     disks,
     groups,
     isr,
@@ -40,6 +41,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         isr,
         isr_changes,
         control,
+        direct,
         recovery,
         logs,
         disks,

@@ -192,6 +192,35 @@ class StoreReader:
             }
         )
 
+    async def isr_changes(
+        self, on_change: WatchCallback
+    ) -> tuple[list[str], dict[TopicPartition, PartitionState | str]]:
+        """Read the notifications of ISR changes that leaders made themselves (A12).
+
+        Returns the paths of the notifications, and the present states of the partitions that they
+        name: a state, or why it cannot be read. Partitions without a state node are left out.
+        """
+        names = await self._watched(layout.ISR_CHANGES, on_change)
+        paths = [f"{layout.ISR_CHANGES}/{name}" for name in names]
+        named: dict[TopicPartition, None] = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            try:
+                if node is not None:
+                    named.update(dict.fromkeys(layout.decode_isr_change(path, node.data)))
+            except LayoutError as error:
+                # Nothing can be learned from it: it is removed like the others.
+                self._report(str(error), "removed")
+        if named:
+            self._tracer.mark("direct_isr_changes_read")
+        states = [layout.partition_state_path(partition) for partition in named]
+        nodes = await self._store.get_many(states) if states else []
+        found = {
+            partition: self._state(partition, path, node)
+            for partition, path, node in zip(named, states, nodes, strict=True)
+            if node is not None
+        }
+        return paths, found
+
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
         """Read the administrators' requests to delete topics."""
         return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))

@@ -29,6 +29,7 @@ from tidelog.controller.settings import Settings, TopicDefaults
 from tidelog.controller.shutdowns import LeadershipsTransferred
 from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
 from tidelog.controller.topics.readings import TopicNodeRemoved
+from tidelog.core import protocol_level
 from tidelog.core.ports import Tracer
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.metadata import layout
@@ -102,7 +103,12 @@ class Term:
         self.events = TermEvents(services, cluster_events, claim.controller_epoch)
         self.channels = Channels(
             services,
-            Sender(services.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
+            Sender(
+                services.broker_id,
+                claim.controller_epoch,
+                config.inter_broker_listener_name,
+                protocol_level.request_versions(config.inter_broker_protocol_version),
+            ),
             offer,
             verify,
             self.events,

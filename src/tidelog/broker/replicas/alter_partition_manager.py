@@ -38,6 +38,9 @@ class ChangingRole(Protocol):
     def is_change_to_be_sent(self, change: IsrChange) -> bool:
         """Whether the next request is to carry the change."""
 
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether the change still waits to be sent, or for an outcome."""
+
     def change_sent(self, change: IsrChange) -> None:
         """Note that the change is about to leave; only for one that `is_change_to_be_sent`."""
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.peers import PeerConnection
 from tidelog.broker.replicas.followed_partition import FollowedPartition
 from tidelog.broker.replicas.partition import Partition
+from tidelog.core import protocol_level
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
 from tidelog.wire.messages.fetch import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.replication.follower import FollowerReplica
 
-_VERSION = 17
 _FULL_EPOCH = 0
 _MAX_EPOCH = 0x7FFFFFFF
 #: Fetches in flight: one that the leader holds, and one that ends it.
@@ -120,6 +120,8 @@ class Fetcher:
         self.key = (leader, index)
         self._leader = leader
         self._purpose = f"fetcher-{index}"
+        level = services.config.inter_broker_protocol_version
+        self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
         #: Partitions that are not in the session, or whose position the session does not know.
         self._changed: dict[FollowedPartition, None] = {}
@@ -244,7 +246,7 @@ class Fetcher:
         number, sequence = self._connection_number, self._sequence
         connection.send(
             FETCH,
-            _VERSION,
+            self._version,
             request,
             services.config.replica_socket_timeout_ms,
             lambda answer, error: self._answered(number, sequence, connection, answer, error),

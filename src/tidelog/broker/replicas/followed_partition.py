@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.core import protocol_level
 from tidelog.core.completion import Completion
 from tidelog.core.errors import (
     ConnectionLost,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
 
-_LIST_OFFSETS_VERSION = 9
 _EARLIEST_TIMESTAMP = -2
 _OFFSETS_PURPOSE = "fetcher-offsets"
 #: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
@@ -403,7 +403,9 @@ class FollowedPartition:
             return
         connection.send(
             LIST_OFFSETS,
-            _LIST_OFFSETS_VERSION,
+            protocol_level.request_versions(
+                services.config.inter_broker_protocol_version
+            ).list_offsets,
             ListOffsetsRequest(
                 replica_id=services.broker_id, topics=[ListOffsetsTopic(name, [question])]
             ),

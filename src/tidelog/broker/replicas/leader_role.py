@@ -322,6 +322,10 @@ class LeaderRole:
         """Whether the next request is to carry the change."""
         return self.core.is_to_be_sent(change)
 
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Whether a change still waits to be sent, or for an outcome."""
+        return self.core.is_wanted(change)
+
     def change_sent(self, change: IsrChange) -> None:
         """Note that a change is about to leave; only for one that `is_change_to_be_sent`."""
         if self.core.isr.in_flight and change == self.core.isr.queued:

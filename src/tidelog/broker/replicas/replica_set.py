@@ -38,7 +38,7 @@ from tidelog.replication import commands
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
+    from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
@@ -61,7 +61,7 @@ class ReplicaSet:
         self,
         services: Services,
         appends: PlannedAppends,
-        alter_partition_manager: AlterPartitionManager,
+        alter_partition_manager: IsrChanges,
         takeovers: Takeovers,
         coordinators: Coordinators,
         events: ClusterEvents,

@@ -199,6 +199,10 @@ class _NotLeading:
         """Send none."""
         return False
 
+    def is_change_wanted(self, change: IsrChange) -> bool:
+        """Want none."""
+        return False
+
     def change_sent(self, change: IsrChange) -> None:
         """Change nothing."""
 

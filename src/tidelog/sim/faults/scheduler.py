@@ -18,6 +18,7 @@ from tidelog.sim.faults import (  # noqa: F401
     leaderships,
     network,
     processes,
+    protocol_levels,
     scenarios,
     stops,
     store,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.sim.profiles.controller_profiles import CONTROLLERS
+from tidelog.sim.profiles.direct_profiles import DIRECT
 from tidelog.sim.profiles.disk_profiles import DISKS
 from tidelog.sim.profiles.general_profiles import GENERAL
 from tidelog.sim.profiles.process_profiles import PROCESSES
@@ -79,10 +80,17 @@ _ORDER: Final = (
     "hung_leaders",
     "removed_registrations",
     "described_replicas",
+    "direct",
+    "direct_slow_store",
+    "direct_quick_restarts",
+    "mixed_levels",
+    "direct_moves",
+    "direct_last_replica",
+    "direct_member_ends",
 )
 _BY_NAME: Final = {
     profile.name: profile
-    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS)
+    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS, DIRECT)
     for profile in group
 }
 assert sorted(_BY_NAME) == sorted(_ORDER)

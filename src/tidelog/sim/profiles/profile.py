@@ -66,6 +66,8 @@ class Profile:
     #: Number of brokers, and of replicas of each partition.
     brokers: int = 3
     replicas: int = 3
+    #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
+    protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
     #: Whether all kinds of faults take part, with equal probability. `weights` are then ignored,
