@@ -62,7 +62,7 @@ def unheard_restarts(context: FaultContext) -> Scenario:
         if controller is None or leader is None or leader is controller:
             continue
         third = next(
-            (one for one in cluster.brokers.values() if one not in (controller, leader)), None
+            (each for each in cluster.brokers.values() if each not in (controller, leader)), None
         )
         if third is None or third.life is None or cluster.health():
             continue
