@@ -48,14 +48,14 @@ def withdrawal_drops_sent_change(_: Any) -> Any:
     return lambda state: isr_rules.IsrState(state.committed, state.partition_epoch)
 
 
-@_breaks("A9", "tidelog.replication.leader:LeaderReplica.commanded", profile="late_isr")
-def pending_kept_at_newer_epoch(commanded: Any) -> Any:
-    """A command with a newer partition epoch leaves the change in flight pending."""
+@_breaks("A9", "tidelog.replication.leader:LeaderReplica._commit", profile="superseded_changes")
+def pending_kept_at_newer_epoch(commit: Any) -> Any:
+    """A newer partition epoch leaves the changes in flight pending."""
 
-    def obeyed(leader: Any, isr: Any, replicas: Any, epoch: int, *rest: Any) -> Any:
+    def committed(leader: Any, *rest: Any) -> Any:
         before = leader.isr
-        effects = commanded(leader, isr, replicas, epoch, *rest)
-        if before.in_flight and epoch > before.partition_epoch:
+        effects = commit(leader, *rest)
+        if before.in_flight:
             leader.isr = replace(
                 leader.isr, in_flight=before.in_flight, awaits=before.awaits, queued=None
             )
@@ -63,7 +63,7 @@ def pending_kept_at_newer_epoch(commanded: Any) -> Any:
             effects = tuple(each for each in effects if not isinstance(each, SendAlterPartition))
         return effects
 
-    return obeyed
+    return committed
 
 
 @_breaks(
