@@ -484,6 +484,18 @@ def test_every_member_ends_loses_the_data_of_one_and_ends_the_others(at: FaultHa
     assert at.noted("is killed with all others") or at.noted("expire the session")
 
 
+def test_power_fails_everywhere_ends_all_brokers_at_one_instant(at: FaultHarness) -> None:
+    at.cluster.budget.commits_synced = True
+    at.cluster.budget.is_kept = False  # the topic of this cluster does not sync
+    at.cluster.history.keeps_promises = False
+    before = lives(at)
+    at.play("power_fails_everywhere")
+    at.until(lambda: len(died(at, before)) == len(at.brokers))
+    deaths = at.noted("the power fails everywhere")
+    assert len({line.split()[0] for line in deaths}) == 1
+    assert len(deaths) == len(at.brokers)
+
+
 def test_stop_together_stops_one_two_or_all_within_a_moment(at: FaultHarness) -> None:
     before = lives(at)
     at.play("stop_together")
