@@ -310,6 +310,24 @@ def test_switching_it_off_ends_what_is_pending_at_once() -> None:
     run(story())
 
 
+@pytest.mark.rule("F5")
+@pytest.mark.parametrize("enabled", [False, True])
+def test_no_read_is_remembered_when_it_is_done(enabled: bool) -> None:
+    async def story() -> None:
+        scene = Scene(enabled=enabled)
+        await scene.golden()
+        (session,) = [
+            each
+            for each in scene.broker.fetch_sessions._sessions.values()
+            if each.reads is not None and each.replica_id == SLOW_SIDE and each.waiting is None
+        ][-1:]
+        assert session.reads is not None
+        scene.disk_answers()
+        assert session.reads.key()[1] == ()
+
+    run(story())
+
+
 @pytest.mark.rule("F6")
 def test_the_caught_up_time_is_when_the_read_was_done() -> None:
     async def story() -> None:

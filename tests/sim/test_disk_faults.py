@@ -51,6 +51,8 @@ def run_with(kind: str, seed: int) -> Seen:
 #: Kind -> (effects on the disk of which there must be some, what brokers must then have said).
 EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "slow_disk": (("waited",), "slow disk"),
+    "slow_reads": (("slow reads",), "reads of . take up to"),
+    "hung_reads": (("slow reads",), "reads of . hang"),
     "lose_power": (("lost: prefix", "lost: torn", "lost: reordered"), "lost data"),
     "read_errors": (("EIO (pread|pread_cached|read_file)",), r"log directory failed: .* EIO"),
     "write_errors": (("E(IO|ROFS) (pwritev|truncate|rename|unlink)",), "log directory failed: "),

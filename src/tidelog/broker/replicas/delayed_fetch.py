@@ -277,7 +277,7 @@ class DelayedFetch:
         """Respond when all reads from the disk are done."""
         self._reading = len(reads)
         pending = self._session.reads
-        if pending is not None:
+        if pending is not None and pending.is_watched:
             self._read_number = pending.begin(self._pending_read())
 
         if self._services.config.leader_relinquish_on_slow_reads_enable:
