@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,10 +24,13 @@ from tests.support.controller.values import (
     settings,
     state,
     step,
+    topic,
 )
+from tests.support.ports import FakeTracer
 
 from tidelog.broker.apis import describe_replicas, describe_topic_partitions
 from tidelog.broker.cluster_view import ClusterView, PartitionView
+from tidelog.broker.controller import term
 from tidelog.broker.server.requests import Request
 from tidelog.controller.cluster_events import leader_awaited
 from tidelog.controller.commands import Commands, Part, Sender
@@ -36,6 +40,7 @@ from tidelog.controller.elections.waits import WaitChanged
 from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, LogEnd
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered
+from tidelog.controller.topics.changes import TopicFound
 from tidelog.core import leader_wait
 from tidelog.core.errors import ErrorCode
 from tidelog.core.leader_wait import LeaderWait, MemberStatus
@@ -195,6 +200,20 @@ def test_the_event_names_the_members() -> None:
     assert event.key.endswith(b"/0/6/7/1")
     assert (event.fields["awaited"], event.fields["quorum"]) == ([1, 3], 2)
     assert event.fields["last_leader"] == 1
+
+
+@pytest.mark.rule("V62")
+def test_the_controllers_log_names_who_left_and_why_on_one_line_for_each_broker() -> None:
+    topics = [TopicFound(topic(str(number)), {0: state()}) for number in range(7)]
+    controller = loaded(*topics, of=TWO)
+    _, effects = step(controller, BrokersRead(brokers(1, 2)))
+    tracer = FakeTracer()
+    services: Any = SimpleNamespace(tracer=tracer)
+    term.report(services, 7, effects)
+    [line] = [line for line in tracer.lines if "left the ISR" in line]
+    assert line.endswith(
+        "broker 3 left the ISR of 7 partitions, cause session: 0-0, 1-0, 2-0, 3-0, 4-0 and 2 more"
+    )
 
 
 # any broker's answers

@@ -248,6 +248,8 @@ def _replica_row(
     partition: PartitionDescription, replica: ReplicaDescription
 ) -> tuple[object, ...]:
     role = "leader" if replica.leader else "follower"
+    if partition.leader == NO_LEADER:
+        role = "replica"
     return (
         partition.partition,
         replica.broker,

@@ -17,7 +17,6 @@ from tests.support.log import (
     StepLane,
     append,
     batch_of,
-    directory_of,
     open_directory,
 )
 
@@ -65,7 +64,7 @@ def test_a_flush_that_waits_when_the_log_is_closed_does_not_look_for_its_files(
     assert first.done and first.error is None
     assert closed.done and second.done
     assert second.error is not None and "the log was closed meanwhile" in str(second.error)
-    assert directory_of(log).failure is None
+    assert log.directory.failure is None
     assert log.recovery_point == 1
 
 

@@ -31,6 +31,7 @@ from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDele
 from tidelog.controller.topics.readings import TopicNodeRemoved
 from tidelog.core import protocol_level
 from tidelog.core.ports import Tracer
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.metadata import layout
 from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 RETRY_MS = 50
 #: Partitions without a leader that the log names after one decision.
 _MAX_AWAITED_LOGGED = 20
+#: Partitions that the log names for each broker that left ISRs.
+_MAX_SHRUNK_LOGGED = 5
 
 #: Response to a request when this broker is not the controller; made by the API's own handler.
 Refusal = Callable[[], Any]
@@ -160,6 +163,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
                 f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
                 f" {change.after.leader_epoch}, and logs which offsets are at risk",
             )
+    _report_shrinks(log, notices)
     _report_reassignments(tracer, log, notices)
     _report_topics(tracer, log, notices)
     for transferred in notices.of(LeadershipsTransferred):
@@ -181,6 +185,23 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
     for refused in notices.of(Report):
         tracer.event("store_edit_refused", reason=refused.text)
         log(logging.ERROR, refused.text)
+
+
+def _report_shrinks(log: Log, notices: Notices) -> None:
+    """Log the brokers that the controller took out of ISRs, and why; leaders log their own."""
+    left: dict[tuple[int, ShrinkCause], list[str]] = {}
+    for change in notices.of(StateChange):
+        if not change.asked_by_leader:
+            for broker_id, cause in change.shrinks:
+                left.setdefault((broker_id, cause), []).append(str(change.topic_partition))
+    for (broker_id, cause), partitions in left.items():
+        more = len(partitions) - _MAX_SHRUNK_LOGGED
+        log(
+            logging.INFO,
+            f"broker {broker_id} left the ISR of {len(partitions)} partitions, cause {cause.word}:"
+            f" {', '.join(partitions[:_MAX_SHRUNK_LOGGED])}"
+            f"{f' and {more} more' if more > 0 else ''}",
+        )
 
 
 def _report_recoveries(log: Log, notices: Notices) -> None:
