@@ -146,8 +146,10 @@ def test_a_follower_goes_on_behind_records_whose_flush_a_full_disk_refused() -> 
         log = cluster[2].log(T0)
         full = StorageError("/d", "pwrite", "/d/0.index.tmp", errno.ENOSPC, 0)
         plan, flush = log.plan_follower_append, log.flush
+        written: list[int] = []
 
         def written_but_not_flushed(records: Any) -> Completion[Any]:
+            written.append(log.log_end_offset)
             plan(records)
             log.submit_planned()
             return Completion.failed(full)
@@ -160,6 +162,7 @@ def test_a_follower_goes_on_behind_records_whose_flush_a_full_disk_refused() -> 
         role = cluster[1].partition().leadership
         assert role is not None
         await cluster[2].clock.advance(400)
+        assert written == [0], "the log has them: they are not fetched again"
         assert role.followers[2].log_end_offset == 0, "they are not flushed"
         pauses = [event["delay_ms"] for event in cluster[2].tracer.named("fetch_backoff")]
         assert pauses[:4] == [10, 20, 40, 80]
