@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation
@@ -37,6 +38,20 @@ class FaultBudget:
         self.is_kept = True
         self.refused_losses = 0
         self.refused_crashes = 0
+        #: Members that lost data and left, by partition, while fewer than k members are there.
+        self._gone: dict[LogKey, dict[int, None]] = {}
+        published.on_state.append(self._note_members)
+
+    def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        """Note members that leave without their data; forget them once there are k members."""
+        if len(state.members) >= self._published.effective_minimum(state.key):
+            self._gone.pop(state.key, None)
+            return
+        for member in () if before is None else before.members:
+            if member in state.members:
+                continue
+            if not self._replication.has_all_committed(state.key, member):
+                self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may bring, None for no crash at all.
@@ -91,11 +106,10 @@ class FaultBudget:
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
         """Return whether at most k - 1 members have lost data, these included.
 
-        A member whose replica is gone is no member any more (D3): where fewer than k are left, the
-        missing ones count as losses.
+        Members that left because they had lost data count until there are k members again (D3).
         """
         minimum = self._published.effective_minimum(state.key)
-        gone = max(0, minimum - len(state.members))
+        gone = len(self._gone.get(state.key, ()))
         lost = [
             member
             for member in state.members
