@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation
@@ -40,6 +41,20 @@ class FaultBudget:
         self.commits_synced = False
         self.refused_losses = 0
         self.refused_crashes = 0
+        #: Members that lost data and left, by partition, while fewer than k members are there.
+        self._gone: dict[LogKey, dict[int, None]] = {}
+        published.on_state.append(self._note_members)
+
+    def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        """Note members that leave without their data; forget them once there are k members."""
+        if len(state.members) >= self._published.effective_minimum(state.key):
+            self._gone.pop(state.key, None)
+            return
+        for member in () if before is None else before.members:
+            if member in state.members:
+                continue
+            if not self._replication.has_all_committed(state.key, member):
+                self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may bring, None for no crash at all.
@@ -96,9 +111,11 @@ class FaultBudget:
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
         """Return whether at most k - 1 members have lost data, these included.
 
-        With fewer than k members, the missing ones count as lost: a member whose replica is gone
-        drops out of the eligible replicas (D3), and one more loss could be the last copy's.
+        Members that left because they had lost data count until there are k members again (D3).
+        One member always keeps its data, also where the minimum was raised above their number.
         """
+        minimum = self._published.effective_minimum(state.key)
+        gone = len(self._gone.get(state.key, ()))
         lost = [
             member
             for member in state.members
@@ -107,7 +124,7 @@ class FaultBudget:
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
-        return len(lost) < min(self._published.effective_minimum(state.key), len(state.members))
+        return len(lost) + gone < minimum and len(lost) < len(state.members)
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
