@@ -27,7 +27,7 @@ LED = TopicPartition(TOPIC, 0)
 LEADER, OTHER, FOLLOWER = 2, 3, 1
 LAG_MS = 1_000
 #: A read that outlives the lag limit by far, and not the socket timeout.
-READ_MS = 3_000
+READ_MS = 2_000
 #: A read that does not end within a test.
 HUNG_MS = 600_000
 
@@ -66,9 +66,9 @@ class Scene:
         self._thread.start()
 
     def _produce(self) -> None:
-        """Batches that no leader keeps in memory for its followers: each is read."""
+        """Batches that no leader keeps in memory, and no more of them than one response holds."""
         with BlockingClient(self.cluster.bootstrap) as client:
-            while not self._over.wait(0.05):
+            while not self._over.wait(0.4):
                 client.produce(LED, build_batch([NewRecord(None, bytes(2 * RECENT_BYTES))]), acks=1)
 
     def close(self) -> None:
