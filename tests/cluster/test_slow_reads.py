@@ -18,6 +18,7 @@ from tests.support.cluster.slow_reads import SlowReads, compiled
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
+from tidelog.log.append_queue import RECENT_BYTES
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
@@ -26,7 +27,7 @@ LED = TopicPartition(TOPIC, 0)
 LEADER, OTHER, FOLLOWER = 2, 3, 1
 LAG_MS = 1_000
 #: A read that outlives the lag limit by far, and not the socket timeout.
-READ_MS = 3_000
+READ_MS = 2_000
 #: A read that does not end within a test.
 HUNG_MS = 600_000
 
@@ -65,10 +66,10 @@ class Scene:
         self._thread.start()
 
     def _produce(self) -> None:
-        """Several batches a fetch: the log's last one alone is answered from memory."""
+        """Batches that no leader keeps in memory, and no more of them than one response holds."""
         with BlockingClient(self.cluster.bootstrap) as client:
-            while not self._over.wait(0.005):
-                client.produce(LED, build_batch([NewRecord(None, b"x" * 100)]), acks=1)
+            while not self._over.wait(0.4):
+                client.produce(LED, build_batch([NewRecord(None, bytes(2 * RECENT_BYTES))]), acks=1)
 
     def close(self) -> None:
         self.reads.end()
