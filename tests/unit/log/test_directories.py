@@ -335,7 +335,9 @@ def test_a_close_leaves_everything_for_a_clean_start(harness: LogHarness, small:
         for suffix in ("log", "index", "timeindex"):
             assert f"{segment.base_offset:020d}.{suffix}" in names
     assert f"{17:020d}.snapshot" in names
-    assert (harness.path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":77}'
+    assert (harness.path / ".kafka_cleanshutdown").read_bytes() == (
+        b'{"version":0,"brokerEpoch":77,"cleanSinceEpoch":77}'
+    )
     assert "topic 0 17" in (harness.path / "recovery-point-offset-checkpoint").read_text()
     assert len(values_of(harness.again())) == 17
 
