@@ -18,7 +18,7 @@ from tests.support.cluster.slow_reads import SlowReads, compiled
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
-from tidelog.log.append_queue import RECENT_BYTES
+from tidelog.log.segment_reads import RECENT_BYTES
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 

@@ -17,7 +17,7 @@ class Progress(NamedTuple):
     #: Since it was last caught up.
     lag_ms: int
     since_fetch_ms: int
-    #: Reads for it that the leader has begun and not finished (F5).
+    #: Its fetches for which the leader reads; 0 unless pending reads count (F5).
     pending_reads: int = 0
 
 
@@ -26,10 +26,10 @@ def progress_of(follower: FollowerProgress, leader_end_offset: int, now_ms: int)
     since_fetch_ms = _since(follower.last_fetch_ms, now_ms)
     if follower.log_end_offset < 0:
         # Not fetched in this leadership: a member has a grace period, which is no progress (V31).
-        return Progress(-1, -1, since_fetch_ms)
+        return Progress(-1, -1, since_fetch_ms, follower.pending_reads(now_ms))
     lag_records = max(0, leader_end_offset - follower.log_end_offset)
-    lag_ms = _since(follower.last_caught_up_ms, now_ms) if lag_records else 0
-    return Progress(lag_records, lag_ms, since_fetch_ms)
+    lag_ms = _since(follower.caught_up_ms(), now_ms) if lag_records else 0
+    return Progress(lag_records, lag_ms, since_fetch_ms, follower.pending_reads(now_ms))
 
 
 def _since(moment_ms: int, now_ms: int) -> int:

@@ -71,7 +71,11 @@ class PendingReads:
 
         Fetches that arrived before `since_ms` belong to an earlier leadership.
         """
-        return any(
+        return self.count(broker_epoch, since_ms, now_ms) > 0
+
+    def count(self, broker_epoch: int, since_ms: int, now_ms: int) -> int:
+        """Return the number of such fetches."""
+        return sum(
             read.broker_epoch == broker_epoch
             and read.received_ms >= since_ms
             and now_ms - read.received_ms <= self.max_age_ms

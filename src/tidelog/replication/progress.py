@@ -149,6 +149,12 @@ class FollowerProgress:
             and self.reads.is_pending(self.broker_epoch, self.reads_since_ms, now_ms)
         )
 
+    def pending_reads(self, now_ms: int) -> int:
+        """Return how many of its fetches the leader reads for; 0 where they do not count."""
+        if self.reads is None:
+            return 0
+        return self.reads.count(self.broker_epoch, self.reads_since_ms, now_ms)
+
     def caught_up_ms(self) -> int:
         """Return the time at which the follower last was caught up (F2, F6)."""
         if self.reads is None or not self.reached_previous_end:

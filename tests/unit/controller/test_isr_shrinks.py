@@ -22,6 +22,7 @@ from tidelog.controller.cluster_events import StateChange, of_state
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections.leaders import MinimumRead
 from tidelog.controller.isr_shrinks import shrinks
+from tidelog.controller.partitions.isr_changes import IsrChangesRead
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered
 from tidelog.controller.shutdowns import ControlledShutdownAsked
@@ -62,6 +63,14 @@ def test_a_broker_that_registers_again_without_proof_has_bounced() -> None:
     made = controller()
     step(made, BrokersRead(brokers(1, 2, broker(3, life=2))))
     assert known(made) == {3: ShrinkCause.BOUNCE}
+
+
+def test_a_shrink_that_a_leader_wrote_itself_has_the_cause_that_the_controller_sees() -> None:
+    made = controller()
+    step(made, IsrChangesRead({TP: state((1, 2), partition_epoch=11)}))
+    assert known(made) == {3: ShrinkCause.UNKNOWN}, "the node has no causes"
+    step(made, IsrChangesRead({TP: state((1, 2, 3), partition_epoch=12)}))
+    assert known(made) == {}
 
 
 def test_a_missing_replica_is_a_matter_of_the_disk() -> None:

@@ -9,6 +9,7 @@ from tidelog.replication.effects import SendAlterPartition
 from tidelog.replication.isr import IsrState
 from tidelog.replication.lag import Progress, progress_of
 from tidelog.replication.leader import LeaderReplica
+from tidelog.replication.pending_reads import PendingRead, PendingReads
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
 from tidelog.replication.shrinks import IsrShrink, describe, shrink_of
 
@@ -112,3 +113,14 @@ def test_a_follower_with_the_whole_log_has_no_lag_whenever_it_fetched() -> None:
     assert behind == Progress(10, 2_000, 100)
     assert progress_of(follower(end=-1), 50, 5_000) == Progress(-1, -1, -1)
     assert progress_of(follower(fetched_ms=1, caught_up_ms=NEVER_MS), 50, 5_000).lag_ms == -1
+
+
+@pytest.mark.rule("F5")
+def test_reads_that_the_leader_has_not_finished_are_shown() -> None:
+    reads, made = PendingReads(max_age_ms=1_000), follower(end=-1)
+    made.fetched(40, 0, 50, 12, 100, reads)
+    number = reads.begin(PendingRead(12, 100))
+    assert progress_of(made, 50, 900) == Progress(10, 900, 800, pending_reads=1)
+    assert progress_of(made, 50, 1_200).pending_reads == 0, "the follower has given up"
+    reads.done(number, PendingRead(12, 100), 950)
+    assert progress_of(made, 50, 960).pending_reads == 0

@@ -15,6 +15,7 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
+from tidelog.controller.isr_shrinks import IsrShrunk, shrinks
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.state_writes import StatePublished, StateUnreadable, last_known
 from tidelog.core import eligible_replicas
@@ -50,7 +51,17 @@ def _changed(
         # Without a known state the partition is unreadable, or begins: both have readings of their
         # own (V35, V20).
         return
+    # Of a member that is alive the leader alone knows the cause, and no node has it: unknown here.
+    left = shrinks(
+        before,
+        found,
+        image.assigned(topic_partition),
+        image.brokers,
+        ended=image.ended,
+        absent=image.absent(topic_partition),
+    )
     image.apply(StatePublished(topic_partition, found))
+    image.apply(IsrShrunk(topic_partition, found.isr, left))
     agenda.look_at((topic_partition,))
     agenda.look_at_departures((topic_partition,), image)
     draft.show((topic_partition,))
@@ -59,7 +70,7 @@ def _changed(
             # It was a member without its replica, and is none any more: now it may create it (D3).
             draft.order(SendRoleAgain(broker_id, topic_partition))
     topic_id = image.topics[topic_partition.topic].topic_id
-    draft.notice(StateChange(topic_partition, topic_id, before, found, asked_by_leader=True))
+    draft.notice(StateChange(topic_partition, topic_id, before, found, True, left))
 
 
 def _unreadable(topic_partition: TopicPartition, reason: str, draft: Draft) -> None:
