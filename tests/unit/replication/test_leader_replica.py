@@ -252,6 +252,22 @@ def test_an_unknown_outcome_keeps_the_change_and_asks_again() -> None:
     assert leader.is_wanted(change)
 
 
+@pytest.mark.rule("A2", "A8")
+def test_a_request_without_response_is_noted_once_and_only_for_the_newest_change() -> None:
+    leader = a_leader(isr=(1,), log_end_offset=8)
+    first = send(leader, fetch(leader, 2, 8))
+    assert leader.change_unanswered(first, 0) == (RetryAlterPartition(first),)
+    known = leader.key()
+    assert leader.change_unanswered(first, 0) is NOTHING, "no response is awaited"
+    assert leader.key() == known
+    second = send(leader, fetch(leader, 3, 8))
+    assert second != first and leader.is_wanted(first)
+    known = leader.key()
+    assert leader.change_unanswered(first, 0) is NOTHING, "the response to the second is awaited"
+    assert leader.key() == known
+    assert leader.change_unanswered(second, 0) == (RetryAlterPartition(second),)
+
+
 def test_the_refusal_of_a_change_that_is_void_means_nothing() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8)
     change = send(leader, fetch(leader, 2, 8))
