@@ -484,6 +484,24 @@ def test_every_member_ends_loses_the_data_of_one_and_ends_the_others(at: FaultHa
     assert at.noted("is killed with all others") or at.noted("expire the session")
 
 
+def test_unheard_restarts_restarts_a_member_while_its_leader_sees_no_controller(
+    at: FaultHarness,
+) -> None:
+    for seed in range(10):
+        if at.controller is not at.context().leader():
+            break
+        at.inject("crash_controller", seed)
+        at.run(300)
+        at.until(lambda: at.context().controller() is not None and not at.cluster.health())
+    before = lives(at)
+    at.play("unheard_restarts")
+    at.until(lambda: bool(at.noted("unheard of; ")))
+    assert at.cluster.store.watch_delay_ms() > 0, "the controller hears late of all changes"
+    at.until(lambda: bool(died(at, before)))
+    assert at.noted("restarts unheard of")
+    at.until(lambda: at.cluster.store.watch_delay_ms() == 0)
+
+
 def test_power_fails_everywhere_ends_all_brokers_at_one_instant(at: FaultHarness) -> None:
     at.cluster.budget.commits_synced = True
     at.cluster.budget.is_kept = False  # the topic of this cluster does not sync

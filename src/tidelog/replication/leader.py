@@ -384,10 +384,10 @@ class LeaderReplica:
         synced.
         """
         self.flush_before_ack = flush_before_ack
-        for follower in self._others:
-            if follower.log_end_offset == self.log_end_offset:
-                follower.last_caught_up_ms = now_ms
-            follower.recount(flush_before_ack)
+        for each in self._others:
+            if each.log_end_offset == self.log_end_offset:
+                each.last_caught_up_ms = now_ms
+            each.recount(flush_before_ack)
         return self.examine(now_ms)
 
     def pending_reads_changed(self, is_enabled: bool) -> None:

@@ -47,6 +47,7 @@ from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, CleanEpochs, PartitionState
 from tidelog.replication import commands
+from tidelog.replication.isr import Awaits
 
 MINIMUM = 2
 _ORDERS = tuple(permutations(REPLICAS))
@@ -536,7 +537,9 @@ def settle_change(
     sender = brokers.get(replica.number)
     if sender is None or sender.broker_epoch != replica.broker_epoch:
         # STALE_BROKER_EPOCH: the request is repeated until the leader hears otherwise.
-        role.isr = replace(role.isr, in_flight=role.isr.in_flight[:-1], queued=change)
+        role.isr = replace(
+            role.isr, in_flight=role.isr.in_flight[:-1], queued=change, awaits=Awaits.NOTHING
+        )
         return state
     wanted = judging.Proposal(
         replica.number,
