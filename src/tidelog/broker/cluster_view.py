@@ -90,8 +90,8 @@ class ClusterView:
         self._wall_ms = wall_ms
         self.controller_id = -1
         self.controller_epoch = 0
-        #: Whether the controller has sent the whole view since the broker started. The first
-        #: request may list the live brokers alone.
+        #: Whether the controller has sent the whole view since the broker started, or since it was
+        #: stopped beyond its session. The first request may list the live brokers alone.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}

@@ -112,7 +112,6 @@ class FaultBudget:
         """Return whether at most k - 1 members have lost data, these included.
 
         Members that left because they had lost data count until there are k members again (D3).
-        One member always keeps its data, also where the minimum was raised above their number.
         """
         minimum = self._published.effective_minimum(state.key)
         gone = len(self._gone.get(state.key, ()))
@@ -124,7 +123,7 @@ class FaultBudget:
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
-        return len(lost) + gone < minimum and len(lost) < len(state.members)
+        return len(lost) + gone < minimum
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""

@@ -90,9 +90,11 @@ class SelfFencing:
     def session_over(self) -> None:
         """Note that the session has ended: from here on this broker leads nothing.
 
-        Its view of the cluster stays, though it may be as old as the gap. Requests wait until the
-        store has confirmed the next session, and no longer: a controller may be slow to come.
+        The view of a broker that was stopped meanwhile is as old as the gap: clients wait for the
+        controller's next one. Any other broker goes on with the view that it has.
         """
+        if self._fence.is_fenced:
+            self._services.view.is_known = False
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:
