@@ -39,7 +39,7 @@ DECISIVE = {
         r"fault \d+ is drawn: ",
         r"leader \d of epoch \d+ commits offset",
         r"leader \d proposes the ISR \(\d, \d\)",
-        r"^VIOLATION .* lacks committed records \(high watermark \d+\)",
+        r"^VIOLATION .* (lacks committed records \(high watermark \d+\)|does not wait for \[\d\])",
     ),
     "ack_before_replication": (
         r"leader \d appends offset",
