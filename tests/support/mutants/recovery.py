@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
-from tidelog.controller.elections.election import Election, _published
+from tidelog.controller.elections.election import Election, _elect, _published
 from tidelog.core.eligible_replicas import EligibleReplicas
 from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER
 
@@ -25,14 +25,25 @@ def eligible_replicas_forgotten(_: Any) -> Any:
     return lambda *_, **__: EligibleReplicas()
 
 
-@_breaks("E1", "tidelog.core.eligible_replicas:after", profile="every_member_ends")
-def eligible_replicas_kept(original: Any) -> Any:
-    """The controller keeps eligible replicas although the ISR has reached the minimum again."""
+@_breaks(
+    "E1",
+    "tidelog.core.eligible_replicas:after",
+    "tidelog.controller.elections.election:elect",
+    "tidelog.replication.leader:LeaderReplica._advance",
+    profile="every_member_ends",
+)
+def eligible_replicas_kept(original: Any, _: Any, advance: Any) -> Any:
+    """Eligible replicas are kept, and records committed without them, in an ISR of the minimum."""
 
     def after(state: Any, isr: Any, minimum: int, *rest: Any, **more: Any) -> Any:
         return original(state, isr, len(isr) + 1, *rest, **more)
 
-    return after
+    def advance_without_them(self: Any, now_ms: int) -> bool:
+        self.has_eligible = False
+        moved: bool = advance(self, now_ms)
+        return moved
+
+    return after, _elect, advance_without_them
 
 
 @_breaks("E2", "tidelog.controller.incarnations:proven_members", profile="every_member_ends")

@@ -148,9 +148,11 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 
 @scenario
 def left_behind(context: FaultContext) -> Scenario:
-    """Push followers out of the ISR, write further records, and kill the last member.
+    """Push followers out of the ISR one after the other, and kill every member.
 
-    If unclean election is allowed, a follower then leads without all committed records (V13).
+    The first follower lacks records that were committed without it. The second one leaves an ISR of
+    two, and stays a member as an eligible replica (E1). So both that replica and the leader are
+    killed. If unclean election is allowed, the first follower then leads (V13).
     """
     cluster = context.cluster
     while True:
@@ -160,16 +162,18 @@ def left_behind(context: FaultContext) -> Scenario:
             continue
         followers = [member for member in state.isr if member != state.leader]
         context.count("scenario")
-        _push_out(context, state, followers)
         now = state
-        for _ in range(100):
-            yield 50
-            now = cluster.published.partitions[state.key]
-            if now.isr == (state.leader,) or now.leader != state.leader:
-                break
+        for follower in followers:
+            _push_out(context, state, [follower])
+            for _ in range(100):
+                yield 50
+                now = cluster.published.partitions[state.key]
+                if follower not in now.isr or now.leader != state.leader:
+                    break
         if now.isr == (state.leader,):
             yield context.draw.uniform(0, 500)
-            context.crash(cluster.brokers[state.leader], "the last member in sync dies")
+            for member in (state.leader, followers[-1]):
+                context.crash(cluster.brokers[member], "the last members end")
             yield context.draw.uniform(100, 1_000)
         _take_back(context, state, followers)
         yield context.draw.uniform(500, 2_500)
