@@ -22,6 +22,7 @@ from bench import (
     groups,
     isr,
     isr_slow_reads,
+    joining,
     log,
     memory,
     offsets,
@@ -104,6 +105,7 @@ def _tables(
         case "isr":
             return [
                 *isr.run(rounds),
+                *joining.run(rounds, stores),
                 *isr_slow_reads.run(),
                 *returning.run(rounds, run_bytes, stores),
             ]
