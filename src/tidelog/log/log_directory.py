@@ -123,6 +123,15 @@ async def open_directory(
             for is_warning, text in loaded.notes:
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [part for part in partitions if not part[1].is_unfinished]
+    if opened.clean_shutdown is not None and any(
+        loaded.is_topic_unknown for _, loaded in opened.partitions
+    ):
+        # A replica is lost with its topic id, so the directory proves no more that none is (E3).
+        opened.clean_shutdown = None
+        note(
+            logging.WARNING,
+            f"{root}/{CLEAN_SHUTDOWN} is not believed: a partition's topic is unknown",
+        )
     if opened.partitions and not opened.was_clean:
         # The next crash must not undo what recovery decided: from now on it counts as flushed. One
         # wait covers all of it: thousands of waits would take minutes.

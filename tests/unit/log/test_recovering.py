@@ -623,6 +623,17 @@ def test_a_damaged_marker_is_no_marker(harness: LogHarness) -> None:
     expect(directory.logs[TP], COUNT)
 
 
+@pytest.mark.rule("E3")
+def test_a_directory_whose_partition_lost_its_topic_id_proves_nothing(harness: LogHarness) -> None:
+    """The broker no longer knows whose records these are, so a replica is lost."""
+    log = filled(harness)
+    drive(directory_of(log).close(CleanEpochs(42, 42)))
+    (harness.log_path / "partition.metadata").write_bytes(b"version: 0\ntopic_id: \xff\n")
+    assert harness.open().clean_shutdown is None
+    noted = [line for line in harness.tracer.lines if "is not believed" in line]
+    assert len(noted) == 1 and "a partition's topic is unknown" in noted[0]
+
+
 def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_crash(
     harness: LogHarness, small: Small
 ) -> None:
