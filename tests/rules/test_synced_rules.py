@@ -19,7 +19,9 @@ from tests.support.replication import LAG_MS, a_leader, fetch, proposed
 
 from tidelog.broker.apis import produce
 from tidelog.broker.server.requests import Request
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.log.append_queue import AppendInfo
 from tidelog.metadata import layout
 from tidelog.replication.effects import MOVED, NOTHING, SendAlterPartition
 from tidelog.replication.isr import must_leave
@@ -253,6 +255,17 @@ def ask(broker: FakeBroker, acks: int, count: int = 1, timeout_ms: int = 1_000) 
     return answers
 
 
+def ask_done(broker: FakeBroker, acks: int) -> ErrorCode:
+    """A produce that is answered at once."""
+    data = PartitionProduceData(index=0, records=memoryview(b"r"))
+    message = ProduceRequest(
+        acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(TOPIC, [data])]
+    )
+    request = Request(RequestHeader(0, 9, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+    answer: Any = produce.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
 @pytest.mark.rule("V69")
 def test_acks_1_waits_for_the_disk_of_the_leader() -> None:
     async def story() -> None:
@@ -282,6 +295,53 @@ def test_acks_1_fails_where_the_leader_cannot_sync() -> None:
         waiting = ask(broker, 1)
         broker.log().finish_syncs()
         assert waiting == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    run(story())
+
+
+def repeat_last_batch(broker: FakeBroker) -> None:
+    """Let the log find that each further batch repeats the newest one."""
+    log = broker.log()
+    last = log.log_end_offset - 1
+    info = AppendInfo(last, last, -1, 1, 1, 0, duplicate=True)
+    log.plan_leader_append = lambda *_: Completion.of(info)  # type: ignore[method-assign]  # replaced
+
+
+@pytest.mark.rule("V69", "V38")
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_duplicate_waits_for_the_sync_of_its_original(acks: int) -> None:
+    async def story() -> None:
+        broker = await a_leader_alone()
+        log = broker.log()
+        original = ask(broker, acks)
+        repeat_last_batch(broker)
+        first = ask(broker, acks)
+        assert (original, first) == ([], []), "the sync is under way"
+        log.finish_syncs()
+        assert (original, first) == ([ErrorCode.NONE], [ErrorCode.NONE])
+        assert ask_done(broker, acks) is ErrorCode.NONE, "it is on the disk"
+
+    run(story())
+
+
+@pytest.mark.rule("V69", "V38")
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_duplicate_of_a_batch_whose_sync_failed_waits_for_the_next_sync(acks: int) -> None:
+    async def story() -> None:
+        broker = await a_leader_alone()
+        log = broker.log()
+        log.flush_error = StorageError("/d", "write", "/d/t-0/x.index", errno.ENOSPC, 0)
+        original = ask(broker, acks)
+        log.finish_syncs()
+        assert original == ([ErrorCode.KAFKA_STORAGE_ERROR] if acks == 1 else [])
+        repeat_last_batch(broker)
+        repeated = ask(broker, acks)
+        assert repeated == []
+        log.flush_error = None
+        await broker.clock.advance(600)
+        assert repeated == []
+        log.finish_syncs()
+        assert repeated == [ErrorCode.NONE]
 
     run(story())
 
