@@ -6,22 +6,12 @@ a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its e
 under another identity, batches that other partitions have stored. So the batches behind a refused
 one get the same error, and the producer resends all of them in order (V38).
 
-A gap ends when its batches are stored, by a client or as a follower's copies, or when the producer
-comes with a newer epoch. Otherwise it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a
-producer that gave its batch up then gets OUT_OF_ORDER_SEQUENCE_NUMBER, and bumps its epoch. A gap
-outlives a demotion: the broker may lead again before the producer resends. The number of gaps is
-bounded; the oldest ends first.
-
-A new leader does not know what the former leader refused. librdkafka may send it a later batch
-before it resends the refused ones. One of its threads counts a batch as no longer in flight before
-it puts the batch's records back into the queue; the thread of the new leader then finds nothing in
-flight and sends what it has. So for `SKIPPED_BATCHES_AWAITED_MS` a new leader responds to a skipped
-sequence number as the former leader does. A leader of an unclean election expects nothing: the
-skipped batches may be lost (V38).
-
-No files, no clock. Sources: rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error,
-rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c (rd_kafka_toppar_producer_serve),
-TransactionManager.java (canRetry).
+A gap ends when its batches are stored, or with a newer epoch of the producer. Otherwise it ends
+`REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then gets
+OUT_OF_ORDER_SEQUENCE_NUMBER. A gap outlives a demotion: the broker may lead again before the
+producer resends. The number of gaps is bounded; the oldest ends first. A new leader also awaits
+what the former one refused (`check_skipped`). No files, no clock. Sources: rdkafka_request.c
+(rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
 """
 
 from __future__ import annotations
@@ -120,10 +110,15 @@ class RefusedBatches:
         self._skips_awaited_until_ms = until_ms
 
     def check_skipped(self, batch: BatchView, expected: int, now_ms: int) -> None:
-        """Raise SkippedBatchesError where the skipped batches may still come.
+        """Raise SkippedBatchesError where the skipped batches may still come to a new leader.
 
-        `expected` is the producer's next sequence number in the batch's epoch. The caller adds the
-        batch like any other that is refused for the moment.
+        The former leader may have refused them. librdkafka may send a later batch to the new leader
+        before it resends them. Its thread for the former leader counts a batch as answered before
+        it queues the batch's records again. Meanwhile another thread sends what it has. `expected`
+        is the producer's next sequence number in the batch's epoch. The caller adds the batch like
+        any other that is refused for the moment. Sources: rdkafka_request.c
+        (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
+        (rd_kafka_toppar_producer_serve).
         """
         if now_ms >= self._skips_awaited_until_ms:
             return
