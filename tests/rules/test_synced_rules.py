@@ -18,8 +18,10 @@ from tests.support.broker.fakes import TOPIC, FakeBroker, a_cluster, settle, sta
 from tests.support.replication import LAG_MS, a_leader, fetch, proposed
 
 from tidelog.broker.apis import produce
-from tidelog.broker.server.requests import Request
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.log.append_queue import AppendInfo
 from tidelog.metadata import layout
 from tidelog.replication.effects import MOVED, NOTHING, SendAlterPartition
 from tidelog.replication.isr import must_leave
@@ -248,7 +250,11 @@ def ask(broker: FakeBroker, acks: int, count: int = 1, timeout_ms: int = 1_000) 
     def answered(answer: Any) -> None:
         answers.append(ErrorCode(answer.responses[0].partition_responses[0].error_code))
 
-    produce.handle(broker, request).deliver_to(answered)  # type: ignore[arg-type, union-attr]  # a fake stands in
+    answer: Any = produce.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
+    if isinstance(answer, Pending):
+        answer.deliver_to(answered)
+    else:
+        answered(answer)
     broker.submit_appends()
     return answers
 
@@ -282,6 +288,53 @@ def test_acks_1_fails_where_the_leader_cannot_sync() -> None:
         waiting = ask(broker, 1)
         broker.log().finish_syncs()
         assert waiting == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    run(story())
+
+
+def repeat_last_batch(broker: FakeBroker) -> None:
+    """Let the log find that each further batch repeats the newest one."""
+    log = broker.log()
+    last = log.log_end_offset - 1
+    info = AppendInfo(last, last, -1, 1, 1, 0, duplicate=True)
+    log.plan_leader_append = lambda *_: Completion.of(info)  # type: ignore[method-assign]  # replaced
+
+
+@pytest.mark.rule("V69", "V38")
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_duplicate_waits_for_the_sync_of_its_original(acks: int) -> None:
+    async def story() -> None:
+        broker = await a_leader_alone()
+        log = broker.log()
+        original = ask(broker, acks)
+        repeat_last_batch(broker)
+        first = ask(broker, acks)
+        assert (original, first) == ([], []), "the sync is under way"
+        log.finish_syncs()
+        assert (original, first) == ([ErrorCode.NONE], [ErrorCode.NONE])
+        assert ask(broker, acks) == [ErrorCode.NONE], "it is on the disk"
+
+    run(story())
+
+
+@pytest.mark.rule("V69", "V38")
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_duplicate_of_a_batch_whose_sync_failed_waits_for_the_next_sync(acks: int) -> None:
+    async def story() -> None:
+        broker = await a_leader_alone()
+        log = broker.log()
+        log.flush_error = StorageError("/d", "write", "/d/t-0/x.index", errno.ENOSPC, 0)
+        original = ask(broker, acks)
+        log.finish_syncs()
+        assert original == ([ErrorCode.KAFKA_STORAGE_ERROR] if acks == 1 else [])
+        repeat_last_batch(broker)
+        repeated = ask(broker, acks)
+        assert repeated == []
+        log.flush_error = None
+        await broker.clock.advance(600)
+        assert repeated == []
+        log.finish_syncs()
+        assert repeated == [ErrorCode.NONE]
 
     run(story())
 

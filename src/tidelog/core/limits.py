@@ -100,6 +100,9 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: a second or two. Batches behind it were in flight with it; after this time the producer has given
 #: it up.
 REFUSED_BATCH_AWAITED_MS = 30_000
+#: How long a new leader expects batches that the former leader refused, where a later batch of the
+#: same producer comes first: clients resend them within a second or two.
+SKIPPED_BATCHES_AWAITED_MS = 10_000
 #: Batches remembered per producer (Kafka: 5 in flight, so 5 sequences can be repeated).
 PRODUCER_BATCHES_REMEMBERED = 5
 #: Producer ids of one block (KIP-730).

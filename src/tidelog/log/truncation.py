@@ -272,7 +272,9 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
             log.break_off("its producer state could not be read")
             done.fail(_begun_again(log, completion.error))
             return
-        log.producers = completion.result()
+        producers = completion.result()
+        producers.refused = log.producers.refused  # no file knows what was refused (V38)
+        log.producers = producers
         done.resolve(None)
 
     log.directory.lane.submit(

@@ -185,6 +185,8 @@ class ClientWorkload:
         writer, reader = self.client(), self.client()
         draws = [stream(self._seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
         shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self._numbers, draws)
+        if self._profile.overtaking_share:
+            shared.overtake(self._profile.overtaking_share, stream(self._seed, "overtaking"))
         self.producers += shared.partitions
         for number in range(_SHARED_PARTITIONS):
             self.consume(reader, TopicPartition(_SHARED_TOPIC, number), None)

@@ -124,6 +124,7 @@ class FakeLog:
                     base_offset=base_offset,
                     last_offset=self.log_end_offset - 1,
                     log_append_time_ms=-1,
+                    duplicate=False,
                 )
             )
 

@@ -18,6 +18,7 @@ from tidelog.broker.replicas.log_bytes import bytes_from
 from tidelog.broker.replicas.role import note_refusal
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import RECOVERING
@@ -82,6 +83,7 @@ class LeaderRole:
         """Lead from now on; `latest_epoch` is that of the log's last record, -1 for none."""
         context, partition, core = self._context, self._partition, self.core
         context.takeovers.begun(partition)
+        self._await_skipped_batches()
         if state.leader_recovery_state == RECOVERING:
             unclean_elections.report(self._services, context.events, partition, core, latest_epoch)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
@@ -90,6 +92,13 @@ class LeaderRole:
         self._watchers.log_end_moved(partition)
         if core.flush_before_ack:
             self._syncs.start()
+
+    def _await_skipped_batches(self) -> None:
+        """Expect batches that the former leader refused, unless this leader lacks records (V38)."""
+        core, until_ms = self.core, 0
+        if core.epoch_start_offset > 0 and not core.is_recovering:
+            until_ms = self._services.clock.monotonic_ms() + SKIPPED_BATCHES_AWAITED_MS
+        self._log.producers.refused.await_skipped(until_ms)
 
     def end(self) -> None:
         """Respond to all waiting requests, as the leadership is over (V38)."""

@@ -17,7 +17,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Buffer
 from tidelog.log.append_validation import note_refused
-from tidelog.log.refused_batches import EarlierBatchRefusedError
+from tidelog.log.refused_batches import EarlierBatchRefusedError, SkippedBatchesError
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
@@ -281,4 +281,6 @@ def note_refusal(
     if isinstance(error, EarlierBatchRefusedError):
         services.tracer.mark("produce_refused_behind_refused")
     elif code in _RETRIABLE:
+        if isinstance(error, SkippedBatchesError):
+            services.tracer.mark("produce_refused_before_skipped")
         note_refused(log.producers.refused, records, code, services.clock.monotonic_ms())

@@ -126,4 +126,25 @@ DISKS: Final = (
         shared_producer=True,
         has_own_streams=True,
     ),
+    # An idempotent producer sends a new batch to a new leader before it resends those that the
+    # former leader refused. A bump of its epoch would store batches of other partitions twice
+    # (V38).
+    Profile(
+        "overtaken_batches",
+        weights={
+            "elect_preferred": 5.0,
+            "slow_link": 3.0,
+            "crash_leader": 2.0,
+            "expire_session": 2.0,
+            "stop": 2.0,
+            "reset_connections": 1.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(80, 350),
+        restart_ms=((20, 200), (20, 600)),
+        recreates=0.0,
+        shared_producer=True,
+        overtaking_share=0.7,
+        has_own_streams=True,
+    ),
 )

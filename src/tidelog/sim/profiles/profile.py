@@ -61,6 +61,9 @@ class Profile:
     churn: tuple[str, ...] = ()
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
+    #: How often that producer sends a new batch to a new leader before it resends refused ones, as
+    #: a share of the changes of leader.
+    overtaking_share: float = 0.0
     #: A known defect that the profile shows; searches over all profiles leave the profile out.
     known_defect: str = ""
     #: Number of brokers, and of replicas of each partition.
