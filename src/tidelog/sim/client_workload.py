@@ -299,7 +299,7 @@ class ClientWorkload:
             member.client.tasks.spawn("guest", member.run())
 
     def _add_member(self, member: GroupMember | Committer) -> None:
-        if not self._only.groups:
+        if not (self._only.groups and self._profile.has_groups):
             return
         self.members.append(member)
         member.client.tasks.spawn(f"member {len(self.members)}", member.run())

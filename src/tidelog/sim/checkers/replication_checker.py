@@ -66,8 +66,8 @@ class _Seen:
     """The last seen state of a replica."""
 
     __slots__ = (
-        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "leader_epoch",
-        "log_version", "maximal_isr",
+        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "is_removed",
+        "leader_epoch", "log_version", "maximal_isr",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -82,6 +82,8 @@ class _Seen:
         #: back below a high watermark that was written later. The replica must reconcile before
         #: it counts.
         self.is_doubtful = False
+        #: The replica was removed. Another one in its place may have no role at first.
+        self.is_removed = False
 
 
 class Truth:
@@ -287,6 +289,7 @@ class ReplicationChecker:
         seen = self._seen.get((log.node_id, log.key))
         if seen is not None:
             seen.is_leader = False
+            seen.is_removed = True
 
     def _cut(self, log: ReplicaLog, _end_before: int) -> None:
         node = self._nodes[log.node_id]
@@ -299,6 +302,9 @@ class ReplicationChecker:
     # Claims
 
     def _look(self, node: Observed, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
+        if seen.is_removed and claim.leader_epoch < 0:
+            return
+        seen.is_removed = False
         truth = self.truth(claim.key, claim.name)
         same_life = seen.incarnation == node.incarnation
         end = log.end if log is not None else 0

@@ -114,6 +114,7 @@ REPLICAS: Final = (
         left_out=0.0,
         mean_interval_ms=(2_000, 5_000),
         scenario="unheard_of_return",
+        has_groups=False,
         has_own_streams=True,
     ),
     # Records of two leader epochs are truncated, and are back after a power loss.
@@ -128,6 +129,7 @@ REPLICAS: Final = (
             "replica.high.watermark.checkpoint.interval.ms": "40",
         },
         scenario="two_terms_lost",
+        has_groups=False,
         has_own_streams=True,
     ),
     # The configuration allows leaders from outside the ISR (V13). Committed records may be lost,
