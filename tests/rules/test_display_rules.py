@@ -132,7 +132,7 @@ def test_every_broker_gets_the_members_that_a_partition_without_a_leader_waits_f
 def test_the_wait_follows_the_recovery_to_its_end() -> None:
     controller = bounced(1, 2)
     assert controller.image.waits[TP].is_waiting
-    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     assert waits(controller) == {1: ASKED, 2: ASKED, 3: AWAY}
     assert seen(effects).wait == controller.image.waits[TP]
     effects = report(controller, 1, LogEnd(5, 80))
@@ -151,7 +151,7 @@ def test_the_wait_follows_the_recovery_to_its_end() -> None:
 @pytest.mark.rule("E6")
 def test_a_wait_that_has_not_changed_is_sent_and_reported_once() -> None:
     controller = bounced(2)
-    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     assert effects.notices.of(WaitChanged) == []
     assert effects.commands == {}
 
@@ -162,7 +162,7 @@ def test_a_wait_that_has_not_changed_is_sent_and_reported_once() -> None:
 )
 def test_a_member_without_its_log_is_named_as_such(end: LogEnd, status: MemberStatus) -> None:
     controller = bounced(1, 2)
-    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     report(controller, 1, end)
     assert waits(controller)[1] is status
 

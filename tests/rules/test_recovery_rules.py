@@ -15,6 +15,7 @@ from tests.support.controller.values import (
     epoch,
     loaded,
     one_partition,
+    reassign,
     settings,
     state,
     state_writes,
@@ -168,7 +169,18 @@ def test_nobody_is_eligible_any_more_when_the_minimum_falls_to_the_size_of_the_i
     after = state_writes(writes)[TP]
     assert (after.leader, after.leader_epoch) == (1, small.leader_epoch)
     assert (after.isr, after.elr) == ((1, 2), ())
-    assert decided(small, 3, minimum=2).leader == NO_LEADER, "3 may lack what 1 and 2 committed"
+    assert decided(after, 3, minimum=2).leader == NO_LEADER, "3 may lack what 1 and 2 committed"
+
+
+@pytest.mark.rule("E1", "E2")
+@pytest.mark.parametrize("leader", [1, NO_LEADER])
+def test_a_lower_minimum_makes_nobody_ineligible_while_nobody_leads(leader: int) -> None:
+    """Its leader commits nothing without the eligible replicas before the controller says so."""
+    small = replace(state((1,), elr={2: epoch(2), 3: epoch(3)}), leader=leader)
+    after = decided(small, 2, 3, minimum=1)
+    assert (after.leader, after.isr, after.elr) == (2, (2,), ())
+    bounced = decided(small, broker(1, life=2), 3, minimum=1)
+    assert bounced.leader == 3, "the leader that restarted may have lost records, 3 has not"
 
 
 @pytest.mark.rule("E1", "V60")
@@ -256,17 +268,32 @@ def test_a_log_that_ends_below_the_start_of_another_does_not_lead() -> None:
 def test_the_others_are_awaited_for_a_while_and_not_for_ever() -> None:
     controller = loaded(one_partition(state()), of=TWO)
     assert asked(controller, 1, 2) == []
-    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     assert [one for one, sent in effects.commands.items() if sent.log_ends] == [1, 2]
     report(controller, 1, LogEnd(5, 80))
     assert report(controller, 2, LogEnd(5, 90)).leader == 2
+
+
+@pytest.mark.rule("E6")
+def test_the_wait_ends_also_when_replicas_begin_to_move_meanwhile() -> None:
+    """A move raises the leader epoch, and the recovery goes on."""
+    controller = loaded(one_partition(state()), live=brokers(1, 2, 3, 4), of=TWO)
+    _, effects = step(controller, BrokersRead(brokers(*reborn(1, 2), 4)))
+    begun = effects.notices.of(RecoveryBegun)
+    before = controller.image.states[TP].leader_epoch
+    step(controller, reassign(TP, (1, 2, 4)))
+    while controller.has_work:
+        step(controller)
+    assert controller.image.states[TP].leader_epoch > before
+    _, effects = step(controller, RecoveryWaitOver(begun))
+    assert [one for one, sent in effects.commands.items() if sent.log_ends] == [1, 2]
 
 
 @pytest.mark.rule("E6", "E4")
 def test_fewer_than_the_minimum_wait_for_another_whatever_the_time() -> None:
     controller = loaded(one_partition(state()), of=TWO)
     assert asked(controller, 1) == []
-    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     held = controller.image.states[TP]
     assert (held.leader, held.isr, held.last_leader) == (NO_LEADER, (1, 2, 3), 1)
 

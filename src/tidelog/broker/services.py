@@ -54,6 +54,13 @@ class Identity:
         """Take the epoch of a registration."""
         self.broker_epoch = broker_epoch
 
+    def lost_while_registering(self, broker_epoch: int) -> None:
+        """Note a registration that was gone before this broker heard of it.
+
+        A controller may have recorded it, and this process had its logs (E7).
+        """
+        self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
+
     def session_expired(self) -> None:
         """Note that the registration is gone; this process has its logs still (E7)."""
         self.clean_epochs = self.epochs_so_far()

@@ -71,6 +71,8 @@ class Image:
         self.presences: dict[TopicPartition, dict[int, bool]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}
+        #: The serial number of the next recovery.
+        self.next_recovery = 0
         #: What partitions without a leader wait for, as last sent to the brokers; for display only.
         self.waits: dict[TopicPartition, LeaderWait] = {}
         #: Why replicas are outside the ISR, where this term knows it; for display only.
@@ -238,6 +240,7 @@ class Image:
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
         other.presences = {tp: dict(answers) for tp, answers in self.presences.items()}
+        other.next_recovery = self.next_recovery
         other.recoveries = {tp: recovery.copy() for tp, recovery in self.recoveries.items()}
         other.waits = dict(self.waits)
         other.shrinks = {tp: dict(causes) for tp, causes in self.shrinks.items()}

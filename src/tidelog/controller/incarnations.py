@@ -46,12 +46,15 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log as it was.
 
     Its process shut down cleanly (E3), or lives on under another registration (E7). A broker may
-    prove a chain of such incarnations: no controller need have recorded each of them.
+    prove a chain of such incarnations: no controller need have recorded each of them. An epoch
+    above the chain is of a life with another disk: this one is older, as one that a backup brought
+    back.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
-    is_in_chain = NO_BROKER_EPOCH < broker.clean_since_epoch <= recorded_epoch
-    return is_in_chain or broker.previous_broker_epoch == recorded_epoch
+    last = broker.previous_broker_epoch
+    is_in_chain = NO_BROKER_EPOCH < broker.clean_since_epoch <= recorded_epoch <= last
+    return is_in_chain or last == recorded_epoch
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:

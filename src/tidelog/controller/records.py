@@ -71,6 +71,8 @@ UNREADABLE_LOG = LogEnd(-2, -1)
 class Recovery:
     """Progress of a partition's recovery by proof (E6)."""
 
+    #: Distinguishes the recoveries of one controller's term.
+    serial: int = 0
     #: leader.recovery.wait.ms is over.
     is_due: bool = False
     #: Brokers that were asked for the ends of their logs, and have not answered.
@@ -80,7 +82,7 @@ class Recovery:
 
     def copy(self) -> Recovery:
         """Return an independent copy."""
-        return Recovery(self.is_due, dict(self.asked), dict(self.logs))
+        return Recovery(self.serial, self.is_due, dict(self.asked), dict(self.logs))
 
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for recoveries with the same future."""

@@ -308,8 +308,8 @@ class BounceModel(LogModel):
                 # Nothing is known of a recovery, the members are awaited, or no longer.
                 for recovery in (
                     None,
-                    Recovery(False, {}, dict(logs)),
-                    Recovery(True, {}, dict(logs)),
+                    Recovery(0, False, {}, dict(logs)),
+                    Recovery(0, True, {}, dict(logs)),
                 ):
                     due = elections.elect(state, _around(order, brokers, recovery))
                     if due is None:

@@ -62,6 +62,16 @@ def test_a_clean_shutdown_of_a_later_life_proves_nothing() -> None:
     assert incarnations.bounced_members(state(), live) == (2,)
 
 
+@pytest.mark.rule("E3", "V10")
+def test_a_clean_shutdown_before_the_recorded_life_proves_nothing() -> None:
+    """An older copy of the disk is back: the recorded incarnation wrote to another one."""
+    older = broker(2, life=4, previous_broker_epoch=epoch(2, 2), clean_since_epoch=epoch(2, 1))
+    recorded = state(isr_epochs=[epoch(1), epoch(2, 3), epoch(3)])
+    assert incarnations.bounced_members(recorded, brokers(1, older, 3)) == (2,)
+    within = state(isr_epochs=[epoch(1), epoch(2, 2), epoch(3)])
+    assert incarnations.bounced_members(within, brokers(1, older, 3)) == ()
+
+
 def test_without_recorded_epochs_a_registration_after_the_last_write_has_bounced() -> None:
     published = state(isr_epochs=None, mzxid=150)
     assert incarnations.bounced_members(published, brokers(1, broker(2, life=2), 3)) == (2,)

@@ -56,12 +56,12 @@ def test_it_is_timed_once_and_every_broker_is_asked_once() -> None:
     controller = loaded(one_partition(state()), of=TWO)
     back = brokers(*(broker(member, life=2) for member in (1, 2)))
     _, effects = step(controller, BrokersRead(back))
-    assert effects.notices.of(RecoveryBegun) == [RecoveryBegun(TP, 6)]
-    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6), RecoveryBegun(OTHER, 6)]))
+    assert effects.notices.of(RecoveryBegun) == [RecoveryBegun(TP, 0)]
+    _, effects = step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0), RecoveryBegun(OTHER, 0)]))
     assert effects.notices.of(RecoveryBegun) == []
     assert sorted(one for one, sent in effects.commands.items() if sent.log_ends) == [1, 2]
     _, effects = step(
-        controller, BrokersRead({**back, 4: broker(4)}), RecoveryWaitOver([RecoveryBegun(TP, 6)])
+        controller, BrokersRead({**back, 4: broker(4)}), RecoveryWaitOver([RecoveryBegun(TP, 0)])
     )
     assert not any(sent.log_ends for sent in effects.commands.values())
 
@@ -70,7 +70,7 @@ def test_enough_answers_do_after_the_wait() -> None:
     controller = bounced(1, 2, 3)
     assert report(controller, 1, LogEnd(5, 8)) == NO_LEADER
     assert report(controller, 3, LogEnd(5, 9)) == NO_LEADER
-    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     assert controller.image.states[TP].leader == 3
     assert TP not in controller.image.recoveries
 
@@ -112,7 +112,7 @@ def test_what_a_broker_was_asked_and_said_goes_with_its_registration() -> None:
 def test_changes_of_a_recovery_that_is_over_change_nothing() -> None:
     image = loaded(one_partition(state())).image
     for change in (
-        RecoveryStarted(TP),
+        RecoveryStarted(TP, 0),
         RecoveryDue(TP),
         LogEndAsked(TP, 1),
         LogEndFound(TP, 1, LogEnd(1, 1)),
@@ -133,7 +133,7 @@ def test_a_copy_is_independent_and_equal() -> None:
 def test_a_lower_minimum_lets_fewer_members_do() -> None:
     controller = bounced(1)
     assert TP not in controller.image.recoveries
-    step(controller, MinimumRead({}, cluster=1), RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    step(controller, MinimumRead({}, cluster=1), RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     assert TP in controller.image.recoveries
     step(controller, MinimumRead({"t": 3, "gone": 1}, cluster=1))
     assert controller.image.topics["t"].min_insync_replicas == 3
@@ -141,13 +141,13 @@ def test_a_lower_minimum_lets_fewer_members_do() -> None:
     assert controller.settings.min_insync_replicas == 2
 
 
-def test_the_wait_of_a_former_recovery_ends_none_of_a_later_leader_epoch() -> None:
+def test_the_wait_of_a_former_recovery_ends_no_later_one() -> None:
     controller = bounced(1, 2)
     report(controller, 1, LogEnd(5, 8))
     report(controller, 2, LogEnd(5, 9))
     step(controller, RecoveryWaitOver([RecoveryBegun(TP, 5)]))
     assert controller.image.states[TP].leader == NO_LEADER
-    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 6)]))
+    step(controller, RecoveryWaitOver([RecoveryBegun(TP, 0)]))
     assert controller.image.states[TP].leader == 2
 
 

@@ -235,6 +235,7 @@ class Session:
         """
         if self._expiries != expiries:
             self._services.tracer.mark("session_lost_while_registering")
+            self._services.identity.lost_while_registering(broker_epoch)
             raise SessionExpired()
         services = self._services
         services.identity.registered(broker_epoch)

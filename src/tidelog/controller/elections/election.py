@@ -35,12 +35,19 @@ class Election:
 
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None when the state can stay."""
-    if state.elr and len(state.isr) >= around.minimum:
-        # The minimum is lower than it was when they left: records may be committed without them.
+    if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
+        # The minimum is lower than it was when they left. Its leader commits records without them
+        # as soon as it hears of this write, and no other leader exists that may.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
             state, around
         )
     return _elect(state, around)
+
+
+def _leads_on(state: PartitionState, around: Circumstances) -> bool:
+    """Return whether the leader lives in the incarnation that was elected."""
+    leads = state.leader in around.brokers
+    return leads and not incarnations.is_leader_restarted(state, around.brokers)
 
 
 def _without_eligible(state: PartitionState, around: Circumstances) -> Election:

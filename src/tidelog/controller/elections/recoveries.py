@@ -43,11 +43,12 @@ class LogEndsReported(Event):
 class RecoveryBegun(NamedTuple):
     """A recovery begins: its wait is to be timed.
 
-    The leader epoch distinguishes it from a later recovery of the partition.
+    The serial number distinguishes it from a later recovery of the partition. The leader epoch does
+    not: a move of replicas raises it while the recovery goes on.
     """
 
     topic_partition: TopicPartition
-    leader_epoch: int
+    serial: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,14 @@ class RecoveryStarted(Change):
     """A recovery has begun."""
 
     topic_partition: TopicPartition
+    serial: int
 
     def apply(self, image: Image) -> None:
         """Add it, unless the partition has a leader again or is gone."""
+        image.next_recovery = max(image.next_recovery, self.serial + 1)
         state = image.states.get(self.topic_partition)
         if state is not None and state.leader == NO_LEADER:
-            image.recoveries.setdefault(self.topic_partition, Recovery())
+            image.recoveries.setdefault(self.topic_partition, Recovery(self.serial))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ def go_on(
     if is_news or begins:
         draft.notice(LeaderAwaited(topic_partition, plan, state.last_leader))
     if begins:
-        draft.notice(RecoveryBegun(topic_partition, state.leader_epoch))
+        draft.notice(RecoveryBegun(topic_partition, draft.image.next_recovery))
     asked = () if around.recovery is None else around.recovery.asked
     for broker_id in plan.asked:
         if broker_id not in asked:
@@ -157,7 +160,7 @@ def go_on(
 def settle(settlement: Settlement) -> None:
     """Note the recoveries that begin, and the brokers that are asked."""
     for begun in settlement.notices.of(RecoveryBegun):
-        settlement.apply(RecoveryStarted(begun.topic_partition))
+        settlement.apply(RecoveryStarted(*begun))
     for order in settlement.orders:
         if isinstance(order, AskForLogEnd):
             settlement.apply(LogEndAsked(order.topic_partition, order.broker_id))
@@ -165,10 +168,9 @@ def settle(settlement: Settlement) -> None:
 
 def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
     """Go on with these recoveries: members that are not registered are not waited for any more."""
-    for topic_partition, leader_epoch in event.begun:
-        if topic_partition not in image.recoveries:
-            continue
-        if image.states[topic_partition].leader_epoch == leader_epoch:
+    for topic_partition, serial in event.begun:
+        found = image.recoveries.get(topic_partition)
+        if found is not None and found.serial == serial:
             image.apply(RecoveryDue(topic_partition))
             agenda.look_at((topic_partition,))
 
