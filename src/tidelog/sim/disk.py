@@ -325,6 +325,18 @@ class SimDisk:
         self.sync_everything()
         self.count("replaced")
 
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of every file by its path: a copy of the disk."""
+        return {path: bytes(file.data) for path, file in self.files()}
+
+    def put_back(self, contents: dict[str, bytes]) -> None:
+        """Replace the disk by an earlier copy of itself."""
+        self.replace()
+        for path, data in contents.items():
+            self.make_directories(path.rpartition("/")[0])
+            self.write(self.create(path), path, (data,), 0)
+        self.sync_everything()
+
     def files(self) -> list[tuple[str, File]]:
         """Return every file with its path, in order of path."""
         found: list[tuple[str, File]] = []

@@ -112,6 +112,14 @@ def smallest_log_leads(original: Any) -> Any:
     return smallest
 
 
+@_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="older_disks")
+def older_disk_proves(_: Any) -> Any:
+    """The controller takes a chain of clean incarnations that ended before the recorded one."""
+    return lambda broker, recorded_epoch: (
+        NO_BROKER_EPOCH < broker.clean_since_epoch <= recorded_epoch
+    )
+
+
 @_breaks("E7", "tidelog.controller.incarnations:lost_nothing", profile="every_member_ends")
 def any_proof_counts(_: Any) -> Any:
     """The controller takes a proof of another incarnation than the recorded one."""

@@ -6,7 +6,7 @@ times to wait in ms, and stops at any step when the faults end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from tidelog.core.types import TopicPartition
@@ -110,6 +110,54 @@ def every_member_ends(context: FaultContext) -> Scenario:
         yield context.draw.uniform(500, 3_000)
         _take_back(context, state, pushed)
         yield context.draw.uniform(1_000, 3_000)
+
+
+@scenario
+def older_disk_returns(context: FaultContext) -> Scenario:
+    """Put an older copy of a broker's disk back, which a clean shutdown has left (E3).
+
+    The broker has been in sync since with the newer one. All others are killed before, and no other
+    broker loses data.
+    """
+    cluster = context.cluster
+    while True:
+        yield context.draw.uniform(300, 1_500)
+        state = _healthy_partition(context)
+        if state is None:
+            continue
+        broker = cluster.brokers[context.draw.choice(state.isr)]
+        broker.stop(Loss.NONE)
+        if not (yield from _in_time(lambda broker=broker: broker.life is None)):
+            continue
+        if not broker.stopped_cleanly:
+            continue
+        copy = broker.logs.disk.contents()
+        broker.start()
+        yield from _in_time(
+            lambda key=state.key, broker=broker: (
+                broker.node_id in cluster.published.partitions[key].isr
+            )
+        )
+        yield context.draw.uniform(100, 1_000)
+        if not cluster.budget.may_fail(broker.node_id, loses_data=True):
+            continue
+        context.count("scenario")
+        broker.crash(Loss.ALL_UNSYNCED, "an older copy of its disk is put back")
+        broker.logs.disk.put_back(copy)
+        for other in cluster.brokers.values():
+            if other is not broker:
+                other.crash(Loss.NONE, "is killed with all others")
+        broker.start()
+        yield context.draw.uniform(500, 3_000)
+
+
+def _in_time(condition: Callable[[], bool]) -> Generator[float, None, bool]:
+    """Wait for a condition, not for ever; return whether it holds."""
+    for _ in range(80):
+        if condition():
+            return True
+        yield 25
+    return condition()
 
 
 @scenario

@@ -88,6 +88,7 @@ _ORDER: Final = (
     "direct_last_replica",
     "direct_member_ends",
     "overtaken_batches",
+    "older_disks",
 )
 _BY_NAME: Final = {
     profile.name: profile

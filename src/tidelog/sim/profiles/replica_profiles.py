@@ -196,6 +196,12 @@ REPLICAS: Final = (
         has_absentee=True,
     ),
     Profile(
+        "older_disks",
+        weights={"slow_link": 1.0},
+        mean_interval_ms=(2_000, 5_000),
+        scenario="older_disk_returns",
+    ),
+    Profile(
         "last_replica_standing",
         weights={"slow_link": 1.0},
         mean_interval_ms=(2_000, 5_000),
