@@ -7,6 +7,7 @@ times to wait in ms, and stops at any step when the faults end.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
 
 from tidelog.core.types import TopicPartition
@@ -21,6 +22,7 @@ from tidelog.sim.faults.store import (
     replace_controller,
     strike_next_write,
 )
+from tidelog.sim.sim_broker import SimBroker
 
 #: Highest number of the write at which a controller is lost; controllers seldom make more writes.
 MAX_CONTROLLER_WRITE: Final = 12
@@ -127,17 +129,11 @@ def older_disk_returns(context: FaultContext) -> Scenario:
             continue
         broker = cluster.brokers[context.draw.choice(state.isr)]
         broker.stop(Loss.NONE)
-        if not (yield from _in_time(lambda broker=broker: broker.life is None)):
-            continue
-        if not broker.stopped_cleanly:
+        if not (yield from _in_time(partial(_has_stopped, broker))):
             continue
         copy = broker.logs.disk.contents()
         broker.start()
-        yield from _in_time(
-            lambda key=state.key, broker=broker: (
-                broker.node_id in cluster.published.partitions[key].isr
-            )
-        )
+        yield from _in_time(partial(_is_member, context, state, broker.node_id))
         yield context.draw.uniform(100, 1_000)
         if not cluster.budget.may_fail(broker.node_id, loses_data=True):
             continue
@@ -149,6 +145,14 @@ def older_disk_returns(context: FaultContext) -> Scenario:
                 other.crash(Loss.NONE, "is killed with all others")
         broker.start()
         yield context.draw.uniform(500, 3_000)
+
+
+def _has_stopped(broker: SimBroker) -> bool:
+    return broker.life is None and broker.stopped_cleanly
+
+
+def _is_member(context: FaultContext, state: PublishedPartition, broker_id: int) -> bool:
+    return broker_id in context.cluster.published.partitions[state.key].isr
 
 
 def _in_time(condition: Callable[[], bool]) -> Generator[float, None, bool]:
