@@ -28,6 +28,7 @@ class FakeLog:
         self.has_slow_sync = False
         self.flush_error: BaseException | None = None
         self.is_closed = False
+        self.damage: Any = None
         self.directory = SimpleNamespace(failure=None)
         self.config: Any = LogConfig()
         #: Taken instead of the one segment that holds the records.

@@ -21,6 +21,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import CleanEpochs, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.index import TimeIndex
+from tidelog.log.log_state import Damage
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
 from tidelog.log.segment_reads import LogSlice
@@ -61,6 +62,11 @@ def read(log: PartitionLog, offset: int) -> LogSlice:
     return done.result()
 
 
+def damage_of(log: PartitionLog) -> Damage:
+    assert log.damage is not None
+    return log.damage
+
+
 def refused(log: PartitionLog, offset: int) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         read(log, offset)
@@ -77,7 +83,7 @@ def test_a_flipped_bit_is_never_served(harness: LogHarness, small: Small, at: in
     change(Path(segment.file.path), 2 * size + at, 0x10)
     log = harness.again()
     told: list[tuple[TopicPartition, int]] = []
-    directory_of(log).on_damage = lambda name, offset, why: told.append((name, offset))
+    directory_of(log).on_damage = lambda name: told.append((name, damage_of(log).offset))
     damaged = segment.base_offset + 2
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [(TP, damaged)]
@@ -189,7 +195,7 @@ def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
     ended: list[StorageError] = []
     directory = directory_of(log)
     directory.on_failure = ended.append
-    directory.on_damage = directory.begin_again_at
+    directory.on_damage = lambda name: directory.begin_again_at(name, *damage_of(log))
     last = log.segments[3].base_offset - 1
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert [error.path for error in ended] == [f"{directory.path}/topic-0"]
@@ -256,7 +262,7 @@ def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(
     change(Path(segment.file.path), segment.size_bytes - 1, 1)
     log = harness.again()
     told: list[int] = []
-    directory_of(log).on_damage = lambda name, offset, why: told.append(offset)
+    directory_of(log).on_damage = lambda _: told.append(damage_of(log).offset)
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [segment.base_offset]
 
