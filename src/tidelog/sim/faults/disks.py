@@ -241,6 +241,35 @@ def damaged_checkpoints(context: FaultContext) -> bool:
     return _damage(context, _TEXTS)
 
 
+@kind
+def damaged_leaders(context: FaultContext) -> bool:
+    """Flip a bit of a log under its running leader, while others are in sync."""
+    cluster = context.cluster
+    if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
+        return False  # one replica at a time
+    targets: list[tuple[SimBroker, str]] = []
+    for key, state in cluster.published.partitions.items():
+        topic = cluster.published.all_topics.get(key.topic_id)
+        broker = cluster.brokers.get(state.leader)
+        if topic is None or topic.is_internal or broker is None or broker.life is None:
+            continue
+        if len(state.isr) > 1 and cluster.budget.may_fail(broker.node_id, loses_data=True):
+            directory = f"{broker.logs.disk.root}/{topic.name}-{key.partition}/"
+            targets += [
+                (broker, path)
+                for path, file in broker.logs.disk.files()
+                if path.startswith(directory) and path.endswith(_LOGS) and file.data
+            ]
+    if not targets:
+        return False
+    broker, path = context.draw.choice(targets)
+    disk, draw = broker.logs.disk, context.draw
+    _flip(context, disk, path, draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8))
+    broker.was_damaged = True
+    _operate(context, broker)
+    return True
+
+
 def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     """Damage a file of a broker that may lose data; the broker is down, or is killed now."""
     cluster = context.cluster
@@ -285,6 +314,11 @@ def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bo
     position = draw.randrange(size_bytes)
     # Kafka's text files have no checksum, so a flipped digit would be another valid number.
     mask = 0x80 if is_text else 1 << draw.randrange(8)
+    _flip(context, disk, path, position, mask)
+
+
+def _flip(context: FaultContext, disk: SimDisk, path: str, position: int, mask: int) -> None:
+    size_bytes = len(disk.file(path).data)
     if path.endswith(_LOGS) and _is_compacted(context, path):
         position = _behind_base_offset(bytes(disk.file(path).data), position)
     context.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")

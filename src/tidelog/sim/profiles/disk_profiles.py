@@ -86,15 +86,18 @@ DISKS: Final = (
         churn=("flush_policy_changed",),
         has_own_streams=True,
     ),
-    # Files are damaged on one broker at a time, while it is down; disks are replaced.
+    # Files are damaged on one broker at a time, while it is down or leads; disks are replaced.
+    # Consumers read from the beginning again and again.
     Profile(
         "damaged_disks",
         weights={
             "damaged_batches": 5.0,
             "damaged_indexes": 3.0,
             "damaged_checkpoints": 3.0,
+            "damaged_leaders": 8.0,
             "replaced_disk": 1.0,
             "crash_leader": 2.0,
+            "elect_preferred": 3.0,
             "stop": 3.0,
             "slow_link": 1.0,
         },
@@ -102,6 +105,7 @@ DISKS: Final = (
         mean_interval_ms=(200, 800),
         restart_ms=((20, 400), (200, 1_500)),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        churn=("records_reread",),
         has_own_streams=True,
     ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
