@@ -169,6 +169,8 @@ class FakeLog:
             del self.records[offset - self.log_start_offset :]
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self.epochs.truncate_from_end(offset)
+            if self.damage is not None and offset <= self.damage.offset:
+                self.damage = None
 
         return self._change("truncate_to", offset, change)
 
