@@ -28,12 +28,14 @@ from tests.support.controller.values import (
 
 from tidelog.broker.replicas.relinquishing import DAMAGE_PAUSE_MS, Relinquishing
 from tidelog.controller.controller import Controller
+from tidelog.controller.elections import election
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.elections.relinquishing import RelinquishAsked
 from tidelog.controller.registrations import BrokersRead
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.metrics import PARTITIONS_DAMAGED
 from tidelog.core.shrink_causes import ShrinkCause
-from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 from tidelog.log.log_state import Damage
 from tidelog.wire.messages.fetch import FetchRequest
 from tidelog.wire.messages.relinquish_leadership import (
@@ -294,6 +296,25 @@ def test_a_damaged_leader_without_another_live_member_stays(isr: tuple[int, ...]
     after, error = outcome(controller, damaged(leader_epoch=before.leader_epoch))
     assert after is None and error is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     assert controller.image.states[T0].leader == 1
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize(
+    "before",
+    [state((1, 2, 3), NO_LEADER), state((1, 2, 3), isr_epochs=(epoch(1), epoch(2), epoch(3) - 1))],
+    ids=["no leader", "a member has bounced"],
+)
+def test_a_partition_whose_election_is_due_is_left_alone(before: PartitionState) -> None:
+    around = Circumstances((1, 2, 3), brokers(1, 2, 3), controller_epoch=9)
+    assert election.elect_without(before, around, 1, ()) is None
+
+
+@pytest.mark.rule("V68")
+def test_a_leader_that_is_leaving_is_replaced_with_the_damaged_follower() -> None:
+    around = Circumstances((1, 2, 3), brokers(2, 3), controller_epoch=9)
+    elected = election.elect_without(state((1, 2, 3)), around, 2, (3,))
+    assert elected is not None
+    assert (elected.state.leader, elected.state.isr) == (3, (3,))
 
 
 @pytest.mark.rule("V68")
