@@ -335,7 +335,7 @@ class LogState:
             self.damage = Damage(offset, reason)
 
     def forget_damage_before_start(self) -> None:
-        """Forget damage before the log start: nobody reads it.
+        """Forget damage before the log start, where no reader reads.
 
         A read of a damaged batch that reaches beyond the log start finds it again.
         """

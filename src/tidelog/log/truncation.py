@@ -159,7 +159,7 @@ def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Complet
             return
         right, end, wrong = completion.result()
         if wrong is not None and end < offset:
-            # More damage, of which nobody knew: records below `offset` must not go just so.
+            # More damage than was known: committed records below `offset` must not go unasked.
             found = DamagedSegment(kept.file.path, wrong.position, end, wrong.reason)
             done.fail(_begun_again(log, found))
             return

@@ -112,8 +112,7 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
-        self.in_sync = self._in_sync_checker()
-        self.damage = DamageChecker(self.brokers)
+        self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
