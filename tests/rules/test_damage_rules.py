@@ -176,5 +176,8 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_refetches_while_it_runs()
     assert result.marks["damage_truncated"] >= 1
     truncated = [line for line in told if "truncating steady-0" in line and "to refetch" in line]
     assert truncated and all(line.split()[1] == str(leader_id) for line in truncated)
+    (found,) = [line for line in told if " log_corrupt " in line]
+    times_ns = [int(line.split()[0]) for line in (found, truncated[0])]
+    assert times_ns[1] - times_ns[0] < NS_PER_S // 10, "at once, not at the next look"
     assert not world.is_damaged(leader_id)
     assert cluster.damage.found_count >= 1 and cluster.damage.unrepaired() == ""
