@@ -24,7 +24,7 @@ from tests.support.ports import FakeTracer
 from tidelog.broker.apis import fetch
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
@@ -96,6 +96,32 @@ def test_the_sequences_of_producers_are_not_taken_from_damaged_batches(tmp_path:
         opened()
     path.write_bytes(whole)
     assert list(opened().producers.entries()) == [5]
+
+
+@pytest.mark.rule("V68")
+def test_a_broker_that_must_end_truncates_before_the_damage_at_its_next_start(
+    tmp_path: Path,
+) -> None:
+    """Where the controller cannot replace it: no checkpoint says then that this was flushed."""
+    lane = StepLane(str(tmp_path), OsFiles())
+    directory = open_directory(lane, SMALL, FakeClock(), FakeTracer())
+    log = directory.create(TP, TOPIC_ID, SMALL).result()
+    for number in range(40):
+        append(log, [bytes([40 + number]) * 40])
+    log.flush().result()
+    directory_of(log).checkpoint().result()
+    segment = log.segments[2]
+    path = Path(segment.file.path)
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 4
+    path.write_bytes(data)
+    ended: list[StorageError] = []
+    directory_of(log).on_failure = ended.append
+    damaged = log.segments[3].base_offset - 1
+    directory_of(log).begin_again_at(TP, damaged, "the CRC is wrong")
+    assert f"at the next start the log is truncated at offset {damaged}" in str(ended[0])
+    lane = StepLane(str(tmp_path), OsFiles())
+    assert open_directory(lane, SMALL, FakeClock(), FakeTracer()).logs[TP].log_end_offset == damaged
 
 
 # Readers

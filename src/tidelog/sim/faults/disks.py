@@ -10,6 +10,7 @@ import errno
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, scenario
@@ -244,26 +245,34 @@ def damaged_checkpoints(context: FaultContext) -> bool:
 @kind
 def damaged_leaders(context: FaultContext) -> bool:
     """Flip a bit of a log under its running leader, while others are in sync."""
+    published = context.cluster.published
+    keys = [
+        key for key in published.partitions if not published.all_topics[key.topic_id].is_internal
+    ]
+    return bool(keys) and damage_leader(context, context.draw.choice(keys))
+
+
+def damage_leader(context: FaultContext, key: LogKey) -> bool:
+    """Flip a bit of a partition's log under its running leader; return False without a target."""
     cluster = context.cluster
     if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
         return False  # one replica at a time
-    targets: list[tuple[SimBroker, str]] = []
-    for key, state in cluster.published.partitions.items():
-        topic = cluster.published.all_topics.get(key.topic_id)
-        broker = cluster.brokers.get(state.leader)
-        if topic is None or topic.is_internal or broker is None or broker.life is None:
-            continue
-        if len(state.isr) > 1 and cluster.budget.may_fail(broker.node_id, loses_data=True):
-            directory = f"{broker.logs.disk.root}/{topic.name}-{key.partition}/"
-            targets += [
-                (broker, path)
-                for path, file in broker.logs.disk.files()
-                if path.startswith(directory) and path.endswith(_LOGS) and file.data
-            ]
-    if not targets:
+    state, topic = cluster.published.partitions[key], cluster.published.all_topics[key.topic_id]
+    broker = cluster.brokers.get(state.leader)
+    if broker is None or broker.life is None or len(state.isr) < 2:
         return False
-    broker, path = context.draw.choice(targets)
+    if not cluster.budget.may_fail(broker.node_id, loses_data=True):
+        return False
     disk, draw = broker.logs.disk, context.draw
+    directory = f"{disk.root}/{topic.name}-{key.partition}/"
+    paths = [
+        path
+        for path, file in disk.files()
+        if path.startswith(directory) and path.endswith(_LOGS) and file.data
+    ]
+    if not paths:
+        return False
+    path = draw.choice(paths)
     _flip(context, disk, path, draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8))
     broker.was_damaged = True
     _operate(context, broker)

@@ -106,6 +106,7 @@ DISKS: Final = (
         restart_ms=((20, 400), (200, 1_500)),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         churn=("records_reread",),
+        scenario="damaged_member",
         has_own_streams=True,
     ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
