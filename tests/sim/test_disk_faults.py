@@ -69,6 +69,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
         ("bits flipped|cut short",),
         r"is not believed: |is rebuilt from the batches: |cannot be read: ",
     ),
+    "damaged_leaders": (("bits flipped",), r"the log is damaged from offset \d+ on: asking"),
 }
 #: Seeds under which a kind is drawn often enough.
 SEEDS = {"lose_power": 2, "damaged_indexes": 4}
