@@ -23,6 +23,9 @@ _SYNCS: Final = ("fsync", "fsync_directory", "sync_volume")
 _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
 
 
+#: Positions in a batch: its leader epoch follows its base offset and its length.
+_LEADER_EPOCH_AT: Final = 12
+_MAGIC_AT: Final = 16
 _LOGS: Final = (".log",)
 _INDEXES: Final = (".index", ".timeindex", ".snapshot")
 _TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
@@ -273,7 +276,8 @@ def damage_leader(context: FaultContext, key: LogKey) -> bool:
     if not paths:
         return False
     path = draw.choice(paths)
-    _flip(context, disk, path, draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8))
+    position, mask = draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8)
+    _flip(context, disk, path, _beside_leader_epoch(bytes(disk.file(path).data), position), mask)
     broker.was_damaged = True
     _operate(context, broker)
     return True
@@ -346,15 +350,32 @@ def _behind_base_offset(data: bytes, position: int) -> int:
     No checksum covers a base offset. The neighboring batches reveal a wrong one, but not in
     compacted logs, which have gaps. So the caller uses this for compacted logs.
     """
+    start = _batch_start(data, position)
+    return start + 8 if start is not None and position - start < 8 else position
+
+
+def _beside_leader_epoch(data: bytes, position: int) -> int:
+    """Return the position, moved behind the leader epoch of a batch if it is within one.
+
+    No checksum covers a leader epoch either, because each leader sets it. A read of the batch does
+    not compare it with the leader's epochs, so a follower may get a wrong one.
+    """
+    start = _batch_start(data, position)
+    is_epoch = start is not None and _LEADER_EPOCH_AT <= position - start < _MAGIC_AT
+    return start + _MAGIC_AT if start is not None and is_epoch else position
+
+
+def _batch_start(data: bytes, position: int) -> int | None:
+    """Return the start of the batch that contains a position; None without a whole batch."""
     start = 0
-    while start + 12 <= len(data):
-        end = start + 12 + int.from_bytes(data[start + 8 : start + 12], "big")
+    while start + _LEADER_EPOCH_AT <= len(data):
+        end = start + _LEADER_EPOCH_AT + int.from_bytes(data[start + 8 : start + 12], "big")
         if not start < end <= len(data):
-            break
+            return None
         if position < end:
-            return start + 8 if position - start < 8 else position
+            return start
         start = end
-    return position
+    return None
 
 
 def _operate(context: FaultContext, broker: SimBroker) -> None:
