@@ -72,7 +72,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "damaged_leaders": (("bits flipped",), r"the log is damaged from offset \d+ on: asking"),
 }
 #: Seeds under which a kind is drawn often enough.
-SEEDS = {"lose_power": 2, "damaged_indexes": 4}
+SEEDS = {"lose_power": 2, "damaged_indexes": 7}
 
 
 def test_every_kind_of_fault_of_disks_is_looked_at() -> None:
