@@ -44,6 +44,7 @@ DECISION_RULES = tuple(
     f"tests/rules/test_{name}_rules.py"
     for name in (
         "bad_isr_request",
+        "damaged_member",
         "direct",
         "display",
         "held_expansion",

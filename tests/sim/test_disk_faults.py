@@ -29,6 +29,7 @@ class Seen(NamedTuple):
 
 def run_with(kind: str, seed: int) -> Seen:
     profile = "damaged_disks" if kind.startswith("damaged") else "failing_disks"
+    profile = "damaged_leaders" if kind == "damaged_leaders" else profile
     told: list[str] = []
 
     def listen(line: str) -> None:
@@ -69,6 +70,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
         ("bits flipped|cut short",),
         r"is not believed: |is rebuilt from the batches: |cannot be read: ",
     ),
+    "damaged_leaders": (("bits flipped",), r"the log is damaged from offset \d+ on: asking"),
 }
 #: Seeds under which a kind is drawn often enough.
 SEEDS = {"lose_power": 2, "damaged_indexes": 4}

@@ -145,3 +145,10 @@ def test_leaders_that_write_themselves_lose_answers_and_find_their_changes_made(
 @pytest.mark.rule("A12", "V10")
 def test_members_restart_unheard_of_while_their_leaders_write_the_node() -> None:
     reached("direct_quick_restarts")
+
+
+@pytest.mark.rule("V68")
+def test_damaged_member_makes_brokers_ask_to_leave_as_followers() -> None:
+    """The first request of such a broker comes too late."""
+    found = reached("damaged_leaders")
+    assert found["damage_reported"] > found["damage_truncated"] >= 1

@@ -96,6 +96,7 @@ def a_follower(
     epochs: LeaderEpochs | None = None,
     log_end_offset: int = 0,
     high_watermark: int = 0,
+    damaged_from: int | None = None,
 ) -> FollowerReplica:
     """A follower as it is right after becoming one."""
     return FollowerReplica(
@@ -106,4 +107,5 @@ def a_follower(
         log_end_offset=log_end_offset,
         latest_epoch=-1 if epochs is None else epochs.latest_epoch,
         high_watermark=high_watermark,
+        damaged_from=damaged_from,
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker import apis
@@ -52,7 +51,7 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import Endpoint, TopicPartition
+from tidelog.core.types import Endpoint
 from tidelog.log.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -231,7 +230,7 @@ class Broker:
                 learn_configs=self.replicas.load_configs,
             )
             directory.on_failure = self._directory_failed
-            directory.on_damage = partial(self._log_damaged, directory)
+            directory.on_damage = lambda _: self.replicas.upkeep.damage_found()
             self.directories.append(directory)
         proofs = [directory.clean_shutdown for directory in self.directories]
         if proofs and proofs[0] is not None and all(proof == proofs[0] for proof in proofs):
@@ -283,18 +282,6 @@ class Broker:
         self.services.tracer.event("task_failed", task=name, error=repr(error))
         self.services.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
         self.services.ports.halt(f"{kind} in {name}: {error!r}")
-
-    def _log_damaged(
-        self, directory: LogDirectory, topic_partition: TopicPartition, offset: int, why: str
-    ) -> None:
-        """Handle damaged batches (V68): start this replica over where others in the ISR have them.
-
-        A leader that is alone in the ISR keeps its records.
-        """
-        partition = self.replicas.get(topic_partition)
-        leadership = None if partition is None else partition.leadership
-        if leadership is not None and len(leadership.isr.committed) > 1:
-            directory.begin_again_at(topic_partition, offset, why)
 
     def _directory_failed(self, error: BaseException) -> None:
         """Stop the broker after a device error or failed fsync of one directory (D1, D17)."""

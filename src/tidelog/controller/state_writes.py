@@ -81,7 +81,7 @@ class WritePartitionState(Write):
     asked_by_leader: bool = False
     #: Where the partition exists, only these replicas may be created: a reassignment adds them.
     new_replicas: tuple[int, ...] = ()
-    #: Why the leader asks for a shrink, by replica; empty where it did not say.
+    #: Why a leader asks for a shrink, or a broker to leave, by replica; empty where it did not say.
     shrinks: Shrinks = ()
 
     def __post_init__(self) -> None:

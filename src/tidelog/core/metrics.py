@@ -22,6 +22,7 @@ FAILOVER_MS: Final = "tidelog_controller_failover_ms_total"
 TAKEOVERS: Final = "tidelog_takeovers_total"
 TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
 EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
+PARTITIONS_DAMAGED: Final = "tidelog_log_damaged_partitions"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
@@ -36,6 +37,7 @@ METRICS: Final[Mapping[str, str]] = {
     TAKEOVERS: "sampled leaderships of this broker in which a phase ended, by phase",
     TAKEOVER_MS: "total time from the role to the phase's end in these leaderships, by phase",
     EVENTS_DROPPED: "events missing in __cluster_events: too many waited, or none could be sent",
+    PARTITIONS_DAMAGED: "replicas of this broker whose log has a damaged batch, not refetched yet",
 }
 
 #: A metric, and the value of its label.

@@ -20,7 +20,8 @@ class ShrinkCause(IntEnum):
     NO_FETCH = 2
     #: The leader refuses its fetches: they are of another leader epoch or broker epoch.
     EPOCH = 3
-    #: Its broker has no such replica: the log directory was lost or replaced (D3).
+    #: Its broker has no such replica, as the log directory was lost or replaced (D3), or its log is
+    #: damaged (V68).
     DISK = 4
     #: Its broker shuts down, or did (V43).
     SHUTDOWN = 5

@@ -95,5 +95,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "offsets_overdue": "a coordinator's append takes too long, and its request times out",
     # Logs
     "damage_read": "a read finds that a file does not hold what was written",
+    "damage_reported": "a broker asks to leave the ISR of a partition whose log is damaged",
+    "damage_truncated": "a replica truncates its damaged log, and fetches the records again",
     "log_cut_at_start": "recovery truncates bytes that are no whole batch",
 }

@@ -9,6 +9,8 @@ histories and end offsets only.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from tidelog.core.epochs import UNDEFINED_OFFSET, LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd
@@ -20,6 +22,15 @@ def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int
     The leader's first response shows by epoch what the follower must truncate.
     """
     return log_end_offset
+
+
+def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) -> int | None:
+    """Return the offset to which a follower with a damaged log truncates; None to keep the log.
+
+    `members` are the ISR and the eligible replicas of the term that begins. Committed records count
+    on each member, which keeps even a damaged log: it asks the controller to leave (V68).
+    """
+    return None if broker_id in members else damaged_offset
 
 
 def diverging_epoch(

@@ -46,14 +46,19 @@ class FaultBudget:
         published.on_state.append(self._note_members)
 
     def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
-        """Note members that leave without their data; forget them once there are k members."""
+        """Note members that leave without their data; forget them once there are k members.
+
+        A member that leaves with a damaged log truncates it soon (V68).
+        """
         if len(state.members) >= self._published.effective_minimum(state.key):
             self._gone.pop(state.key, None)
             return
         for member in () if before is None else before.members:
             if member in state.members:
                 continue
-            if not self._replication.has_all_committed(state.key, member):
+            if not self._replication.has_all_committed(
+                state.key, member
+            ) or self._simulator.is_damaged(member):
                 self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:

@@ -21,6 +21,7 @@ from tidelog.sim.checkers.answer_checker import AnswerChecker
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
 from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
+from tidelog.sim.checkers.damage_checker import DamageChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
@@ -111,7 +112,7 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
-        self.in_sync = self._in_sync_checker()
+        self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
@@ -242,6 +243,8 @@ class SimCluster:
             self.shutdowns.answered(fields["broker"], fields["epoch"], fields["remaining"])
         elif name == "handed_over":
             self.shutdowns.may_stop(incarnation.node_id)
+        elif name == "log_corrupt":
+            self.damage.found(incarnation, fields["path"])
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")

@@ -28,6 +28,7 @@ class FakeLog:
         self.has_slow_sync = False
         self.flush_error: BaseException | None = None
         self.is_closed = False
+        self.damage: Any = None
         self.directory = SimpleNamespace(failure=None)
         self.config: Any = LogConfig()
         #: Taken instead of the one segment that holds the records.
@@ -169,6 +170,8 @@ class FakeLog:
             del self.records[offset - self.log_start_offset :]
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self.epochs.truncate_from_end(offset)
+            if self.damage is not None and offset <= self.damage.offset:
+                self.damage = None
 
         return self._change("truncate_to", offset, change)
 

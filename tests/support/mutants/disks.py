@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.controller.elections import election
 from tidelog.core.completion import Completion
 from tidelog.core.errors import DEVICE_ERRNOS
 
@@ -56,11 +57,44 @@ def short_write_is_whole(_: Any) -> Any:
 @_breaks(
     "V68",
     "tidelog.log.segment_reads:verify",
-    profile="damaged_disks",
+    profile="damaged_leaders",
 )
 def damage_is_served(_: Any) -> Any:
     """Clients and followers get batches from disk without a check."""
     return lambda data, position, offset, end_offset: False
+
+
+@_breaks(
+    "V68",
+    "tidelog.controller.elections.election:elect_without",
+    "tidelog.replication.truncation:before_damage",
+    profile="damaged_leaders",
+)
+def damaged_leader_stays_in_isr(*_: Any) -> Any:
+    """A leader with a damaged log stays in the ISR, and truncates its log as a follower."""
+    return (
+        lambda state, around, damaged, slow: election.elect_instead(state, around, slow),
+        lambda damaged_offset, broker_id, members: damaged_offset,
+    )
+
+
+@_breaks(
+    "V68", "tidelog.broker.replicas.partition:Partition.become_follower", profile="damaged_leaders"
+)
+def damage_forgotten_with_the_role(original: Any) -> Any:
+    """A leader that was replaced because of damage follows with the damaged log."""
+
+    def become_follower(partition: Any, state: Any) -> None:
+        partition.log.damage = None
+        original(partition, state)
+
+    return become_follower
+
+
+@_breaks("V68", "tidelog.replication.truncation:before_damage", profile="damaged_leaders")
+def damage_truncated_by_a_member(_: Any) -> Any:
+    """A follower with a damaged log truncates it while committed records count on it."""
+    return lambda damaged_offset, broker_id, members: damaged_offset
 
 
 @_breaks(

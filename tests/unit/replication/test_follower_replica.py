@@ -186,3 +186,37 @@ def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
     answer(copy, leader_high_watermark=5)
     assert copy.key() != follower.key()
     assert follower.high_watermark == 0
+
+
+@pytest.mark.rule("V68")
+def test_a_damaged_log_is_truncated_before_the_first_fetch() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=14, damaged_from=12)
+    assert follower.begin() == (TruncateTo(12),)
+    assert follower.is_busy and follower.high_watermark == 12
+    follower.truncated(0, 12, 1)
+    assert follower.position == (5, 12, 1)
+    assert follower.begin() is NOTHING, "what is fetched from now on is not damaged"
+    assert a_follower(log_end_offset=15, damaged_from=15).begin() is NOTHING
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("end", [15, 13], ids=["nothing was removed", "a part was removed"])
+def test_damage_that_could_not_be_truncated_is_truncated_after_the_pause(end: int) -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, damaged_from=12)
+    follower.begin()
+    assert follower.failed(ErrorCode.KAFKA_STORAGE_ERROR) == (
+        BackOff(ErrorCode.KAFKA_STORAGE_ERROR),
+    )
+    assert follower.resumed(0, end, 3) == (TruncateTo(12),)
+    follower.truncated(0, 12, 1)
+    assert follower.resumed(0, 12, 1) is NOTHING
+    assert follower.position == (5, 12, 1)
+
+
+@pytest.mark.rule("V68")
+def test_a_truncation_that_failed_after_the_damage_was_gone_is_not_repeated() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, damaged_from=12)
+    follower.begin()
+    follower.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert follower.resumed(0, 12, 1) is NOTHING
+    assert follower.position == (5, 12, 1)

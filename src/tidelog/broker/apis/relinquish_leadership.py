@@ -1,7 +1,8 @@
-"""RelinquishLeadership (key 20005), version 0: leaders whose reads are slow step back (F11).
+"""RelinquishLeadership (key 20005), version 0: replicas with slow reads or damage step back.
 
-tidelog's own API, served and advertised on the listener between brokers only (G5). The controller
-responds when the new leaders are durable. Any other broker responds NOT_CONTROLLER.
+Leaders with slow reads give up their leadership (F11), members of the ISR with a damaged log leave
+it (V68). tidelog's own API, served and advertised on the listener between brokers only (G5). The
+controller responds when the new leaders are durable. Any other broker responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations

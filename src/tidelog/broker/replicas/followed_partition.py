@@ -352,19 +352,25 @@ class FollowedPartition:
 
     def _report_truncation(self, offset: int) -> None:
         self._mark_truncation(offset)
-        log_end_offset = self.role.log_end_offset
+        role = self.role
+        log_end_offset = role.log_end_offset
         self._services.tracer.event(
             "truncated",
             partition=str(self.partition.topic_partition),
-            leader_epoch=self.role.leader_epoch,
+            leader_epoch=role.leader_epoch,
             log_end_offset=log_end_offset,
             to=offset,
         )
+        level, why = logging.INFO, f"to match leader {role.leader} of epoch {role.leader_epoch}"
+        if role.damaged_from is not None:
+            self._services.tracer.mark("damage_truncated")
+            level, damage = logging.WARNING, self.partition.log.damage
+            reason = "damaged" if damage is None else damage.reason
+            why = f"to refetch the records from leader {role.leader}: {reason}"
         self._services.tracer.log(
             "server",
-            logging.INFO,
-            f"truncating {self.partition.topic_partition} from {log_end_offset} to {offset} to"
-            f" match leader {self.role.leader} of epoch {self.role.leader_epoch}",
+            level,
+            f"truncating {self.partition.topic_partition} from {log_end_offset} to {offset} {why}",
         )
 
     def _mark_truncation(self, offset: int) -> None:

@@ -281,9 +281,16 @@ class Partition:
     def become_follower(self, state: LeaderAndIsrPartitionState) -> None:
         """Follow under a new leader epoch (V32, V33); the log is quiet.
 
-        Without a leader (-1) the replica waits for the next command.
+        Without a leader (-1) the replica waits for the next command. Outside the ISR it truncates
+        a damaged log first (V68).
         """
         log = self.log
+        damaged_from = None
+        if log.damage is not None:
+            members = (*state.isr, *state.eligible)
+            damaged_from = truncation.before_damage(
+                log.damage.offset, self._services.broker_id, members
+            )
         if state.leader == NO_LEADER:
             self._services.tracer.mark("follower_without_leader")
         core = FollowerReplica(
@@ -294,6 +301,7 @@ class Partition:
             log_end_offset=log.log_end_offset,
             latest_epoch=log.epochs.latest_epoch,
             high_watermark=self._starting_high_watermark(),
+            damaged_from=damaged_from,
         )
         self._take_role(FollowerRole(self, self._services, core), core, state, "became_follower")
 

@@ -96,6 +96,11 @@ class ReplicaUpkeep:
         """Apply the broker's changed configuration (`log.cleaner.*`, KIP-226)."""
         self._cleaner.settings = _cleaner_settings(self._services.config)
 
+    def damage_found(self) -> None:
+        """Have the controller replace replicas with a damaged log (V68)."""
+        if not self._closing and not self._services.fence.is_fenced:
+            self._relinquishing.damage_found(self._hosted.all)
+
     def close(self) -> None:
         """Begin nothing more."""
         self._closing = True

@@ -157,6 +157,28 @@ def elect_instead(
     return Election(_published(state, leader, live, around))
 
 
+def elect_without(
+    state: PartitionState, around: Circumstances, damaged: int, slow: Sequence[int]
+) -> Election | None:
+    """Take a replica with a damaged log out of the members (V68); None where none can lead then.
+
+    A live member of the ISR leads in its place, one of `slow` only where there is no other. Another
+    leader stays, in the next leader epoch: so the replica's broker learns that it is no member. It
+    truncates its log then, so it is no eligible replica either. A partition without a leader or
+    with a bounced member is left alone: `elect` decides on it.
+    """
+    if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
+        return None
+    without = replace(around, absent=(*around.absent, damaged))
+    live = [member for member in state.isr if without.can_lead(member)]
+    quick = [member for member in live if member not in slow]
+    current = state.leader if state.leader in live else NO_LEADER
+    leader = _leader(current, around.replicas, live if current in live else quick or live)
+    if leader == NO_LEADER:
+        return None
+    return Election(_published(state, leader, live, without))
+
+
 def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
 

@@ -1,9 +1,12 @@
-"""Leaders that step back because they cannot serve reads: another member of the ISR leads (F11).
+"""Leaders that step back: their reads are slow (F11), or their log is damaged (V68).
 
-The elected replica has every committed record, and the former leader stays in the ISR. A broker
-that reported slow reads takes over from no other one, and gets no leadership back automatically
-before the second rebalance look after that (`Balance`). So leadership does not move back and forth
-between slow brokers. Where no other member can lead, the leader stays.
+The leader that replaces a slow one has every committed record, and the slow one stays in the ISR. A
+broker that reported slow reads takes over from no other one, and gets no leadership back
+automatically before the second rebalance look after that (`Balance`). So leadership does not move
+back and forth between slow brokers. Where no other member can lead, the leader stays.
+
+A replica with a damaged log leaves the ISR, or the eligible replicas, and truncates its log only
+then. A leader that is alone in the ISR stays: its log is the only one.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import election
 from tidelog.controller.elections.balance import Balance
-from tidelog.controller.elections.circumstances import circumstances
+from tidelog.controller.elections.circumstances import Circumstances, circumstances
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.partitions.refusals import check_readable
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import TopicId, TopicPartition, topic_id_to_text
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import PartitionState, TopicId, TopicPartition, topic_id_to_text
 from tidelog.wire.messages.relinquish_leadership import (
     RelinquishedPartition,
     RelinquishedPartitionResult,
@@ -34,7 +38,7 @@ from tidelog.wire.messages.relinquish_leadership import (
 
 @dataclass(frozen=True, slots=True)
 class RelinquishAsked(Event):
-    """A leader's request to be replaced, as its reads are slow."""
+    """A broker's request to be replaced as leader, or to leave the members of partitions."""
 
     ticket: int
     request: RelinquishLeadershipRequest
@@ -49,8 +53,14 @@ class Named:
 
 
 def note_slow_reads(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
-    """Note that the sender's reads are slow: it takes no leadership over for now."""
-    if _is_current(asked.request, image):
+    """Note that the sender's reads are slow: it takes no leadership over for now.
+
+    A damaged log says nothing about other partitions of the sender.
+    """
+    is_slow = any(
+        data.damaged_offset < 0 for topic in asked.request.topics for data in topic.partitions
+    )
+    if is_slow and _is_current(asked.request, image):
         balance.note_slow(asked.request.broker_id, image)
 
 
@@ -98,10 +108,16 @@ def _replace_leader(
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
         )
-    if state.leader != sender or state.leader_epoch != data.leader_epoch:
+    is_damaged = data.damaged_offset >= 0
+    if state.leader_epoch != data.leader_epoch or (state.leader != sender and not is_damaged):
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,
             f"broker {state.leader} leads {topic_partition} in leader epoch {state.leader_epoch}",
+        )
+    if sender not in image.replicas(topic_partition):
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {sender} is not among the replicas of {topic_partition}",
         )
     if draft.written(topic_partition) is not None:
         raise KafkaError(
@@ -109,7 +125,10 @@ def _replace_leader(
             f"the state of {topic_partition} is being changed: ask again",
         )
     slow = [member for member in state.isr if balance.is_slow(member, image)]
-    elected = election.elect_instead(state, circumstances(topic_partition, draft), slow)
+    around = circumstances(topic_partition, draft)
+    if is_damaged:
+        return _take_out(sender, state, around, slow, draft, topic_partition)
+    elected = election.elect_instead(state, around, slow)
     if elected is None:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -118,6 +137,36 @@ def _replace_leader(
         )
     return draft.write_state(
         WritePartitionState(topic_partition, elected.state, state.partition_epoch)
+    )
+
+
+def _take_out(
+    damaged: int,
+    state: PartitionState,
+    around: Circumstances,
+    slow: Sequence[int],
+    draft: Draft,
+    topic_partition: TopicPartition,
+) -> int:
+    """Take a replica with a damaged log out of the members (V68). Raises KafkaError.
+
+    Also where the replica has left the ISR already: the next leader epoch makes sure that its
+    broker learns of it, and that no earlier fetch brings it back.
+    """
+    elected = election.elect_without(state, around, damaged, slow)
+    if elected is None:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"the log of broker {damaged} is damaged, and no other member of the ISR"
+            f" {list(state.isr)} of {topic_partition} can lead: broker {damaged} keeps its log",
+        )
+    return draft.write_state(
+        WritePartitionState(
+            topic_partition,
+            elected.state,
+            state.partition_epoch,
+            shrinks=((damaged, ShrinkCause.DISK),),
+        )
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 # Each module registers its kinds.
 from tidelog.sim.faults import (  # noqa: F401
     clocks,
+    damaged_members,
     disks,
     elections,
     leaderships,

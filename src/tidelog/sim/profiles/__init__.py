@@ -89,6 +89,7 @@ _ORDER: Final = (
     "direct_member_ends",
     "overtaken_batches",
     "older_disks",
+    "damaged_leaders",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -104,6 +104,29 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         has_own_streams=True,
     ),
+    # Files are damaged under a leader that runs, too, and consumers read from the beginning again
+    # and again (V68).
+    Profile(
+        "damaged_leaders",
+        weights={
+            "damaged_batches": 5.0,
+            "damaged_indexes": 3.0,
+            "damaged_checkpoints": 3.0,
+            "damaged_leaders": 8.0,
+            "replaced_disk": 1.0,
+            "crash_leader": 2.0,
+            "elect_preferred": 3.0,
+            "stop": 3.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 800),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        churn=("records_reread",),
+        scenario="damaged_member",
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence

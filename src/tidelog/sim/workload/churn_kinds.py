@@ -12,6 +12,7 @@ from tidelog.sim.workload import (  # noqa: F401
     move_churn,
     offset_churn,
     record_churn,
+    reread_churn,
     topic_churn,
     topic_flushes,
     topic_mishaps,

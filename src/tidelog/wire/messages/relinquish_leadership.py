@@ -1,6 +1,8 @@
 """RelinquishLeadership (key 20005), version 0: a leader asks the controller for another leader.
 
-An API of tidelog's own (F11, G5): Kafka has no request for it. Flexible.
+An API of tidelog's own (F11, V68, G5): Kafka has no request for it. A leader asks because its reads
+are slow, or because its log is damaged. A member that follows by then asks because of damage, too.
+Flexible.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from tidelog.wire.structs import dataclass
 
 @dataclass(slots=True)
 class RelinquishedPartition:
-    """A partition that the sender leads under `leader_epoch`."""
+    """A partition of which the sender has a replica, in a role of `leader_epoch`."""
 
     partition_index: int = int32("0+")
     leader_epoch: int = int32("0+")
+    #: The first offset that the sender's log has lost to damage (V68); -1: its reads are slow.
+    damaged_offset: int = int64("0+", -1)
 
 
 @dataclass(slots=True)
@@ -36,7 +40,7 @@ class RelinquishLeadershipRequest:
 
 @dataclass(slots=True)
 class RelinquishedPartitionResult:
-    """NONE where another member of the ISR leads now, or the reason for which none does."""
+    """NONE where the sender does not lead now, or the reason for which nothing has changed."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
