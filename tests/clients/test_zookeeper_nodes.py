@@ -28,7 +28,7 @@ KAFKAS_ALONE = ("/kafka-acl", "/delegation_token", "/feature", "/migration", "/l
 #: Extra keys of ours.
 OUR_KEYS = {
     "/brokers/topics/T/partitions/N/state": {"isr_epochs", "last_leader", "elr", "elr_epochs"},
-    "/brokers/ids/N": {"previous_broker_epoch", "clean_since_epoch", "reports_log_ends"},
+    "/brokers/ids/N": {"previous_broker_epoch", "earlier_broker_epochs", "reports_log_ends"},
 }
 
 Nodes = dict[str, Node]

@@ -54,7 +54,7 @@ def test_a_batch_with_a_flipped_bit_is_not_served(tmp_path: Path, at: int) -> No
     for number in range(40):
         append(log, [bytes([40 + number]) * 40])
     directory_of(log).flush_due(1 << 60).result()
-    drive(directory_of(log).close(CleanEpochs(1, 1)))
+    drive(directory_of(log).close(CleanEpochs(1)))
     second, third = log.segments[1:3]
     path = Path(second.file.path)
     data = bytearray(path.read_bytes())

@@ -104,7 +104,7 @@ def test_a_replica_whose_deletion_a_full_disk_refused_is_deleted_later(harness: 
 def test_no_clean_end_is_claimed_over_a_replica_that_could_not_leave(harness: LogHarness) -> None:
     directory = refused(harness, is_stray=True)
     with pytest.raises(StorageError):
-        drive(directory.close(CleanEpochs(4, 4)))
+        drive(directory.close(CleanEpochs(4)))
     assert not (harness.path / CLEAN).exists()
     assert values_of(harness.again()) == OLD, "the next start finds it as it was"
 
@@ -113,7 +113,7 @@ def test_no_clean_end_is_claimed_over_a_replica_that_could_not_leave(harness: Lo
 def test_a_clean_end_lets_it_leave_first(harness: LogHarness) -> None:
     directory = refused(harness, is_stray=True)
     make_room(harness)
-    drive(directory.close(CleanEpochs(4, 4)))
+    drive(directory.close(CleanEpochs(4)))
     assert (harness.path / CLEAN).exists()
     directory = harness.open()
     assert directory.logs == {} and stray_values(directory) == OLD

@@ -282,24 +282,24 @@ def test_a_registration_proves_a_clean_shutdown_and_a_later_one_the_process_that
     async def story() -> None:
         broker = harness.broker()
         identity = broker.services.identity
-        identity.clean_epochs = CleanEpochs(41, 37)
+        identity.clean_epochs = CleanEpochs(41, (37,))
         await broker.session.open()
         await broker.session.register()
-        assert registered() == (41, 37)
+        assert registered() == (41, [37])
         first = broker.broker_epoch
         harness.expire(broker)
-        assert identity.epochs_so_far() == (first, 37), (
+        assert identity.epochs_so_far() == (first, (37, 41)), (
             "a stop without a registration proves it too"
         )
         await harness.cluster.until(lambda: broker.broker_epoch > first)
-        assert registered() == (first, 37)
-        assert identity.epochs_so_far() == (broker.broker_epoch, 37)
+        assert registered() == (first, [37, 41])
+        assert identity.epochs_so_far() == (broker.broker_epoch, (37, 41, first))
 
-    def registered() -> tuple[int, int]:
+    def registered() -> tuple[int, list[int]]:
         node = harness.node()
         assert node is not None
         value = json.loads(node.data)
-        return value["previous_broker_epoch"], value["clean_since_epoch"]
+        return value["previous_broker_epoch"], value["earlier_broker_epochs"]
 
     harness.tell(story())
 
@@ -316,7 +316,7 @@ def test_every_log_directory_must_prove_the_same_clean_shutdown(
         await first._open_directories()
         for directory, epoch in zip(first.directories, epochs, strict=True):
             if epoch is not None:
-                await directory.close(CleanEpochs(epoch, epoch))
+                await directory.close(CleanEpochs(epoch))
         second = harness.broker(log_dirs="/a,/b")
         await second._open_directories()
         assert second.services.identity.clean_epochs.last == proved

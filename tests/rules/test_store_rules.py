@@ -454,7 +454,7 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
         ),
         rack="r1",
         previous_broker_epoch=41,
-        clean_since_epoch=37,
+        earlier_broker_epochs=(37,),
     )
     path = layout.broker_path(7)
     data = layout.encode_broker(broker, timestamp_ms=1234)
@@ -469,7 +469,7 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
         "features": {},
         "rack": "r1",
         "previous_broker_epoch": 41,
-        "clean_since_epoch": 37,
+        "earlier_broker_epochs": [37],
     }
     [made, _] = await store.transact([Create(path, b"", ephemeral=True), SetData(path, data, 0)])
     node = await store.get(path)
@@ -477,7 +477,7 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
     read = layout.decode_broker(path, 7, node)
     assert read.broker_epoch == node.stat.czxid == made.stat.czxid
     assert (read.endpoints, read.rack) == (broker.endpoints, "r1")
-    assert (read.previous_broker_epoch, read.clean_since_epoch) == (41, 37)
+    assert (read.previous_broker_epoch, read.earlier_broker_epochs) == (41, (37,))
 
 
 @pytest.mark.rule("V5")

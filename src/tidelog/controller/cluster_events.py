@@ -204,7 +204,7 @@ def registered(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
         "broker": broker.broker_id,
         "broker_epoch": broker.broker_epoch,
         "previous_broker_epoch": broker.previous_broker_epoch,
-        "clean_since_epoch": broker.clean_since_epoch,
+        "earlier_broker_epochs": list(broker.earlier_broker_epochs),
         "controller_epoch": controller_epoch,
     }
     return ClusterEvent(REGISTRATION, f"{broker.broker_id}/{broker.broker_epoch}", fields)

@@ -174,7 +174,7 @@ class Image:
                         broker.broker_id,
                         broker.broker_epoch,
                         broker.previous_broker_epoch,
-                        broker.clean_since_epoch,
+                        broker.earlier_broker_epochs,
                         broker.is_leaving,
                     )
                     for broker in self.brokers.values()

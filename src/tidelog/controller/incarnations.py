@@ -46,15 +46,16 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether the recorded incarnation provably left its log as it was.
 
     Its process shut down cleanly (E3), or lives on under another registration (E7). A broker may
-    prove a chain of such incarnations: no controller need have recorded each of them. An epoch
-    above the chain is of a life with another disk: this one is older, as one that a backup brought
-    back.
+    prove several such incarnations: no controller need have recorded each of them. An epoch that it
+    does not name is of a life with another disk, even one between those that it names: this disk
+    may be older, as one that a backup brought back.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
-    last = broker.previous_broker_epoch
-    is_in_chain = NO_BROKER_EPOCH < broker.clean_since_epoch <= recorded_epoch <= last
-    return is_in_chain or last == recorded_epoch
+    return (
+        broker.previous_broker_epoch == recorded_epoch
+        or recorded_epoch in broker.earlier_broker_epochs
+    )
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:

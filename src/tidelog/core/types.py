@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 TopicId = bytes
 ZERO_TOPIC_ID: TopicId = bytes(16)
@@ -77,21 +77,27 @@ def topic_id_from_text(text: str) -> TopicId:
     return raw
 
 
-class CleanEpochs(NamedTuple):
-    """Registrations of one broker since which it has provably lost nothing (E3, E7); -1 for none.
+#: Registrations that a broker proves beside its last one: sessions that ended in a row, at most.
+MAX_EARLIER_EPOCHS: Final = 64
 
-    `last` is the epoch of its last registration, `first` of its earliest: each incarnation between
-    them ended cleanly, or with its session alone. A chain matters where no controller recorded the
-    registrations between.
+
+class CleanEpochs(NamedTuple):
+    """Registrations of one broker since each of which it has provably lost nothing (E3, E7).
+
+    `last` is the epoch of its last registration, -1 for none; `earlier` are those before it, the
+    newest last. Each incarnation ended cleanly, or with its session alone. The earlier ones matter
+    where no controller recorded the registrations between. They are named one by one: an epoch
+    between two of them may be of a life with another disk.
     """
 
     last: int = NO_BROKER_EPOCH
-    first: int = NO_BROKER_EPOCH
+    earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return the same with one more registration that lost nothing."""
-        first = broker_epoch if self.first == NO_BROKER_EPOCH else self.first
-        return CleanEpochs(broker_epoch, first)
+        """Return the same with one more registration that lost nothing; the oldest may drop out."""
+        if self.last == NO_BROKER_EPOCH:
+            return CleanEpochs(broker_epoch)
+        return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +111,8 @@ class BrokerInfo:
     #: Broker epoch of its last registration, if it provably lost nothing since then: its process
     #: shut down cleanly, or lives on (E3, E7). -1 without proof.
     previous_broker_epoch: int = NO_BROKER_EPOCH
-    #: Broker epoch of the earliest registration since which it provably lost nothing; -1: unknown.
-    clean_since_epoch: int = NO_BROKER_EPOCH
+    #: Broker epochs of the registrations before that, since each of which it provably lost nothing.
+    earlier_broker_epochs: tuple[int, ...] = ()
     #: It answers GetReplicaLogInfo (E6), as brokers of Kafka 3.9 do not.
     reports_log_ends: bool = False
     #: It has asked the controller for a controlled shutdown (V43); not part of the node.

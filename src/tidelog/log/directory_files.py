@@ -88,9 +88,14 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
     """Return the marker of a clean shutdown, with the epochs under which the broker ran.
 
-    Kafka writes `brokerEpoch` alone; `cleanSinceEpoch` is ours.
+    Kafka writes `brokerEpoch` alone; `earlierEpochs` is ours.
     """
-    return b'{"version":0,"brokerEpoch":%d,"cleanSinceEpoch":%d}' % epochs
+    content = {
+        "version": 0,
+        "brokerEpoch": epochs.last,
+        "earlierEpochs": list(epochs.earlier),
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def parse_clean_shutdown(data: bytes) -> CleanEpochs:
@@ -101,17 +106,16 @@ def parse_clean_shutdown(data: bytes) -> CleanEpochs:
         raise ValueError("it is not JSON") from None
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
-    last = _marked_epoch(content, "brokerEpoch")
-    first = _marked_epoch(content, "cleanSinceEpoch") if "cleanSinceEpoch" in content else last
-    if first > last:
-        raise ValueError(f"cleanSinceEpoch is {first}, above the brokerEpoch {last}")
-    return CleanEpochs(last, first)
+    last = _marked_epoch("brokerEpoch", content.get("brokerEpoch"))
+    earlier = content.get("earlierEpochs", [])
+    if not isinstance(earlier, list):
+        raise ValueError(f"earlierEpochs is {str(earlier)[:40]}, not a list of broker epochs")
+    return CleanEpochs(last, tuple(_marked_epoch("earlierEpochs", each) for each in earlier))
 
 
-def _marked_epoch(content: dict[str, object], key: str) -> int:
-    epoch = content.get(key)
+def _marked_epoch(key: str, epoch: object) -> int:
     if type(epoch) is not int or not -1 <= epoch < 2**63:
-        raise ValueError(f"{key} is {str(epoch)[:40]}, not a broker epoch")
+        raise ValueError(f"{key} has {str(epoch)[:40]}, not a broker epoch")
     return epoch
 
 

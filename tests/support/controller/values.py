@@ -83,7 +83,7 @@ def broker(
     *,
     rack: str | None = None,
     previous_broker_epoch: int = -1,
-    clean_since_epoch: int = -1,
+    earlier_broker_epochs: tuple[int, ...] = (),
 ) -> BrokerInfo:
     """Broker N in its first or a later life."""
     return BrokerInfo(
@@ -92,7 +92,7 @@ def broker(
         endpoints=(Endpoint("PLAINTEXT", f"host{broker_id}", 9000 + broker_id),),
         rack=rack,
         previous_broker_epoch=previous_broker_epoch,
-        clean_since_epoch=clean_since_epoch,
+        earlier_broker_epochs=earlier_broker_epochs,
         reports_log_ends=True,
     )
 

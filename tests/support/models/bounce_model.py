@@ -497,7 +497,7 @@ def registered(lives: Lives) -> dict[int, BrokerInfo]:
             life.number,
             (),
             previous_broker_epoch=life.proven.last,
-            clean_since_epoch=life.proven.first,
+            earlier_broker_epochs=life.proven.earlier,
             reports_log_ends=True,
         )
         for number, life in zip(REPLICAS, lives, strict=True)
@@ -513,8 +513,13 @@ def unchanged(state: PartitionState, lives: Lives) -> list[int]:
         member
         for member in recorded
         if lives[member - 1].number == recorded[member]
-        or NO_BROKER_EPOCH < lives[member - 1].proven.first <= recorded[member]
+        or recorded[member] in _proven(lives[member - 1])
     ]
+
+
+def _proven(life: Life) -> tuple[int, ...]:
+    last, earlier = life.proven
+    return () if last == NO_BROKER_EPOCH else (last, *earlier)
 
 
 def _newest_life(lives: Lives) -> int:

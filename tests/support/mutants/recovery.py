@@ -114,9 +114,10 @@ def smallest_log_leads(original: Any) -> Any:
 
 @_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="older_disks")
 def older_disk_proves(_: Any) -> Any:
-    """The controller takes a chain of clean incarnations that ended before the recorded one."""
+    """The controller takes every epoch since the first clean one as proven, named or not."""
     return lambda broker, recorded_epoch: (
-        NO_BROKER_EPOCH < broker.clean_since_epoch <= recorded_epoch
+        broker.previous_broker_epoch != NO_BROKER_EPOCH
+        and min((broker.previous_broker_epoch, *broker.earlier_broker_epochs)) <= recorded_epoch
     )
 
 

@@ -57,19 +57,23 @@ def test_a_clean_shutdown_of_the_recorded_life_is_a_restart_but_no_bounce() -> N
 
 @pytest.mark.rule("E3", "V10")
 def test_a_clean_shutdown_of_a_later_life_proves_nothing() -> None:
-    clean = broker(2, life=3, previous_broker_epoch=epoch(2, 2), clean_since_epoch=epoch(2, 2))
+    clean = broker(2, life=3, previous_broker_epoch=epoch(2, 2))
     live = brokers(1, clean, 3)
     assert incarnations.bounced_members(state(), live) == (2,)
 
 
 @pytest.mark.rule("E3", "V10")
-def test_a_clean_shutdown_before_the_recorded_life_proves_nothing() -> None:
-    """An older copy of the disk is back: the recorded incarnation wrote to another one."""
-    older = broker(2, life=4, previous_broker_epoch=epoch(2, 2), clean_since_epoch=epoch(2, 1))
-    recorded = state(isr_epochs=[epoch(1), epoch(2, 3), epoch(3)])
-    assert incarnations.bounced_members(recorded, brokers(1, older, 3)) == (2,)
-    within = state(isr_epochs=[epoch(1), epoch(2, 2), epoch(3)])
-    assert incarnations.bounced_members(within, brokers(1, older, 3)) == ()
+@pytest.mark.parametrize("recorded", [2, 4])
+def test_a_clean_shutdown_of_another_disk_proves_nothing(recorded: int) -> None:
+    """An older copy of the disk is back: the recorded incarnation wrote to another one. Life 4 came
+    after the copy, and life 2 between two of the copy's own."""
+    chain = (epoch(2, 1), epoch(2, 3))
+    older = broker(2, life=6, previous_broker_epoch=epoch(2, 5), earlier_broker_epochs=chain)
+    published = state(isr_epochs=[epoch(1), epoch(2, recorded), epoch(3)])
+    assert incarnations.bounced_members(published, brokers(1, older, 3)) == (2,)
+    for own in (1, 3, 5):
+        published = state(isr_epochs=[epoch(1), epoch(2, own), epoch(3)])
+        assert incarnations.bounced_members(published, brokers(1, older, 3)) == ()
 
 
 def test_without_recorded_epochs_a_registration_after_the_last_write_has_bounced() -> None:

@@ -135,7 +135,7 @@ class Run:
                 lane.run()
         self.settle()
         if self.draw.random() < 0.3:
-            coroutine = self.directory.close(CleanEpochs(7, 7))
+            coroutine = self.directory.close(CleanEpochs(7))
             with pytest.raises(StopIteration):
                 coroutine.send(None)
             self.history.flushed(log.log_end_offset)

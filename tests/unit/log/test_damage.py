@@ -46,7 +46,7 @@ def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
 def closed(harness: LogHarness, small: Small) -> PartitionLog:
     """A log after a clean end: files are believed."""
     log = filled(harness, small())
-    drive(directory_of(log).close(CleanEpochs(4, 4)))
+    drive(directory_of(log).close(CleanEpochs(4)))
     return log
 
 
@@ -292,7 +292,7 @@ def test_a_log_is_truncated_before_its_damage_and_goes_on(
     for number in range(end, COUNT):
         append(log, [VALUES[number] or b""], epoch=9, timestamp_ms=NOW_MS + number)
     assert values_of(log) == VALUES
-    drive(directory_of(log).close(CleanEpochs(5, 5)))
+    drive(directory_of(log).close(CleanEpochs(5)))
     log = harness.again()
     assert values_of(log) == VALUES
     found = log.offset_for_timestamp(NOW_MS + end, COUNT).result()

@@ -176,7 +176,7 @@ def test_nothing_is_removed_after_the_directory_was_closed(harness: LogHarness) 
     log = harness.log(LogConfig(file_delete_delay_ms=10))
     directory = directory_of(log)
     directory.delete(TP).result()
-    drive(directory.close(CleanEpochs(1, 1)))
+    drive(directory.close(CleanEpochs(1)))
     harness.files.calls.clear()
     harness.clock.advance(10)
     assert harness.files.calls == []

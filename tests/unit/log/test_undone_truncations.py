@@ -32,7 +32,7 @@ def test_records_that_a_crash_brought_back_go_again_with_their_times(
     log = harness.log(config)
     for number in range(COUNT):
         append(log, [bytes(30)], timestamp_ms=NOW_MS + number)
-    drive(directory_of(log).close(CleanEpochs(1, 1)))
+    drive(directory_of(log).close(CleanEpochs(1)))
     log = harness.again()
     first = harness.log_path / f"{0:020d}.log"
     before = {path: path.read_bytes() for path in harness.log_path.glob(f"{0:020d}.*")}

@@ -180,7 +180,7 @@ class Session:
                 endpoints=self._advertised_endpoints(),
                 rack=services.config.broker_rack or None,
                 previous_broker_epoch=services.identity.clean_epochs.last,
-                clean_since_epoch=services.identity.clean_epochs.first,
+                earlier_broker_epochs=services.identity.clean_epochs.earlier,
                 reports_log_ends=True,
             )
             data = layout.encode_broker(info, services.clock.wall_ms())
