@@ -24,7 +24,7 @@ from tidelog.replication.shrinks import IsrShrink
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 #: The change may have been made, or this leader is not current, or the controller cannot read the
 #: topic. The leader waits for the controller's next command for the partition, and counts the
-#: change meanwhile (A3). If that command shows no newer state, the leader requests the change again.
+#: change meanwhile (A3). If that command shows nothing newer, it requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
