@@ -12,10 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.broker.fakes import a_cluster, replicate, settle
+from tests.support.broker.fakes import (
+    CONNECTION,
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    replicate,
+    settle,
+)
 from tests.support.controller.values import broker, brokers, epoch, state
 from tests.support.replication import LAG_MS, a_leader, accept, fetch, proposed, send
 
+from tidelog.broker.apis import fetch as fetch_api
+from tidelog.broker.server.requests import Request
 from tidelog.controller import incarnations
 from tidelog.controller.partitions import isr as judging
 from tidelog.controller.partitions.isr import Proposal
@@ -25,6 +34,14 @@ from tidelog.replication import direct_isr
 from tidelog.replication.effects import Effects, SendAlterPartition
 from tidelog.replication.isr import IsrChange
 from tidelog.replication.leader import LeaderReplica
+from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from tidelog.wire.registry import FETCH
 
 REPLICAS = (1, 2, 3)
@@ -128,6 +145,41 @@ def test_an_epoch_counts_only_with_the_offset_at_which_the_follower_may_join() -
     assert leader.followers[2].counted_broker_epoch == NO_BROKER_EPOCH
     fetch(leader, 2, 10, broker_epoch=202)
     assert leader.followers[2].counted_broker_epoch == 202
+
+
+def asks(
+    leader: FakeBroker, session_id: int, session_epoch: int, *named: FetchPartition
+) -> FetchResponse:
+    """The response to broker 2, which sends no broker epoch."""
+    message = FetchRequest(
+        replica_state=ReplicaState(2, NO_BROKER_EPOCH),
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic("", TOPIC_ID, list(named))] if named else [],
+    )
+    now_ms = leader.clock.monotonic_ms()
+    request = Request(RequestHeader(FETCH, 17, 0, None), message, CONNECTION, now_ms)
+    response = fetch_api.handle(leader, request)  # type: ignore[arg-type]  # a fake stands in
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+@pytest.mark.rule("V63")
+def test_each_fetch_without_a_broker_epoch_is_about_every_partition_of_its_session() -> None:
+    # Such a follower joins by its fetches alone, and no incremental fetch names an idle partition.
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await replicate({1: leader}, isr=(1,))
+        named = FetchPartition(0, -1, 0, -1, 0, 1_000)
+        session = asks(leader, 0, 0, named).session_id
+        role = leader.partition().leadership
+        assert role is not None
+        before_ms = role.followers[2].last_fetch_ms
+        await leader.clock.advance(1_000)
+        asks(leader, session, 1)
+        assert role.followers[2].last_fetch_ms == before_ms + 1_000
+
+    run(story())
 
 
 # The two histories that lost acknowledged records

@@ -387,25 +387,6 @@ def test_a_session_under_a_new_registration_tells_it_of_every_partition() -> Non
     asyncio.run(story())
 
 
-@pytest.mark.rule("V63")
-def test_each_fetch_without_a_broker_epoch_is_about_every_partition() -> None:
-    # Such a follower joins by its fetches alone, and no incremental fetch names an idle partition.
-    async def story() -> None:
-        broker = a_cluster()[1]
-        await broker.command(state(isr=(1,), replicas=(1, 2), is_new=True, leader_epoch=1))
-        append(broker, b"rr")
-        asked = wanted(2, current_leader_epoch=1, last_fetched_epoch=1)
-        first = ask(broker, asked, session=(0, 0), **follows(2, -1))
-        role = broker.partition().leadership
-        assert role is not None and role.isr.committed == (1,)
-        before = role.followers[2].last_fetch_ms
-        await broker.clock.advance(1_000)
-        ask(broker, session=(first.session_id, 1), **follows(2, -1))
-        assert role.followers[2].last_fetch_ms > before
-
-    asyncio.run(story())
-
-
 def test_a_topic_id_that_is_not_here_is_said_to_be_unknown() -> None:
     async def story() -> None:
         broker = await leading()
