@@ -20,6 +20,7 @@ from tests.support.broker.fakes import (
     replicate,
     settle,
 )
+from tests.support.broker.fakes import state as command_state
 from tests.support.controller.values import broker, brokers, epoch, state
 from tests.support.replication import LAG_MS, a_leader, accept, fetch, proposed, send
 
@@ -169,7 +170,7 @@ def test_each_fetch_without_a_broker_epoch_is_about_every_partition_of_its_sessi
     # Such a follower joins by its fetches alone, and no incremental fetch names an idle partition.
     async def story() -> None:
         leader = a_cluster()[1]
-        await replicate({1: leader}, isr=(1,))
+        await leader.command(command_state(isr=(1,), replicas=(1, 2), is_new=True))
         named = FetchPartition(0, -1, 0, -1, 0, 1_000)
         session = asks(leader, 0, 0, named).session_id
         role = leader.partition().leadership
