@@ -60,8 +60,7 @@ class Profile:
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
     #: Whether consumer groups take part. Offsets are judged as if no session ended before its
-    #: broker can know, so groups stay away where a scenario ends the session of a broker that is
-    #: cut off.
+    #: broker can know. So groups stay away where the session of a broker ends that is cut off.
     has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
