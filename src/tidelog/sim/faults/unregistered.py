@@ -1,4 +1,8 @@
-"""A follower that fetches without a registration, and what that counts for afterwards (V63, E3)."""
+"""A follower that fetches without a registration, and what its fetches count for (V63, E3).
+
+The session ends, the process lives on and catches up, and then its unsynced data is lost. The next
+incarnation of that broker has less than the leader last saw.
+"""
 
 from __future__ import annotations
 
