@@ -436,6 +436,29 @@ def test_an_unreadable_node_is_named_in_the_log_and_left_alone() -> None:
     run(story())
 
 
+@pytest.mark.rule("A12", "A3")
+@pytest.mark.parametrize("name", ["topic", "state"])
+def test_a_change_is_written_once_an_unreadable_node_is_repaired_without_a_command(
+    name: str,
+) -> None:
+    async def story() -> None:
+        made = DirectLeader()
+        await made.lead(published((1, 3), made.recorded(1, 3)))
+        path = layout.topic_path("t") if name == "topic" else layout.partition_state_path(T0)
+        node = made.store.tree.get(path)
+        assert node is not None
+        good = node.data
+        made.store.write(SetData(path, b"nonsense", ANY_VERSION))
+        made.fetch(2)
+        await settle()
+        assert made.maximal_isr() == (1, 3, 2)
+        made.store.write(SetData(path, good, ANY_VERSION))
+        await made.broker.clock.advance(6_000)
+        assert made.isr() == (1, 2, 3)
+
+    run(story())
+
+
 @pytest.mark.rule("A12")
 def test_a_missing_parent_of_notifications_is_made_again() -> None:
     async def story() -> None:

@@ -31,12 +31,22 @@ class Identity:
     The session writes it; every room reads it.
     """
 
-    __slots__ = ("broker_epoch", "broker_id", "clean_epochs", "cluster_id", "is_leaving")
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "clean_epochs",
+        "cluster_id",
+        "fetching_epoch",
+        "is_leaving",
+    )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         #: Creation transaction id of the own registration; `NO_BROKER_EPOCH` while there is none.
         self.broker_epoch = NO_BROKER_EPOCH
+        #: Epoch of the latest registration of this process, which fetches carry also while there is
+        #: none: a fetch without an epoch would count for whichever registration comes next (V63).
+        self.fetching_epoch = NO_BROKER_EPOCH
         #: Empty until the session is open.
         self.cluster_id = ""
         #: Earlier registrations since which this broker has lost nothing: every log directory
@@ -52,7 +62,7 @@ class Identity:
 
     def registered(self, broker_epoch: int) -> None:
         """Take the epoch of a registration."""
-        self.broker_epoch = broker_epoch
+        self.broker_epoch = self.fetching_epoch = broker_epoch
 
     def lost_while_registering(self, broker_epoch: int) -> None:
         """Note a registration that was gone before this broker heard of it.

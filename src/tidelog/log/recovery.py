@@ -77,7 +77,7 @@ class LoadedLog:
     """The content of a directory, with `notes` for the log: (is a warning, text)."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
-    #: The file with the topic id is damaged: nobody knows whose records these are.
+    #: The file with the topic id is damaged, so the topic of these records is unknown.
     is_topic_unknown: bool = False
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0

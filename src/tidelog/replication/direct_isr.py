@@ -81,7 +81,8 @@ def _may_join(member: int, change: IsrChange, registered: Mapping[int, int]) -> 
     """Return whether a joining member is registered in the incarnation that fetched (V63).
 
     The registration may change before the write; then the recorded epoch shows it (V10). A follower
-    that sends no broker epoch only has to be registered, as in Kafka.
+    that sends no broker epoch only has to be registered, as in Kafka. The leader proposes it only
+    in response to a fetch.
     """
     counted = _counted(change)[member]
     return member in registered and counted in (NO_BROKER_EPOCH, registered[member])

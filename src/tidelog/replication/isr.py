@@ -22,8 +22,9 @@ from tidelog.replication.shrinks import IsrShrink
 
 #: The controller has not made the change, and no other controller will make it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-#: The change may have been made, or this leader is not current. The leader waits for the
-#: controller's next command for the partition, and counts the change meanwhile (A3).
+#: The change may have been made, or this leader is not current, or the controller cannot read the
+#: topic. The leader waits for the controller's next command for the partition, and counts the
+#: change meanwhile (A3). If that command shows nothing newer, it requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -152,6 +153,15 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
     if state.queued is not None or not state.in_flight or state.in_flight[-1] != change:
         return state
     return replace(state, awaits=Awaits.COMMAND)
+
+
+def command_repeated(state: IsrState) -> IsrState:
+    """Note a command with the known partition epoch, to which changes in flight were left (A3).
+
+    It settles none of them: the controller may still accept a request that is under way (A8).
+    """
+    assert state.awaits is Awaits.COMMAND, "only a change can be left to a command (A3)"
+    return replace(state, awaits=Awaits.REPETITION)
 
 
 def not_made(state: IsrState, change: IsrChange) -> IsrState:

@@ -161,12 +161,14 @@ class LeaderReplica:
         self.synced_offset = synced_offset
         return MOVED if self._advance(now_ms) else NOTHING
 
-    def follower(self, replica_id: int, broker_epoch: int) -> FollowerProgress:
+    def follower(self, replica_id: int, broker_epoch: int, now_ms: int) -> FollowerProgress:
         """Return the follower that fetches as `replica_id` (V63).
 
         Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
         may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
-        incarnation of the follower's broker. Source: Partition.followerReplicaOrThrow.
+        incarnation of the follower's broker. So it does for a fetch without a broker epoch, while
+        the incarnation that sent one fetched within `max_lag_ms`. Afterwards the broker counts as
+        restarted at a level at which it sends none. Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -174,7 +176,9 @@ class LeaderReplica:
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"broker {replica_id} is not among the replicas {list(self.replicas)}",
             )
-        if broker_epoch < follower.broker_epoch and broker_epoch != NO_BROKER_EPOCH:
+        if broker_epoch < follower.broker_epoch and (
+            broker_epoch != NO_BROKER_EPOCH or now_ms - follower.last_fetch_ms <= self.max_lag_ms
+        ):
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker epoch {broker_epoch} of broker {replica_id} is older than "
@@ -200,7 +204,7 @@ class LeaderReplica:
         The caller has compared leader epochs and found no divergence. Raises KafkaError as
         `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
         """
-        follower = self.follower(replica_id, broker_epoch)
+        follower = self.follower(replica_id, broker_epoch, now_ms)
         if fetch_offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -216,7 +220,7 @@ class LeaderReplica:
             now_ms,
             reads if self.counts_pending_reads else None,
         )
-        if end >= self.high_watermark:
+        if isr_rules.reached(end, self.high_watermark, self.epoch_start_offset):
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)
         if moved and self._advance(now_ms):
@@ -265,7 +269,7 @@ class LeaderReplica:
                 stays = True
             else:
                 stays = (
-                    replica in wanted or self._may_join(follower, now_ms)
+                    replica in wanted or self._may_join_unfetched(follower, now_ms)
                 ) and not isr_rules.must_leave(
                     follower, self.log_end_offset, now_ms, self.max_lag_ms, self.max_lag_bytes
                 )
@@ -286,8 +290,14 @@ class LeaderReplica:
     ) -> Effects:
         """Take a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
-        The caller has found the command current (V30).
+        A change that was left to a command is requested again after a command with the partition
+        epoch on which it builds: that command settles nothing, and no other need follow (A3). The
+        caller has found the command current (V30).
         """
+        if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
+            # The controller has made no change, and publishes nothing newer by itself.
+            self.isr = isr_rules.command_repeated(self.isr)
+            return self._go_on(now_ms)
         if partition_epoch <= self.isr.partition_epoch:
             return NOTHING
         assert self.broker_id in replicas, "a leader is assigned"
@@ -493,6 +503,14 @@ class LeaderReplica:
         return now_ms >= follower.refused_until_ms and isr_rules.may_join(
             follower, self.high_watermark, self.epoch_start_offset
         )
+
+    def _may_join_unfetched(self, follower: FollowerProgress, now_ms: int) -> bool:
+        """Return whether a follower may join that has not fetched just now (V63).
+
+        Without a broker epoch its progress may be of an earlier incarnation than the one that is
+        registered by now. So only its next fetch proves that it has the log.
+        """
+        return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
         """Propose a follower outside the wanted ISR, which has fetched, if it may join (V63)."""

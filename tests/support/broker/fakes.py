@@ -335,7 +335,7 @@ class FakeBroker:
 
     @broker_epoch.setter
     def broker_epoch(self, broker_epoch: int) -> None:
-        self.services.identity.broker_epoch = broker_epoch
+        self.services.identity.registered(broker_epoch)
 
     async def open_replicas(self) -> None:
         """Begin with the replicas that the directory holds."""

@@ -225,7 +225,7 @@ class Replica:
         if error:
             return Answer(fetch.replica, position, error)
         try:
-            role.follower(fetch.replica, fetch.broker_epoch)
+            role.follower(fetch.replica, fetch.broker_epoch, NOW_MS)
             diverging = self.diverging(position)
             if diverging is not None:
                 return Answer(fetch.replica, position, 0, diverging)

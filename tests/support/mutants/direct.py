@@ -13,6 +13,7 @@ from typing import Any, Final
 from tests.support.mutants.mutant import Catalogue
 
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, OutcomeUnknown, SetData
 from tidelog.replication.direct_isr import Verdict
@@ -135,3 +136,25 @@ def restarted_leader_leads(encode_isr_change: Any, _: Any) -> Any:
 def direct_change_forgets_eligible(original: Any) -> Any:
     """A leader that writes the state node names no eligible replicas."""
     return lambda *rest: replace(original(*rest), elr=(), elr_epochs=())
+
+
+@_breaks(
+    "V63",
+    "tidelog.broker.services:Identity.session_expired",
+    "tidelog.replication.leader:LeaderReplica._may_join_unfetched",
+    profile="direct_unregistered_fetches",
+)
+def unregistered_fetches_count(session_expired: Any, _: Any) -> Any:
+    """A follower without a registration sends no epoch, and what it had counts for its successor
+    in the next incarnation.
+    """
+
+    def expired(identity: Any) -> None:
+        session_expired(identity)
+        identity.fetching_epoch = NO_BROKER_EPOCH
+
+    def may_join(leader: Any, follower: Any, now_ms: int) -> bool:
+        may: bool = leader._may_join(follower, now_ms)
+        return may
+
+    return expired, may_join

@@ -69,6 +69,10 @@ def successors(leader: LeaderReplica) -> list[tuple[str, LeaderReplica]]:
         epoch = state.partition_epoch + 1
         commanded.commanded(state.committed, REPLICAS, epoch, lambda broker_id: True, 0)
         found.append(("newer_epoch", commanded))
+    if state.awaits is Awaits.COMMAND:
+        again = leader.copy()
+        again.commanded(state.committed, REPLICAS, state.partition_epoch, lambda broker_id: True, 0)
+        found.append(("same_epoch", again))
     return found
 
 

@@ -77,7 +77,8 @@ def test_a_fetch_of_an_earlier_incarnation_is_refused() -> None:
         fetch(leader, 2, 4, broker_epoch=199)
     assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.followers[2].log_end_offset == 1
-    assert fetch(leader, 2, 2, broker_epoch=-1) is NOTHING
+    assert fetch(leader, 2, 2, now_ms=LAG_MS + 1, broker_epoch=-1) is NOTHING
+    assert leader.followers[2].log_end_offset == 2
 
 
 def test_a_fetch_above_the_log_end_is_refused() -> None:
@@ -139,6 +140,7 @@ def test_an_examination_lets_the_slow_go_and_the_reached_join() -> None:
     leader.isr = IsrState((1, 2), 10)
     fetch(leader, 2, 4, now_ms=0)
     leader.followers[3].fetched(8, 0, 8, 103, LAG_MS)
+    leader.followers[3].counted_broker_epoch = 103
     assert proposed(leader.examine(LAG_MS + 1)).isr == (1, 3)
 
 
@@ -217,6 +219,7 @@ def test_a_refused_newcomer_is_left_alone_for_a_moment() -> None:
 def test_what_else_a_refused_change_held_is_proposed_again() -> None:
     leader = a_leader(isr=(1, 3), log_end_offset=8)
     leader.followers[2].fetched(8, 0, 8, 102, LAG_MS + 1)
+    leader.followers[2].counted_broker_epoch = 102
     change = send(leader, leader.examine(LAG_MS + 1))
     assert change.isr == (1, 2)
     effects = leader.change_refused(change, ErrorCode.OPERATION_NOT_ATTEMPTED, LAG_MS + 1)

@@ -21,6 +21,7 @@ from tidelog.broker.replicas.fetch_sessions import (
 )
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.replication.pending_reads import PendingReads
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -48,7 +49,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         broker_epoch = message.replica_state.replica_epoch
     else:
         replica_id = message.replica_id
-        broker_epoch = -1
+        broker_epoch = NO_BROKER_EPOCH
     now_ms = request.received_ms
     found = _session(context, message, version, replica_id, now_ms)
     if isinstance(found, ErrorCode):
@@ -56,9 +57,10 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
     session, listed = found
     checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
-        if broker_epoch != session.broker_epoch:
+        if broker_epoch != session.broker_epoch or broker_epoch == NO_BROKER_EPOCH:
             # The follower re-registered and kept its log: re-check every partition of its session,
-            # or an idle replica could never rejoin the ISR (V63).
+            # or an idle replica could never rejoin the ISR (V63). A follower without a broker epoch
+            # joins by its fetches alone, so each of them is about every partition, as in Kafka.
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:

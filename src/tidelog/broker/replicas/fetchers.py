@@ -283,7 +283,9 @@ class Fetcher:
                 )
             )
         request = FetchRequest(
-            replica_state=ReplicaState(self._services.broker_id, self._services.broker_epoch),
+            replica_state=ReplicaState(
+                self._services.broker_id, self._services.identity.fetching_epoch
+            ),
             # The first fetch only makes the session: held, it would hold back the next ones.
             max_wait_ms=0
             if is_full and not self._is_sessionless

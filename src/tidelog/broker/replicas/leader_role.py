@@ -189,7 +189,8 @@ class LeaderRole:
         this leader is (as in Kafka's Partition.followerReplicaOrThrow).
         """
         try:
-            self.core.follower(replica_id, broker_epoch)
+            now_ms = self._services.clock.monotonic_ms()
+            self.core.follower(replica_id, broker_epoch, now_ms)
         except KafkaError as error:
             return error.code if asked_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE

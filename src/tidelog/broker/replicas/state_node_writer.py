@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
+#: Pause before a change is tried again whose nodes cannot be read: a person has to repair them.
+_UNREADABLE_RETRY_MS = 5_000
 #: Operations of one transaction beside the notification, and their bytes.
 _MAX_WRITES = limits.MAX_TRANSACTION_OPS - 1
 _MAX_BYTES = limits.MAX_TRANSACTION_BYTES // 2
@@ -204,7 +206,10 @@ class StateNodeWriter:
                 # From here on the leader waits for the outcome and replaces the change no more.
                 partition.role.change_sent(change)
             verdict = self._judge(partition, change, reading)
-            if verdict.state is None:
+            if verdict is None:
+                del changes[topic_partition]
+                partition.role.change_unanswered(change, _UNREADABLE_RETRY_MS)
+            elif verdict.state is None:
                 del changes[topic_partition]
                 partition.role.change_refused(change, verdict.error)
             elif not verdict.is_new:
@@ -222,7 +227,8 @@ class StateNodeWriter:
 
     def _judge(
         self, partition: HostedReplica, change: IsrChange, reading: _Reading
-    ) -> direct_isr.Verdict:
+    ) -> direct_isr.Verdict | None:
+        """Decide on one change; None where a node cannot be read, so that nothing is decided."""
         leadership = partition.leadership
         if leadership is None:
             return direct_isr.Verdict(ErrorCode.FENCED_LEADER_EPOCH)
@@ -236,14 +242,14 @@ class StateNodeWriter:
                 path = layout.partition_state_path(topic_partition)
                 state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
-            # The controller sends the role again once an administrator has repaired the node.
+            # The repair need not change the state, so no command would follow it (A3).
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
                 f"partition {topic_partition}: its ISR stays {list(leadership.isr.committed)}"
-                f" until the node is repaired: {error}",
+                f" until the node is repaired: {error}; next attempt in {_UNREADABLE_RETRY_MS} ms",
             )
-            return direct_isr.Verdict(ErrorCode.INVALID_REQUEST)
+            return None
         return direct_isr.judge(
             change,
             state,

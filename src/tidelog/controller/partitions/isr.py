@@ -182,8 +182,9 @@ def _is_eligible(
         return epoch == broker.broker_epoch
     if member in state.isr:
         return member not in bounced
-    # The broker registered before the present state was written: it has fetched in no other
-    # incarnation since.
+    # The broker registered before the present state was written. A leader proposes a follower
+    # without an epoch only in response to a fetch, and knew this state by then, so the present
+    # incarnation made that fetch. A leader of Kafka proposes it likewise.
     return broker.broker_epoch <= state.mzxid
 
 

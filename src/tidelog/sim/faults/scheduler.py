@@ -23,6 +23,7 @@ from tidelog.sim.faults import (  # noqa: F401
     scenarios,
     stops,
     store,
+    unregistered,
 )
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS

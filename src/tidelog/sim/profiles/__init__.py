@@ -87,6 +87,7 @@ _ORDER: Final = (
     "direct_moves",
     "direct_last_replica",
     "direct_member_ends",
+    "direct_unregistered_fetches",
     "overtaken_batches",
     "older_disks",
     "damaged_leaders",

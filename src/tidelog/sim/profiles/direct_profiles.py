@@ -120,6 +120,16 @@ DIRECT: Final = (
         scenario="last_replica_standing",
         protocol_levels=("2.6",),
     ),
+    # A follower without a registration catches up, loses its power and returns (V63, E5).
+    Profile(
+        "direct_unregistered_fetches",
+        weights={"slow_link": 1.0},
+        mean_interval_ms=(2_000, 5_000),
+        restart_ms=((20, 400),),
+        scenario="unregistered_fetches",
+        has_groups=False,
+        protocol_levels=("2.6",),
+    ),
     Profile(
         "direct_member_ends",
         weights={"slow_link": 1.0},
