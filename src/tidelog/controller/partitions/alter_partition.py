@@ -54,6 +54,11 @@ class Proposed:
     #: The controller holds the proposal back: the response does not name the partition (A11).
     is_held: bool = False
 
+    @property
+    def key(self) -> tuple[TopicId, str, int]:
+        """The partition as the request names it."""
+        return self.topic_id, self.topic_name, self.partition
+
 
 def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Draft) -> None:
     """Judge a leader's request."""
@@ -66,8 +71,15 @@ def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Dr
     draft.answer(answer)
     if error is not ErrorCode.NONE:
         return
+    named: set[tuple[TopicId, str, int]] = set()
     for topic in request.topics:
         for data in topic.partitions:
+            subject = Proposed(topic.topic_id, topic.topic_name, data.partition_index)
+            if subject.key in named:
+                # One request changes a partition once: a leader has one ISR in mind for it.
+                answer.results.append(Result(subject, ErrorCode.INVALID_REQUEST))
+                continue
+            named.add(subject.key)
             expansion = HeldExpansion(
                 request.broker_id, request.broker_epoch, asked.version, topic, data
             )
@@ -118,6 +130,11 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
         return Result(subject, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     sender = asked.sender
     wanted = isr.proposal(sender, asked.data, asked.version)
+    published = image.states.get(topic_partition)
+    if published is not None and wanted.partition_epoch > published.partition_epoch:
+        # No leader knows the epoch of a state that this decision is about to write. The epoch is
+        # another controller's, or made up (A3).
+        return Result(subject, ErrorCode.NOT_CONTROLLER)
     verdict = isr.judge(
         wanted,
         state,
