@@ -135,16 +135,18 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
         # No leader knows the epoch of a state that this decision is about to write. The epoch is
         # another controller's, or made up (A3).
         return Result(subject, ErrorCode.NOT_CONTROLLER)
+    replicas = image.replicas(topic_partition)
+    minimum = _minimum(asked, replicas, draft.minimum(topic_partition))
     verdict = isr.judge(
         wanted,
         state,
-        image.replicas(topic_partition),
+        replicas,
         image.brokers,
         draft.settings.controller_epoch,
         asked.version,
-        draft.minimum(topic_partition),
+        minimum,
     )
-    if held is not None and _is_held_back(wanted, verdict, state, topic_partition, draft):
+    if held is not None and _is_held_back(wanted, verdict, state, minimum, topic_partition, draft):
         if held.hold(topic_partition, asked):
             linger_ms = draft.settings.isr_expand_linger_ms
             draft.notice(expansions.ExpansionsHeld(topic_partition, linger_ms))
@@ -174,10 +176,21 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
     return Result(proposed, verdict.error, write=draft.written(topic_partition))
 
 
+def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
+    """Return the greater of the leader's effective minimum and the controller's `own` (E1).
+
+    They differ while brokers get another `min.insync.replicas` one by one. The leader commits by
+    its minimum: with a smaller one, the controller would drop replicas that have every committed
+    record. By a greater one of the controller, the leader commits nothing until `elr` is cleared.
+    """
+    return max(own, min(asked.data.minimum, len(replicas)))
+
+
 def _is_held_back(
     wanted: isr.Proposal,
     verdict: isr.Verdict,
     state: PartitionState,
+    minimum: int,
     topic_partition: TopicPartition,
     draft: Draft,
 ) -> bool:
@@ -186,7 +199,7 @@ def _is_held_back(
         wanted,
         verdict,
         state,
-        draft.minimum(topic_partition),
+        minimum,
         is_moving=image.move(topic_partition) is not None,
         is_leaving=image.brokers[wanted.leader].is_leaving,
     )
