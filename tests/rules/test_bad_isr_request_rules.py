@@ -11,6 +11,7 @@ from tests.support.controller.values import (
     answer_of,
     brokers,
     epoch,
+    isr_answer,
     loaded,
     reports,
     state,
@@ -93,17 +94,41 @@ def test_half_of_a_request_may_be_wrong_and_the_other_half_is_done(
     assert written == {**final, TopicPartition("t", 1): (1, 2)}
 
 
-@pytest.mark.rule("A3")
-def test_a_partition_that_is_named_twice_is_judged_twice_in_order() -> None:
+SECOND: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("the same again", (1, 2), {}),
+    ("another ISR", (1, 3), {}),
+    ("a change of the state that the first one makes", (1,), {"partition_epoch": 11}),
+]
+
+
+@pytest.mark.rule("A3", "A4")
+@pytest.mark.parametrize(("name", "members", "how"), SECOND, ids=[name for name, *_ in SECOND])
+@pytest.mark.parametrize("in_one_topic", [True, False])
+def test_a_partition_that_is_named_twice_is_changed_once(
+    name: str, members: tuple[Any, ...], how: dict[str, Any], in_one_topic: bool
+) -> None:
     asked = alter(1, 2)
-    asked.request.topics[0].partitions += alter(1, 3).request.topics[0].partitions
+    (second,) = alter(*members, **how).request.topics
+    if in_one_topic:
+        asked.request.topics[0].partitions += second.partitions
+    else:
+        asked.request.topics.append(second)
     writes, effects = step(two_partitions(), asked)
-    (answered,) = answer_of(effects).topics
-    assert [one.error_code for one in answered.partitions] == [
-        ErrorCode.NONE,
-        ErrorCode.INVALID_UPDATE_VERSION,
-    ]
-    assert [held.isr for held in state_writes(writes).values()] == [(1, 2)]
+    outcomes = [one.error_code for each in answer_of(effects).topics for one in each.partitions]
+    assert outcomes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    (written,) = writes
+    assert state_writes([written])[TP].isr == (1, 2)
+
+
+@pytest.mark.rule("A3", "A4")
+def test_a_change_of_a_state_that_is_not_written_yet_is_not_made() -> None:
+    """No leader can know the epoch of a state that this same decision is about to write."""
+    controller = two_partitions()
+    controller.offer(alter(1, 2))
+    writes, effects = step(controller, alter(1, partition_epoch=11, ticket=2))
+    (written,) = writes
+    assert state_writes([written])[TP].isr == (1, 2)
+    assert isr_answer(effects, 2).error_code == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.rule("A3")

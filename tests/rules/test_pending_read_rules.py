@@ -113,17 +113,25 @@ class Scene:
 
     def fetches(
         self,
-        *offsets: int,
+        *offsets: int | tuple[int, int],
         replica: int = SLOW_SIDE,
         epoch: int = 102,
         session: tuple[int, int] | None = None,
+        max_wait_ms: int = 0,
     ) -> Any:
-        """A follower fetches partition 0, 1 ... at these offsets, in its session."""
+        """A follower fetches partition 0, 1 ... at these offsets, in its session.
+
+        A pair is a partition with its offset.
+        """
+        named = [
+            each if isinstance(each, tuple) else (number, each)
+            for number, each in enumerate(offsets)
+        ]
         message = FetchRequest(
             replica_state=ReplicaState(replica, epoch),
             session_id=0 if session is None else session[0],
             session_epoch=0 if session is None else session[1],
-            max_wait_ms=0,
+            max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 20,
             topics=[
@@ -135,7 +143,7 @@ class Scene:
                             partition=number, fetch_offset=offset, partition_max_bytes=1 << 20,
                             current_leader_epoch=1,
                         )
-                        for number, offset in enumerate(offsets)
+                        for number, offset in named
                     ],
                 )
             ]
@@ -358,6 +366,33 @@ def test_pending_reads_vanish_when_the_connection_closes() -> None:
         assert not scene.keeps()
         scene.disk_answers()
         assert not scene.keeps(), "the read is done, and no follower gets it"
+
+    run(story())
+
+
+@pytest.mark.rule("F5", "F7")
+def test_pending_reads_vanish_when_the_session_goes_on_without_their_fetch() -> None:
+    async def story() -> None:
+        scene = Scene(enabled=True, partitions=2)
+        await scene.begin(10)
+        session = scene.fetches(10, 10).session_id
+        waiting = scene.fetches(session=(session, 1), max_wait_ms=5_000)
+        scene.slow()
+        scene.append(20)
+        assert len(scene.reads) == 1, "the new records have woken the fetch, and its read begins"
+        # News of the other partition: the session drops the fetch that reads.
+        after = scene.fetches((1, 10), session=(session, 2), max_wait_ms=5_000)
+        reads = scene.leadership().followers[SLOW_SIDE].reads
+        assert reads is not None
+        await scene.clock.advance(LAG_MS)
+        while scene.reads:
+            scene.disk_answers()
+        for each in (waiting, after):
+            if isinstance(each, Pending):
+                each.cancel()
+        assert reads.key()[1] == (), "no read is under way"
+        await scene.clock.advance(LAG_MS + 1)
+        assert not scene.keeps(), "the follower is gone"
 
     run(story())
 

@@ -109,6 +109,8 @@ def describe(
         for partition in document.partitions:
             if partition.no_leader is not None:
                 print_text(f"partition {partition.partition}: {partition.no_leader}", WRONG)
+            if replicas and (frozen := _why_frozen(partition)) is not None:
+                print_text(f"partition {partition.partition}: {frozen}", DOUBTFUL)
 
 
 def _eligibility(client: BlockingClient, names: Sequence[str]) -> dict[TopicPartition, Eligibility]:
@@ -261,6 +263,18 @@ def _replica_row(
         _when(replica.last_caught_up_ms),
         replica.pending_reads,
         _why_out(replica),
+    )
+
+
+def _why_frozen(partition: PartitionDescription) -> str | None:
+    """Return why a leader of tidelog commits nothing: there are eligible replicas (E1)."""
+    progress = partition.replica_progress or ()
+    if not partition.elr or not any(replica.leader and replica.registered for replica in progress):
+        return None
+    eligible = ",".join(str(replica) for replica in partition.elr)
+    return (
+        f"no record is committed before eligible replicas {eligible} are back in the ISR, or it has"
+        " as many members as min.insync.replicas of its leader and of the controller"
     )
 
 

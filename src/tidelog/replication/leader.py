@@ -428,6 +428,14 @@ class LeaderReplica:
         """Whether acks=all must be rejected: too few confirmed members (V64, A7)."""
         return len(self.isr.committed) < self.minimum
 
+    @property
+    def awaits_eligible(self) -> bool:
+        """Whether acks=all is accepted, and nothing committed: other replicas are eligible (E1).
+
+        The controller has a greater minimum than this leader, or has not cleared them yet.
+        """
+        return self.has_eligible and not self.is_below_minimum
+
     def low_watermark(self, log_start_offset: int) -> int:
         """Return the lowest log start offset of all live replicas.
 

@@ -63,7 +63,10 @@ class PendingReads:
             self._done, self._done_ms = read, now_ms
 
     def drop(self, number: int) -> None:
-        """Forget fetch `number`, whose connection is closed: its read proves nothing (F7)."""
+        """Forget fetch `number`, whose read proves nothing any more (F7).
+
+        Its connection is closed, or its session went on without it.
+        """
         self._under_way.pop(number, None)
 
     def is_pending(self, broker_epoch: int, since_ms: int, now_ms: int) -> bool:

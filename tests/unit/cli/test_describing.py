@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.cli.describing import _CAUSES, _why_out
-from tidelog.cli.documents import ReplicaDescription
+from tidelog.cli.describing import _CAUSES, _why_frozen, _why_out
+from tidelog.cli.documents import PartitionDescription, ReplicaDescription
 from tidelog.core.shrink_causes import ShrinkCause
 
 OUT = ReplicaDescription(
@@ -25,6 +25,44 @@ OUT = ReplicaDescription(
     out_cause="slow",
     out_since_ms=1_700_000_000_000,
 )
+LEADER = replace(OUT, broker=1, leader=True, in_isr=True, out_cause=None, out_since_ms=None)
+PARTITION = PartitionDescription(
+    topic="t",
+    partition=0,
+    leader=1,
+    leader_epoch=5,
+    replicas=(1, 2, 3),
+    isr=(1, 2),
+    offline=(),
+    high_watermark=7,
+    elr=(3,),
+    last_known_elr=(),
+    no_leader=None,
+    quorum=None,
+    members=None,
+    max_lag_ms=30_000,
+    replica_progress=[LEADER, OUT],
+)
+
+
+def test_it_says_for_which_eligible_replicas_a_leader_waits() -> None:
+    line = _why_frozen(PARTITION)
+    assert line is not None
+    assert line.startswith("no record is committed before eligible replicas 3 are back in the ISR")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(PARTITION, elr=()),
+        replace(PARTITION, elr=None),
+        replace(PARTITION, replica_progress=None),
+        replace(PARTITION, replica_progress=[OUT]),
+    ],
+    ids=["none eligible", "not known", "no answer of the leader", "no leader"],
+)
+def test_it_says_nothing_where_no_leader_of_tidelog_waits(other: PartitionDescription) -> None:
+    assert _why_frozen(other) is None
 
 
 def test_it_says_why_since_when_and_how_much_is_left() -> None:

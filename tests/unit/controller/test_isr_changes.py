@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.controller.values import (
     TP,
+    epoch,
     loaded,
     reports,
     roles_answered,
+    settings,
     state,
     state_writes,
     step,
@@ -77,3 +81,14 @@ def test_a_notification_repairs_no_partition_that_could_not_be_read() -> None:
     step(controller, IsrChangesRead({TP: state((1, 2), partition_epoch=99)}))
     assert controller.image.states == {}
     assert controller.image.unreadable_states == {TP: "not JSON"}
+
+
+@pytest.mark.rule("E1", "A12")
+def test_eligible_replicas_that_are_not_assigned_are_reported_and_ignored() -> None:
+    controller = loaded(of=replace(settings(), min_insync_replicas=2))
+    found = state((1,), partition_epoch=11, elr={2: epoch(2), 9: epoch(9)})
+    _, effects = step(controller, IsrChangesRead({TP: found}))
+    taken = controller.image.states[TP]
+    assert (taken.elr, taken.elr_epochs) == ((2,), (epoch(2),))
+    (report,) = reports(effects)
+    assert "[9]" in report and "[1, 2, 3]" in report

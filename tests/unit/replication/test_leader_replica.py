@@ -322,6 +322,15 @@ def test_raising_the_minimum_may_refuse_and_lowering_it_may_commit() -> None:
     assert leader.high_watermark == 5
 
 
+def test_acks_all_waits_for_eligible_replicas_where_it_is_not_refused() -> None:
+    leader = a_leader(isr=(1, 2), min_insync_replicas=2)
+    assert not leader.awaits_eligible
+    leader.commanded((1, 2), (1, 2, 3), 11, lambda _: True, 0, has_eligible=True)
+    assert leader.awaits_eligible
+    leader.minimum_changed(3, 0)
+    assert not leader.awaits_eligible, "the leader refuses acks=all"
+
+
 def test_brokers_that_come_back_may_join() -> None:
     leader = a_leader(isr=(1,), log_end_offset=8, high_watermark=8, alive=dead_but(1))
     assert fetch(leader, 2, 8) is NOTHING

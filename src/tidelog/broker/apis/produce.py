@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tidelog.broker.replicas import frozen_watermarks
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -93,12 +94,13 @@ class _Produce:
 
     def timed_out(self) -> None:
         for append in list(self.unanswered):
-            append.refused(
-                ErrorCode.REQUEST_TIMED_OUT,
-                "the in-sync replicas did not replicate the records in time"
-                if self.acks == -1
-                else "the leader did not sync the records to its disk in time",
-            )
+            append.refused(ErrorCode.REQUEST_TIMED_OUT, self._overdue(append.partition))
+
+    def _overdue(self, partition: Partition) -> str:
+        if self.acks != -1:
+            return "the leader did not sync the records to its disk in time"
+        frozen = frozen_watermarks.reason(self.context.services, partition)
+        return frozen or "the in-sync replicas did not replicate the records in time"
 
 
 class _PartitionAppend:

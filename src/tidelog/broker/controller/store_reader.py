@@ -24,10 +24,11 @@ from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.controller.topics.readings import StatesRead, TopicsRead
-from tidelog.core.errors import KafkaError
+from tidelog.core.errors import ConfigError, KafkaError
 from tidelog.core.names import validate_topic_name
 from tidelog.core.ports import Tracer
 from tidelog.core.tasks import Tasks
+from tidelog.core.topic_config import validate_topic_configs
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
@@ -392,6 +393,12 @@ def _unclean(configs: Mapping[str, str]) -> bool | None:
 
 
 def _minimum(configs: Mapping[str, str]) -> int | None:
-    """Return min.insync.replicas; None where it is no number, which every broker ignores too."""
-    value = configs.get(_MINIMUM, "")
-    return int(value) if value.isdecimal() else None
+    """Return min.insync.replicas; None where it is not valid, so that leaders ignore it too."""
+    value = configs.get(_MINIMUM)
+    if value is None:
+        return None
+    try:
+        return int(validate_topic_configs({_MINIMUM: value})[_MINIMUM])
+    except ConfigError:
+        # Brokers that host the topic report the value (`TopicConfig.lenient`).
+        return None

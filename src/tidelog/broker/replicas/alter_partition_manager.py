@@ -35,6 +35,10 @@ _PURPOSE = "isr-changes"
 class ChangingRole(Protocol):
     """The role of a replica whose leader proposed a change; other roles ignore the outcome."""
 
+    @property
+    def minimum(self) -> int:
+        """The effective minimum by which the leader commits records (V60)."""
+
     def is_change_to_be_sent(self, change: IsrChange) -> bool:
         """Whether the next request is to carry the change."""
 
@@ -215,7 +219,9 @@ class AlterPartitionManager:
     def _request(self, connection: PeerConnection, version: int, changes: _Sent) -> None:
         services, attempt = self._services, self._attempt
         named = {
-            key: (partition.topic_id, partition.topic_partition, change)
+            key: requests.RequestedChange(
+                partition.topic_id, partition.topic_partition, change, partition.role.minimum
+            )
             for key, (partition, change) in changes.items()
         }
         connection.send(

@@ -9,7 +9,7 @@ Kafka closes the connection over a version that it does not know. Does no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicId, TopicPartition
@@ -35,6 +35,16 @@ PROTOCOL_LEVEL: Final = (3, 9)
 
 #: A topic as a request names it: by id, or by name.
 TopicKey = TopicId | str
+
+
+class RequestedChange(NamedTuple):
+    """One change of a request."""
+
+    topic_id: TopicId
+    topic_partition: TopicPartition
+    change: IsrChange
+    #: The effective minimum by which the leader commits records now (V60, E1).
+    minimum: int
 
 
 def highest_version(protocol_level: tuple[int, int]) -> int:
@@ -100,21 +110,22 @@ def make(
     version: int,
     broker_id: int,
     broker_epoch: int,
-    changes: Mapping[tuple[TopicKey, int], tuple[TopicId, TopicPartition, IsrChange]],
+    changes: Mapping[tuple[TopicKey, int], RequestedChange],
 ) -> AlterPartitionRequest:
     """Return the request for `changes`, which are given by topic and partition."""
     topics: dict[TopicKey, RequestTopicData] = {}
-    for (key, number), (topic_id, topic_partition, change) in changes.items():
+    for (key, number), requested in changes.items():
         topic = topics.get(key)
         if topic is None:
             topic = topics[key] = RequestTopicData(
-                topic_name=topic_partition.topic, topic_id=topic_id
+                topic_name=requested.topic_partition.topic, topic_id=requested.topic_id
             )
-        topic.partitions.append(_partition(version, number, change))
+        topic.partitions.append(_partition(version, number, requested))
     return AlterPartitionRequest(broker_id, broker_epoch, list(topics.values()), may_hold=True)
 
 
-def _partition(version: int, number: int, change: IsrChange) -> RequestPartitionData:
+def _partition(version: int, number: int, requested: RequestedChange) -> RequestPartitionData:
+    change = requested.change
     data = RequestPartitionData(
         partition_index=number,
         leader_epoch=change.leader_epoch,
@@ -122,6 +133,7 @@ def _partition(version: int, number: int, change: IsrChange) -> RequestPartition
         partition_epoch=change.partition_epoch,
         shrunk=[shrink.replica_id for shrink in change.shrinks],
         causes=[shrink.cause for shrink in change.shrinks],
+        minimum=requested.minimum,
     )
     if version >= FIRST_VERSION_WITH_EPOCHS:
         data.new_isr_with_epochs = _with_epochs(zip(change.isr, change.isr_epochs, strict=True))

@@ -178,6 +178,9 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
+        if session.reads is not None:
+            # Nothing will end this fetch's entry: its reads go on, and no response leaves (F7).
+            session.reads.drop(self._read_number)
         self._complete()
 
     def _cancelled(self) -> None:

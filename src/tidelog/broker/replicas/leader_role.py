@@ -77,6 +77,11 @@ class LeaderRole:
         """The partition epoch of the confirmed ISR."""
         return self.core.isr.partition_epoch
 
+    @property
+    def minimum(self) -> int:
+        """The effective minimum by which this leader commits records (V60)."""
+        return self.core.minimum
+
     # begin and end
 
     def begin(self, state: LeaderAndIsrPartitionState, latest_epoch: int) -> None:

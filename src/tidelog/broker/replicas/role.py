@@ -195,6 +195,11 @@ class _NotLeading:
         """Take over the partition epoch."""
         self.partition_epoch = state.partition_epoch
 
+    @property
+    def minimum(self) -> int:
+        """1, the least: this replica commits nothing."""
+        return 1
+
     def is_change_to_be_sent(self, change: IsrChange) -> bool:
         """Send none."""
         return False

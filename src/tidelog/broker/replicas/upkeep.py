@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
 from tidelog.broker.replicas.relinquishing import Relinquishing
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
@@ -56,6 +57,7 @@ class ReplicaUpkeep:
         self._hosted = hosted
         self._takeovers = takeovers
         self._relinquishing = Relinquishing(services)
+        self._frozen_watermarks = FrozenWatermarks(services)
         self._closing = False
         settings = _cleaner_settings(services.config)
         self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
@@ -145,6 +147,7 @@ class ReplicaUpkeep:
         for partition in self._hosted.all():
             partition.role.examine()
         self._relinquishing.look(self._hosted.all())
+        self._frozen_watermarks.look(self._hosted.all())
         self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:

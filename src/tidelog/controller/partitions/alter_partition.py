@@ -54,6 +54,11 @@ class Proposed:
     #: The controller holds the proposal back: the response does not name the partition (A11).
     is_held: bool = False
 
+    @property
+    def key(self) -> tuple[TopicId, str, int]:
+        """The partition as the request names it."""
+        return self.topic_id, self.topic_name, self.partition
+
 
 def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Draft) -> None:
     """Judge a leader's request."""
@@ -66,8 +71,15 @@ def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Dr
     draft.answer(answer)
     if error is not ErrorCode.NONE:
         return
+    named: set[tuple[TopicId, str, int]] = set()
     for topic in request.topics:
         for data in topic.partitions:
+            subject = Proposed(topic.topic_id, topic.topic_name, data.partition_index)
+            if subject.key in named:
+                # One request changes a partition once: a leader has one ISR in mind for it.
+                answer.results.append(Result(subject, ErrorCode.INVALID_REQUEST))
+                continue
+            named.add(subject.key)
             expansion = HeldExpansion(
                 request.broker_id, request.broker_epoch, asked.version, topic, data
             )
@@ -118,16 +130,23 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
         return Result(subject, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     sender = asked.sender
     wanted = isr.proposal(sender, asked.data, asked.version)
+    published = image.states.get(topic_partition)
+    if published is not None and wanted.partition_epoch > published.partition_epoch:
+        # No leader knows the epoch of a state that this decision is about to write. The epoch is
+        # another controller's, or made up (A3).
+        return Result(subject, ErrorCode.NOT_CONTROLLER)
+    replicas = image.replicas(topic_partition)
+    minimum = _minimum(asked, replicas, draft.minimum(topic_partition))
     verdict = isr.judge(
         wanted,
         state,
-        image.replicas(topic_partition),
+        replicas,
         image.brokers,
         draft.settings.controller_epoch,
         asked.version,
-        draft.minimum(topic_partition),
+        minimum,
     )
-    if held is not None and _is_held_back(wanted, verdict, state, topic_partition, draft):
+    if held is not None and _is_held_back(wanted, verdict, state, minimum, topic_partition, draft):
         if held.hold(topic_partition, asked):
             linger_ms = draft.settings.isr_expand_linger_ms
             draft.notice(expansions.ExpansionsHeld(topic_partition, linger_ms))
@@ -157,10 +176,21 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
     return Result(proposed, verdict.error, write=draft.written(topic_partition))
 
 
+def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
+    """Return the greater of the leader's effective minimum and the controller's `own` (E1).
+
+    They differ while brokers get another `min.insync.replicas` one by one. The leader commits by
+    its minimum: with a smaller one, the controller would drop replicas that have every committed
+    record. By a greater one of the controller, the leader commits nothing until `elr` is cleared.
+    """
+    return max(own, min(asked.data.minimum, len(replicas)))
+
+
 def _is_held_back(
     wanted: isr.Proposal,
     verdict: isr.Verdict,
     state: PartitionState,
+    minimum: int,
     topic_partition: TopicPartition,
     draft: Draft,
 ) -> bool:
@@ -169,7 +199,7 @@ def _is_held_back(
         wanted,
         verdict,
         state,
-        draft.minimum(topic_partition),
+        minimum,
         is_moving=image.move(topic_partition) is not None,
         is_leaving=image.brokers[wanted.leader].is_leaving,
     )

@@ -79,6 +79,7 @@ class HeldExpansions:
                 held.sender_epoch,
                 held.data.leader_epoch,
                 held.data.partition_epoch,
+                held.data.minimum,
                 tuple(held.data.new_isr),
                 tuple(
                     (member.broker_id, member.broker_epoch)

@@ -17,7 +17,12 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.isr_shrinks import IsrShrunk, shrinks
 from tidelog.controller.orders import SendRoleAgain
-from tidelog.controller.state_writes import StatePublished, StateUnreadable, last_known
+from tidelog.controller.state_writes import (
+    StatePublished,
+    StateUnreadable,
+    last_known,
+    strangers_reported,
+)
 from tidelog.core import eligible_replicas
 from tidelog.core.types import PartitionState, TopicPartition
 
@@ -51,11 +56,16 @@ def _changed(
         # Without a known state the partition is unreadable, or begins: both have readings of their
         # own (V35, V20).
         return
+    assigned = image.assigned(topic_partition)
+    report = strangers_reported(topic_partition, found, assigned)
+    if report:
+        draft.report(report)
+        found = eligible_replicas.without_strangers(found, assigned)
     # Of a member that is alive the leader alone knows the cause, and no node has it: unknown here.
     left = shrinks(
         before,
         found,
-        image.assigned(topic_partition),
+        assigned,
         image.brokers,
         ended=image.ended,
         absent=image.absent(topic_partition),

@@ -3,7 +3,7 @@
 Version 0 is AlterIsr of KIP-497, 1 adds the leader recovery state (KIP-704), 2 names topics by id
 (KIP-841), 3 gives the broker epoch of each ISR member instead of the bare ids (KIP-903). All are
 flexible. Two structs of Kafka's are called TopicData and two PartitionData; here their names begin
-with Request or Response. Five tagged fields are tidelog's own (E1, A11, V62).
+with Request or Response. Six tagged fields are tidelog's own (E1, A11, V62).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ MAY_HOLD_TAG = 20_000
 HELD_MS_TAG = 20_001
 SHRUNK_TAG = 20_001
 CAUSES_TAG = 20_002
+MINIMUM_TAG = 20_003
 
 
 @dataclass(slots=True)
@@ -43,6 +44,9 @@ class RequestPartitionData:
     #: (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
+    #: The effective minimum by which the leader commits records (V60). The controller's own may
+    #: differ while `min.insync.replicas` of the brokers is changed one by one (E1).
+    minimum: int = int32("0+", 1, ignorable=True, tag=MINIMUM_TAG)
 
 
 @dataclass(slots=True)
