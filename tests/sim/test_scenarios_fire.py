@@ -152,3 +152,13 @@ def test_damaged_member_makes_brokers_ask_to_leave_as_followers() -> None:
     """The first request of such a broker comes too late."""
     found = reached("damaged_leaders")
     assert found["damage_reported"] > found["damage_truncated"] >= 1
+
+
+@pytest.mark.rule("E3")
+def test_older_disk_returns_to_brokers_that_have_been_in_sync_since() -> None:
+    reached("older_disks")
+
+
+@pytest.mark.rule("V63")
+def test_unregistered_fetches_come_from_followers_whose_session_is_over() -> None:
+    reached("direct_unregistered_fetches")
