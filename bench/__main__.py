@@ -1,11 +1,11 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput produce walk failover scale controller shutdown isr groups offsets compaction
-memory simulation. With
+Parts: throughput produce walk failover scale controller shutdown isr flush groups offsets
+compaction memory simulation. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
-scale and controller measure both stores, or with `--store` one of them. The part produce compares
-with the brokers of another checkout (`--against`), for changes of the append path.
+scale, controller and isr measure both stores, or with `--store` one of them. The part produce
+compares with the brokers of another checkout (`--against`), for changes of the append path.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from collections.abc import Sequence
 from bench import (
     controller,
     failover,
+    flush,
     groups,
     isr,
+    isr_slow_reads,
+    joining,
     log,
     memory,
     offsets,
     produce,
+    returning,
     scale,
     shutdown,
     simulation,
@@ -42,6 +46,7 @@ PARTS = (
     "controller",
     "shutdown",
     "isr",
+    "flush",
     "groups",
     "offsets",
     "compaction",
@@ -58,7 +63,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=512, help="MiB per run (default 512)")
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
     parser.add_argument("--against", metavar="CHECKOUT", help="of produce: other sources beside")
-    parser.add_argument("--store", choices=scale.STORES, help="of scale and controller: only this")
+    parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
     options = parser.parse_args()
     stores = (options.store,) if options.store else scale.STORES
     unknown = [part for part in options.parts if part not in PARTS]
@@ -98,7 +103,14 @@ def _tables(
         case "shutdown":
             return shutdown.run(rounds)
         case "isr":
-            return isr.run(rounds)
+            return [
+                *isr.run(rounds),
+                *joining.run(rounds, stores),
+                *isr_slow_reads.run(),
+                *returning.run(rounds, run_bytes, stores),
+            ]
+        case "flush":
+            return flush.run(rounds)
         case "groups":
             return groups.run(systems, rounds)
         case "offsets":

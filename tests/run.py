@@ -38,6 +38,22 @@ MARK = "TEST_RUN_OF_TIDELOG"
 #: A test file that cannot be read hides no other; a test that hangs tells where.
 PYTEST_OPTIONS = ("--continue-on-collection-errors", "-o", "faulthandler_timeout=300")
 DECISIONS = ("controller", "replication", "group")
+#: Tests of rules that are the only ones of some branches of the decision packages: each is stated
+#: once, beside its rule, and runs here again, in a few seconds altogether.
+DECISION_RULES = tuple(
+    f"tests/rules/test_{name}_rules.py"
+    for name in (
+        "bad_isr_request",
+        "damaged_member",
+        "direct",
+        "display",
+        "held_expansion",
+        "pending_read",
+        "relinquishing",
+        "superseded_change",
+        "synced",
+    )
+)
 #: How many times the usual number of examples is drawn (tests/support/draws.py), and takes as long.
 EXAMPLES = int(os.environ.get("TIDELOG_TEST_EXAMPLES", "1"))
 
@@ -86,13 +102,13 @@ def pytest_part(
 
 
 def decisions() -> Part:
-    """The unit tests of the decision packages, which must cover every branch of them."""
+    """The tests of the decision packages, which must cover every branch of them."""
     coverage = (sys.executable, "-m", "coverage")
     folders = [f"tests/unit/{package}" for package in DECISIONS if has_tests(f"unit/{package}")]
     return Part(
         "decisions",
         (
-            (*coverage, "run", "-m", "pytest", *folders),
+            (*coverage, "run", "-m", "pytest", *folders, *DECISION_RULES),
             (*coverage, "report"),
         ),
         pytest=True,
@@ -135,7 +151,8 @@ LIMITS_S = {
 }
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
-    f"tests/cluster/test_{name}.py" for name in ("chaos", "histories", "kafka_peers", "zookeeper")
+    f"tests/cluster/test_{name}.py"
+    for name in ("chaos", "histories", "kafka_levels", "kafka_peers", "zookeeper")
 )
 #: Of a folder, what is a part of its own: no part may take much longer than all others.
 SPLIT: dict[str, dict[str, tuple[str, ...]]] = {

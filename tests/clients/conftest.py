@@ -23,7 +23,12 @@ MakeTopic = Callable[..., str]
 @pytest.fixture(scope="session")
 def cluster(tidelog_cluster_factory: Callable[..., Cluster]) -> LocalCluster:
     """Three brokers that are up, and in sync when a test begins."""
-    config = {"num.partitions": NUM_PARTITIONS, "log.cleaner.backoff.ms": 200}
+    config = {
+        "num.partitions": NUM_PARTITIONS,
+        "log.cleaner.backoff.ms": 200,
+        # Clients elect leaders here. The controller would do it too, five minutes after its start.
+        "auto.leader.rebalance.enable": "false",
+    }
     return tidelog_cluster_factory(brokers=3, config=config).local
 
 

@@ -27,8 +27,8 @@ OURS_ALONE = ("/admin/partitions_add", "/admin/partitions_remove")
 KAFKAS_ALONE = ("/kafka-acl", "/delegation_token", "/feature", "/migration", "/log_dir_event")
 #: Extra keys of ours.
 OUR_KEYS = {
-    "/brokers/topics/T/partitions/N/state": {"isr_epochs", "last_leader", "elr"},
-    "/brokers/ids/N": {"previous_broker_epoch"},
+    "/brokers/topics/T/partitions/N/state": {"isr_epochs", "last_leader", "elr", "elr_epochs"},
+    "/brokers/ids/N": {"previous_broker_epoch", "earlier_broker_epochs", "reports_log_ends"},
 }
 
 Nodes = dict[str, Node]

@@ -217,7 +217,7 @@ def test_resources_and_keys_are_answered_in_the_order_asked_for(
     assert [it.error_code for it in results] == [
         0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0,
     ]  # fmt: skip
-    assert len(results[3].configs) == 36, "no keys asked for are all of them"
+    assert len(results[3].configs) == 38, "no keys asked for are all of them"
     assert [it.name for it in results[4].configs] == ["flush.ms"]
     assert len(results) == 5, "the same question is answered once"
 

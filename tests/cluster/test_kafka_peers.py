@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -63,16 +63,27 @@ KEYS = {
 class Peers:
     """The cluster, and what is seen and done through Kafka's brokers."""
 
-    def __init__(self, directory: Path, zookeeper: str) -> None:
+    def __init__(
+        self, directory: Path, zookeeper: str, levels: Mapping[int, str] | None = None
+    ) -> None:
+        """`levels`: inter.broker.protocol.version of brokers; 3.9 for others."""
         self.zookeeper = zookeeper
         ports = free_ports(3)
         kafkas = {**KEYS, "zookeeper.session.timeout.ms": SESSION_MS}
         ours = {**KEYS, "metadata.session.timeout.ms": SESSION_MS}
+
+        def of_level(number: int) -> dict[str, str]:
+            return {"inter.broker.protocol.version": (levels or {}).get(number, "3.9")}
+
         self.brokers: dict[int, BrokerProcess] = {
-            number: KafkaBroker(directory / str(number), number, port, zookeeper, kafkas)
+            number: KafkaBroker(
+                directory / str(number), number, port, zookeeper, {**kafkas, **of_level(number)}
+            )
             for number, port in zip((1, 2), ports[:2], strict=True)
         }
-        self.brokers[OURS] = OurBroker(directory / "3", OURS, ports[2], zookeeper, ours)
+        self.brokers[OURS] = OurBroker(
+            directory / "3", OURS, ports[2], zookeeper, {**ours, **of_level(OURS)}
+        )
 
     @property
     def bootstrap(self) -> str:

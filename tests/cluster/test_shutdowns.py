@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 from tests.cluster.conftest import MakeCluster
 from tests.support.cluster.values import read_values
+from tests.support.cluster.writers import writing
 
 from tidelog.client.upkeep import ElectionType
 from tidelog.core.types import NO_LEADER, TopicPartition
@@ -18,53 +15,6 @@ from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
 TOPIC, PARTITIONS = "moving", 12
-
-
-class Writer(threading.Thread):
-    """librdkafka writes numbers until it is told to end; none may be refused."""
-
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__()
-        self.written = 0
-        self.refused: list[str] = []
-        self._end = threading.Event()
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1}
-        )
-
-    def run(self) -> None:
-        number = 0
-        while not self._end.is_set():
-            for partition in range(PARTITIONS):
-                self._producer.produce(
-                    TOPIC, f"{number}".encode(), partition=partition, on_delivery=self._delivered
-                )
-                number += 1
-            self._producer.poll(0.005)
-        left = self._producer.flush(30)
-        if left:
-            self.refused.append(f"{left} are not acknowledged")
-
-    def _delivered(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
-        if error is None:
-            self.written += 1
-        else:
-            self.refused.append(str(error))
-
-    def end(self) -> None:
-        """Wait until all is acknowledged."""
-        self._end.set()
-        self.join()
-
-
-@contextmanager
-def writing(bootstrap: str) -> Iterator[Writer]:
-    writer = Writer(bootstrap)
-    writer.start()
-    try:
-        yield writer
-    finally:
-        writer.end()
 
 
 def log_of(cluster: LocalCluster, broker_id: int) -> str:
@@ -89,7 +39,7 @@ def leaders(cluster: LocalCluster, broker_id: int) -> list[int]:
 @pytest.mark.rule("V43")
 def test_every_broker_is_restarted_and_clients_notice_nothing(make_cluster: MakeCluster) -> None:
     cluster = a_cluster(make_cluster)
-    with writing(cluster.bootstrap) as writer:
+    with writing(cluster.bootstrap, TOPIC, PARTITIONS) as writer:
         for stopped in (1, 2, 3):
             other = stopped % 3 + 1
             assert stopped in leaders(cluster, other)

@@ -277,7 +277,8 @@ def _identity(data: bytes) -> None:
 
 def _marker(data: bytes) -> None:
     try:
-        assert -1 <= parse_clean_shutdown(data) < 2**63
+        last, earlier = parse_clean_shutdown(data)
+        assert all(-1 <= each < 2**63 for each in (last, *earlier))
     except ValueError:
         return
 

@@ -42,7 +42,7 @@ def _primitives(kind: str) -> st.SearchStrategy[Any]:
     if kind == "bool":
         return st.booleans()
     if kind == "float64":
-        return st.floats()
+        return st.floats(allow_nan=False)  # a NaN is unequal to itself
     if kind == "uuid":
         return UUIDS
     return TEXTS if kind == "string" else BLOBS

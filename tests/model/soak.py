@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models import bounce_model, direct_model, failover_model, isr_model, log_model
 from tests.support.models.explorer import Model, TooManyStatesError, explore
 from tests.support.models.variants import LOG_VARIANTS, in_force
 
@@ -24,12 +24,19 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: isr_model.IsrModel(isr_model.Bounds(2, 2, keeps_void=True)),
     lambda: isr_model.IsrModel(isr_model.Bounds(2, 4)),
     lambda: isr_model.IsrModel(isr_model.Bounds(3, 3)),
+    lambda: isr_model.IsrModel(isr_model.superseding(max_version=2)),
+    lambda: isr_model.IsrModel(isr_model.superseding(max_version=2, minimum=2)),
+    lambda: isr_model.IsrModel(isr_model.Bounds(1, 2, superseded=1)),
+    lambda: isr_model.IsrModel(isr_model.Bounds(2, 1, superseded=2, loses=False)),
+    lambda: direct_model.DirectIsrModel(isr_model.Bounds(2, 3, minimum=1)),
+    lambda: direct_model.DirectIsrModel(isr_model.Bounds(2, 3, minimum=2)),
+    lambda: direct_model.DirectIsrModel(isr_model.Bounds(2, 2), is_mixed=True),
     lambda: failover_model.FailoverModel(failover_model.Bounds(2, 1, 2)),
     lambda: failover_model.FailoverModel(failover_model.Bounds(3, 1, 1)),
-    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=1)),
-    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 2, deaths=1, stops=0)),
+    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 1, losses=1, stops=1)),
+    lambda: bounce_model.BounceModel(bounce_model.Bounds(1, 2, losses=1, stops=0)),
     lambda: bounce_model.BounceModel(
-        bounce_model.Bounds(1, 2, deaths=1, stops=0), tells_lives=False
+        bounce_model.Bounds(1, 2, losses=1, stops=0), tells_lives=False
     ),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models import bounce_model, direct_model, failover_model, isr_model, log_model
 from tests.support.models.explorer import Explored, Model, TooManyStatesError, explore
 
 LIMIT = 1_000_000
@@ -16,9 +16,15 @@ MODELS: list[Model] = [
     log_model.LogModel(log_model.Bounds(2, 2, 2)),
     isr_model.IsrModel(isr_model.Bounds(2, 3, minimum=1)),
     isr_model.IsrModel(isr_model.Bounds(2, 3, minimum=2)),
+    isr_model.IsrModel(isr_model.superseding()),
+    isr_model.IsrModel(isr_model.Bounds(1, 1, superseded=1, loses=False)),
+    isr_model.IsrModel(isr_model.superseding(minimum=2)),
+    direct_model.DirectIsrModel(isr_model.Bounds(2, 2, minimum=1)),
+    direct_model.DirectIsrModel(isr_model.Bounds(1, 2, minimum=2)),
+    direct_model.DirectIsrModel(isr_model.Bounds(1, 2, minimum=2), is_mixed=True),
     failover_model.FailoverModel(failover_model.Bounds(2, 1, 1)),
-    bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0)),
-    bounce_model.BounceModel(bounce_model.Bounds(1, 1, deaths=1, stops=0), tells_lives=False),
+    bounce_model.BounceModel(bounce_model.Bounds(1, 1, losses=1, stops=0)),
+    bounce_model.BounceModel(bounce_model.Bounds(1, 1, losses=1, stops=0), tells_lives=False),
 ]
 
 

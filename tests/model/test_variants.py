@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import pytest
 from tests.model.test_models import LIMIT, show
-from tests.support.models import bounce_model, failover_model, isr_model, log_model
+from tests.support.models import bounce_model, direct_model, failover_model, isr_model, log_model
 from tests.support.models.explorer import Model, explore
 from tests.support.models.variants import (
+    DIRECT_VARIANTS,
     FAILOVER_VARIANTS,
     ISR_VARIANTS,
     LOG_VARIANTS,
+    SUPERSEDED_VARIANTS,
     UNTOLD,
     VARIANTS,
     Variant,
@@ -41,10 +43,15 @@ def model_of(variant: Variant) -> Model:
     if variant.name in ISR_VARIANTS:
         is_fenced = "deposed_leader_alters_isr" not in variant.mutants
         return isr_model.IsrModel(isr_model.DEFAULT if is_fenced else VOID_BOUNDS)
+    if variant.name in SUPERSEDED_VARIANTS:
+        bounds = isr_model.superseding(variant.max_version, variant.minimum)
+        return isr_model.IsrModel(bounds)
+    if variant.name in DIRECT_VARIANTS:
+        return direct_model.DirectIsrModel(isr_model.Bounds(1, 2))
     if variant.name in FAILOVER_VARIANTS:
         return failover_model.FailoverModel(failover_model.Bounds(2, 1, variant.max_version))
-    bounds = bounce_model.Bounds(1, 1, deaths=1, stops=0)
-    return bounce_model.BounceModel(bounds, tells_lives=variant.name != UNTOLD)
+    lives = bounce_model.Bounds(1, 1, losses=1, stops=0)
+    return bounce_model.BounceModel(lives, tells_lives=variant.name != UNTOLD)
 
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))

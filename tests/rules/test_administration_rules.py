@@ -268,7 +268,7 @@ def test_the_balance_is_looked_at_again_and_again() -> None:
         request = AlterPartitionRequest(
             broker_id=other.broker_id,
             broker_epoch=other.broker_epoch,
-            topics=[RequestTopicData(of_topic, [wanted])],
+            topics=[RequestTopicData(of_topic, partitions=[wanted])],
         )
         made.alter(controller, request)
         made.until(lambda: sorted(made.state(TP).isr) == [1, 2, 3])

@@ -109,7 +109,7 @@ class Returning:
         request = AlterPartitionRequest(
             broker_id=self.other.broker_id,
             broker_epoch=self.other.broker_epoch,
-            topics=[RequestTopicData(of_topic, wanted)],
+            topics=[RequestTopicData(of_topic, partitions=wanted)],
         )
         answers = self.around.alter(self.controller, request)
         self.around.until(lambda: bool(answers))

@@ -24,7 +24,7 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.controller.store_reader import StoreReader
-from tidelog.controller.commands import Commands, Part, Sender
+from tidelog.controller.commands import Commands, Outgoing, Part, Sender
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.controller.topics.readings import TopicsRead
 from tidelog.core.types import TopicPartition
@@ -72,7 +72,7 @@ def test_a_full_command_lists_everything_names_what_to_keep_and_leaves_out_delet
         assert list(commands.roles) == [TopicPartition("t", number) for number in expected]
         assert commands.keep == ("broken",)
         assert kept_in(commands) == {"LeaderAndIsr": ["broken"], "UpdateMetadata": ["broken"]}
-        commands.answered(Part.ROLES)
+        commands.answered(Outgoing(Part.ROLES, 0, 0, None))
         assert kept_in(commands) == {"UpdateMetadata": ["broken"]}
 
 

@@ -86,7 +86,7 @@ def ask_for(
     return AlterPartitionRequest(
         broker_id=sender.broker_id,
         broker_epoch=sender.broker_epoch if broker_epoch is None else broker_epoch,
-        topics=[RequestTopicData(layout.decode_topic(path, node.data).topic_id, [data])],
+        topics=[RequestTopicData(layout.decode_topic(path, node.data).topic_id, partitions=[data])],
     )
 
 

@@ -24,6 +24,7 @@ from tests.support.controller.values import (
     epoch,
     isr_answer,
     loaded,
+    one_partition,
     roles_answered,
     run,
     settings,
@@ -44,10 +45,6 @@ from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
 def three() -> Iterator[ControllerHarness]:
     with controller_harness(3) as made:
         yield made
-
-
-def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 3)) -> TopicFound:
-    return TopicFound(topic("t", {0: replicas}), {0: published})
 
 
 def decided_on_load(published: PartitionState, *live: Any, **how: Any) -> PartitionState:
@@ -105,27 +102,20 @@ def test_all_bounced_members_leave_in_one_decision_before_the_election() -> None
 
 
 @pytest.mark.rule("V10")
-def test_bounced_members_leave_even_if_the_only_sound_one_is_dead() -> None:
+def test_bounced_members_stay_while_the_only_sound_one_is_dead() -> None:
     after = decided_on_load(state(), broker(1, life=2), broker(2, life=2))
-    assert (after.leader, after.isr) == (NO_LEADER, (3,))
-    assert after.isr_epochs == (epoch(3),)
-
-
-@pytest.mark.rule("V10")
-def test_where_every_member_bounced_one_leads_alone_and_is_recorded_in_its_new_life() -> None:
-    live = [broker(one, life=2) for one in (1, 2, 3)]
-    after = decided_on_load(state(), *live)
-    assert (after.leader, after.isr) == (1, (1,))
-    assert after.isr_epochs == (epoch(1, life=2),)
-    assert decided_on_load(after, *live) == after
+    assert (after.leader, after.isr) == (NO_LEADER, (1, 2, 3))
+    assert after.isr_epochs == (epoch(1), epoch(2), epoch(3))
+    again = decided_on_load(after, broker(1, life=2), broker(2, life=2), 3)
+    assert (again.leader, again.isr) == (3, (3,))
 
 
 @pytest.mark.rule("V10")
 def test_a_second_bounce_of_one_does_not_bring_back_another_that_fell_behind() -> None:
     live = [broker(1, life=2), broker(2, life=2), 3]
-    after = decided_on_load(state((1, 2)), *live)
-    assert after.isr == (1,)
-    again = decided_on_load(after, broker(1, life=3), broker(2, life=2), 3)
+    published = state((1,), isr_epochs=[epoch(1, life=2)])
+    assert decided_on_load(published, *live).isr == (1,)
+    again = decided_on_load(published, broker(1, life=3), broker(2, life=2), 3)
     assert (again.leader, again.isr) == (1, (1,))
 
 
@@ -159,6 +149,17 @@ def test_a_clean_shutdown_of_the_recorded_life_keeps_a_member_in_the_isr() -> No
     assert (after.leader, after.isr, after.isr_epochs) == (2, (2,), (epoch(2, life=2),))
 
 
+@pytest.mark.rule("E3", "V10")
+@pytest.mark.parametrize(("earlier", "isr"), [((epoch(2),), (1, 2, 3)), ((), (1, 3))])
+def test_a_chain_of_clean_shutdowns_counts_from_its_first_registration(
+    earlier: tuple[int, ...], isr: tuple[int, ...]
+) -> None:
+    # No controller recorded life 2 of broker 2, which ended cleanly like the one before it.
+    last = epoch(2, life=2)
+    clean = broker(2, life=3, previous_broker_epoch=last, earlier_broker_epochs=earlier)
+    assert decided_on_load(state(), 1, clean, 3).isr == isr
+
+
 @pytest.mark.rule("E3")
 @pytest.mark.parametrize("previous", [-1, epoch(2, life=2), epoch(3)])
 def test_any_other_proof_is_none(previous: int) -> None:
@@ -178,13 +179,13 @@ def test_the_proof_is_read_from_the_registration(three: ControllerHarness, clean
     three.until(lambda: three.state(TP).leader == NO_LEADER)
     assert three.state(TP).isr == (returning.broker_id, controller.broker_id)
     assert third.is_controller
+    returning.script.log_ends[TP] = (0, 4)
     returning.start()
     three.until(lambda: three.state(TP).leader_epoch == 2)
     published = three.state(TP)
-    if cleanly:
-        assert (published.leader, published.isr) == (returning.broker_id, (returning.broker_id,))
-    else:
-        assert (published.leader, published.isr) == (NO_LEADER, (controller.broker_id,))
+    assert (published.leader, published.isr) == (returning.broker_id, (returning.broker_id,))
+    # Without the proof its log is compared with that of the other member, were it there (E6).
+    assert ("E" in returning.script.kinds()) is not cleanly
 
 
 @pytest.mark.rule("E3")

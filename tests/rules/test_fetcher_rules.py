@@ -6,6 +6,7 @@ Real fetchers and APIs over fake logs.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from typing import Any
 
@@ -20,7 +21,8 @@ from tests.support.broker.fakes import (
     state,
 )
 
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.completion import Completion
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.fetch import (
     FetchRequest,
@@ -128,6 +130,48 @@ def test_errors_back_off_a_partition_alone_and_longer_each_time() -> None:
         cluster[2].log(bad).append_error = None
         await cluster[2].clock.advance(1_100)
         assert cluster[2].log(bad).log_end_offset == 5
+
+    run(story())
+
+
+@pytest.mark.rule("V66")
+def test_a_follower_goes_on_behind_records_whose_flush_a_full_disk_refused() -> None:
+    """The log has them, so it would refuse them each time that the leader sends them again."""
+
+    async def story() -> None:
+        cluster = a_cluster(2)
+        for broker in cluster.values():
+            await broker.command(state(isr=(1, 2), replicas=(1, 2), is_new=True))
+        await settle()
+        log = cluster[2].log(T0)
+        full = StorageError("/d", "pwrite", "/d/0.index.tmp", errno.ENOSPC, 0)
+        plan, flush = log.plan_follower_append, log.flush
+        written: list[int] = []
+
+        def written_but_not_flushed(records: Any) -> Completion[Any]:
+            written.append(log.log_end_offset)
+            plan(records)
+            log.submit_planned()
+            return Completion.failed(full)
+
+        log.plan_follower_append = written_but_not_flushed  # type: ignore[method-assign]  # replaced
+        log.flush = lambda: Completion.failed(full)  # type: ignore[method-assign]  # replaced
+        cluster[1].produce(5)
+        await settle()
+        assert log.log_end_offset == 5
+        role = cluster[1].partition().leadership
+        assert role is not None
+        await cluster[2].clock.advance(400)
+        assert written == [0], "the log has them: they are not fetched again"
+        assert role.followers[2].log_end_offset == 0, "they are not flushed"
+        pauses = [event["delay_ms"] for event in cluster[2].tracer.named("fetch_backoff")]
+        assert pauses[:4] == [10, 20, 40, 80]
+        log.plan_follower_append, log.flush = plan, flush  # type: ignore[method-assign]  # as it was
+        await cluster[2].clock.advance(1_100)
+        assert role.followers[2].log_end_offset == log.log_end_offset == 5
+        cluster[1].produce(2)
+        await settle()
+        assert log.log_end_offset == 7
 
     run(story())
 

@@ -343,7 +343,7 @@ def made(
         topics=[
             ResponseTopicData(
                 topic.topic_id,
-                [
+                partitions=[
                     ResponsePartitionData(
                         partition_index=asked.partition_index,
                         error_code=error,

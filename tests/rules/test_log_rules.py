@@ -33,6 +33,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
+from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.records.builder import Producer
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.files import OsFiles
@@ -110,6 +111,23 @@ def test_truncation_takes_producers_and_leader_epochs_back_with_the_records(disk
     again = log.plan_leader_append(batch_of([b"v"], producer=Producer(4, 0, 3)), 3, NOW_MS)
     log.submit_planned()
     assert again.result().base_offset == 3 and not again.result().duplicate
+
+
+@pytest.mark.rule("V38")
+def test_batches_that_were_refused_are_awaited_after_a_truncation_that_reads_producers_again(
+    disk: Disk,
+) -> None:
+    log = disk.new_log()
+    for number in range(8):
+        append(log, [b"v"], producer=Producer(4, 0, number))
+    before = log.producers
+    now_ms = log.directory.clock.monotonic_ms()
+    log.producers.refused.add(4, 0, (1, 2), ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+    log.truncate_to(1).result()
+    assert log.producers is not before, "five batches are remembered, and seven went"
+    with pytest.raises(EarlierBatchRefusedError) as caught:
+        log.plan_leader_append(batch_of([b"v"], producer=Producer(4, 0, 3)), 0, NOW_MS)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.rule("V38")

@@ -45,7 +45,7 @@ def wanted(
     """ISR changes of the first partitions of a topic."""
     return RequestTopicData(
         topic_id,
-        [
+        partitions=[
             RequestPartitionData(
                 partition_index=number,
                 leader_epoch=0,

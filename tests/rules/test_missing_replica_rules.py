@@ -14,6 +14,8 @@ from tests.support.broker.fakes import (
     settle,
     state,
 )
+from tests.support.controller.values import TP, loaded, one_partition, roles_answered, step
+from tests.support.controller.values import state as published
 
 from tidelog.core.errors import ErrorCode
 
@@ -76,3 +78,14 @@ def test_a_replica_that_was_made_out_of_sync_catches_up_as_follower() -> None:
 
 
 # V13
+
+
+@pytest.mark.rule("D3")
+def test_a_replica_refused_under_an_older_state_is_commanded_again_under_the_present_one() -> None:
+    """The command that broker 3 refused named it as an eligible replica; it is none any more."""
+    controller = loaded(one_partition(published((1, 2))))
+    _, effects = step(controller, roles_answered(3))
+    role = effects.commands[3].roles[TP].state
+    assert (tuple(role.isr), role.is_new) == ((1, 2), False)
+    _, effects = step(controller, roles_answered(9))
+    assert not effects.commands

@@ -148,7 +148,9 @@ class Moves:
         assert now.leader in isr
         _, assignment = self.published()
         request = AlterPartitionRequest(
-            leader.broker_id, leader.broker_epoch, [RequestTopicData(assignment.topic_id, [data])]
+            leader.broker_id,
+            leader.broker_epoch,
+            [RequestTopicData(assignment.topic_id, partitions=[data])],
         )
         around.alter(controllers[0], request)
 

@@ -14,7 +14,10 @@ import pytest
 from tests.support.broker.fakes import T0, FakeBroker, a_cluster, state
 
 from tidelog.broker.apis import produce
+from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
+from tidelog.core.types import RECOVERED, RECOVERING
 from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.records.batch import BatchView
@@ -177,5 +180,117 @@ def test_a_batch_behind_one_whose_check_outlived_the_leadership_gets_the_same_er
         assert isinstance(completion.error, KafkaError)
         assert completion.error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert behind(leader, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(story())
+
+
+# batches that come first to a new leader, before those that the former leader refused
+
+
+async def a_successor(recovery_state: int = RECOVERED, records: int = 3) -> FakeBroker:
+    """Broker 2, which followed until now, leads a log with so many records.
+
+    Its log checks batches as a real one does. It knows a producer's batch with sequence 0.
+    """
+    broker = a_cluster()[2]
+    await broker.command(state(1, is_new=True))
+    log: Any = broker.log()
+    log.fill(*[0] * records)
+    log.producers.append(BatchView(batch(0)), 0)
+
+    def plan(records: Any, *_: Any) -> Completion[Any]:
+        view = BatchView(records)
+        now_ms = broker.clock.monotonic_ms()
+        log.producers.check(view, now_ms)
+        log.producers.append(view, now_ms)
+        return Completion.of(None)
+
+    log.plan_leader_append = plan
+    command = state(2, leader_epoch=1)
+    command.leader_recovery_state = recovery_state
+    await broker.command(command)
+    assert broker.partition().is_leader
+    return broker
+
+
+def code_of(broker: FakeBroker, sequence: int) -> ErrorCode:
+    error = refused(broker, sequence)
+    if error is None:
+        return ErrorCode.NONE
+    assert isinstance(error, KafkaError)
+    return error.code
+
+
+@pytest.mark.rule("V38")
+def test_a_new_leader_awaits_the_batches_that_the_former_leader_refused() -> None:
+    """OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch, and store batches of other
+    partitions twice."""
+
+    async def story() -> None:
+        broker = await a_successor()
+        assert code_of(broker, 3) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert "produce_refused_before_skipped" in broker.tracer.marks
+        assert [code_of(broker, sequence) for sequence in (1, 2, 3)] == [ErrorCode.NONE] * 3
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_behind_one_that_came_too_early_to_a_new_leader_gets_the_same_error() -> None:
+    """Even when the skipped batches have come, and the leader is not new any more."""
+
+    async def story() -> None:
+        broker = await a_successor()
+        assert code_of(broker, 2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await broker.clock.advance(SKIPPED_BATCHES_AWAITED_MS)
+        assert code_of(broker, 1) == ErrorCode.NONE
+        assert code_of(broker, 3) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [code_of(broker, sequence) for sequence in (2, 3)] == [ErrorCode.NONE] * 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_new_leader_awaits_skipped_batches_for_a_while_only() -> None:
+    async def story() -> None:
+        broker = await a_successor()
+        await broker.clock.advance(SKIPPED_BATCHES_AWAITED_MS)
+        assert code_of(broker, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_the_leader_of_an_unclean_election_awaits_no_skipped_batches() -> None:
+    """They are lost, and the producer must learn of it."""
+
+    async def story() -> None:
+        broker = await a_successor(RECOVERING)
+        assert code_of(broker, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_new_leader_lets_no_later_batch_of_an_unknown_producer_come_first() -> None:
+    """librdkafka takes the acknowledgement of a later batch for that of all before it."""
+
+    async def story() -> None:
+        broker = await a_successor()
+        broker.log().producers.undo((5, None))
+        assert code_of(broker, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [code_of(broker, sequence) for sequence in (0, 1)] == [ErrorCode.NONE] * 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_the_leader_of_a_log_without_records_awaits_nothing() -> None:
+    """A recreated topic: its producers go on with the sequences that they have."""
+
+    async def story() -> None:
+        broker = await a_successor(records=0)
+        broker.log().producers.undo((5, None))
+        assert code_of(broker, 7) == ErrorCode.NONE
 
     asyncio.run(story())

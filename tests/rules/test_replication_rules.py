@@ -516,6 +516,23 @@ def test_a_repeated_partition_epoch_discards_nothing() -> None:
     assert leader.is_wanted(change)
 
 
+@pytest.mark.rule("A9", "A1", "A3")
+def test_a_change_left_to_a_command_is_requested_again_after_one_of_the_known_epoch() -> None:
+    # The controller could not read the topic. Now it can, writes nothing, and sends the role.
+    leader = a_leader(isr=(1,), log_end_offset=10, min_insync_replicas=2)
+    change = send(leader, fetch(leader, 2, 10))
+    assert leader.change_refused(change, ErrorCode.UNKNOWN_TOPIC_ID, 0) is NOTHING
+    assert leader.commanded((1,), (1, 2, 3), 9, lambda broker_id: True, 0) is NOTHING
+    assert not leader.is_to_be_sent(change), "an older command says nothing"
+    effects = leader.commanded((1,), (1, 2, 3), 10, lambda broker_id: True, 0)
+    assert effects == (RetryAlterPartition(change),)
+    assert leader.is_to_be_sent(change) and leader.is_wanted(change)
+    assert isr_rules.maximal_isr(leader.isr) == (1, 2), "it may have been made"
+    leader.change_sent(change)
+    assert leader.change_accepted(change, (1, 2), 5, 11, 0)[0] == IsrCommitted()
+    assert leader.isr == IsrState((1, 2), 11)
+
+
 @pytest.mark.rule("A9")
 def test_a_newer_partition_epoch_discards_what_was_pending_and_all_are_examined_again() -> None:
     leader = a_leader(isr=(1,), log_end_offset=10)

@@ -15,6 +15,7 @@ from tests.rules.session_harness import TIMEOUT_MS, SessionHarness, simulated
 from tests.support.store.clusters import interrupt
 
 from tidelog.broker.membership.session import BrokerIdInUseError
+from tidelog.core.types import CleanEpochs
 from tidelog.metadata import layout
 from tidelog.metadata.store import Create, OutcomeUnknown, StoreUnavailable
 
@@ -68,6 +69,30 @@ def test_after_an_expiry_a_broker_leads_nothing_and_registers_under_a_higher_epo
         assert node is not None
         assert renewed == [broker.broker_epoch] == [node.stat.czxid]
         assert broker.broker_epoch > first
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("V4", "E7")
+def test_a_broker_whose_registration_was_deleted_by_hand_registers_again_in_its_session(
+    harness: SessionHarness,
+) -> None:
+    async def story() -> None:
+        broker = await harness.registered()
+        first, session = broker.broker_epoch, broker.services.store.session_id
+        ended: list[str] = []
+        broker.controller.resign = ended.append  # type: ignore[method-assign,assignment]  # replaced by the test
+        broker.replicas.stop_leading = ended.append  # type: ignore[method-assign,assignment]  # replaced by the test
+        await harness.cluster.sleep(TIMEOUT_MS)
+        harness.cluster.server.remove_from_outside(layout.broker_path(1))
+        await harness.cluster.until(lambda: broker.broker_epoch > first)
+        node = harness.node()
+        assert node is not None
+        assert node.stat.ephemeral_owner == session == broker.services.store.session_id
+        assert broker.broker_epoch == node.stat.czxid
+        assert json.loads(node.data)["previous_broker_epoch"] == first
+        # The controller took it for dead meanwhile.
+        assert ended == ["/brokers/ids/1 was deleted while the session lives"] * 2
 
     harness.tell(story())
 
@@ -250,24 +275,31 @@ def test_an_id_that_a_live_broker_holds_is_refused_after_the_session_timeout(
     harness.tell(story())
 
 
-@pytest.mark.rule("E3")
-def test_a_clean_shutdown_is_proved_once_and_not_by_a_later_registration(
+@pytest.mark.rule("E3", "E7")
+def test_a_registration_proves_a_clean_shutdown_and_a_later_one_the_process_that_lived_on(
     harness: SessionHarness,
 ) -> None:
     async def story() -> None:
         broker = harness.broker()
-        broker.services.identity.clean_shutdown_epoch = 41
+        identity = broker.services.identity
+        identity.clean_epochs = CleanEpochs(41, (37,))
         await broker.session.open()
         await broker.session.register()
-        node = harness.node()
-        assert node is not None
-        assert json.loads(node.data)["previous_broker_epoch"] == 41
+        assert registered() == (41, [37])
         first = broker.broker_epoch
         harness.expire(broker)
+        assert identity.epochs_so_far() == (first, (37, 41)), (
+            "a stop without a registration proves it too"
+        )
         await harness.cluster.until(lambda: broker.broker_epoch > first)
+        assert registered() == (first, [37, 41])
+        assert identity.epochs_so_far() == (broker.broker_epoch, (37, 41, first))
+
+    def registered() -> tuple[int, list[int]]:
         node = harness.node()
         assert node is not None
-        assert "previous_broker_epoch" not in json.loads(node.data)
+        value = json.loads(node.data)
+        return value["previous_broker_epoch"], value["earlier_broker_epochs"]
 
     harness.tell(story())
 
@@ -284,9 +316,9 @@ def test_every_log_directory_must_prove_the_same_clean_shutdown(
         await first._open_directories()
         for directory, epoch in zip(first.directories, epochs, strict=True):
             if epoch is not None:
-                await directory.close(broker_epoch=epoch)
+                await directory.close(CleanEpochs(epoch))
         second = harness.broker(log_dirs="/a,/b")
         await second._open_directories()
-        assert second.services.identity.clean_shutdown_epoch == proved
+        assert second.services.identity.clean_epochs.last == proved
 
     harness.tell(story())

@@ -416,6 +416,7 @@ def test_the_state_node_is_kafkas_with_keys_of_ours() -> None:
         leader_recovery_state=RECOVERING,
         isr_epochs=(900,),
         elr=(1,),
+        elr_epochs=(700,),
         last_leader=1,
         removed=True,
         mzxid=33,
@@ -453,6 +454,7 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
         ),
         rack="r1",
         previous_broker_epoch=41,
+        earlier_broker_epochs=(37,),
     )
     path = layout.broker_path(7)
     data = layout.encode_broker(broker, timestamp_ms=1234)
@@ -467,6 +469,7 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
         "features": {},
         "rack": "r1",
         "previous_broker_epoch": 41,
+        "earlier_broker_epochs": [37],
     }
     [made, _] = await store.transact([Create(path, b"", ephemeral=True), SetData(path, data, 0)])
     node = await store.get(path)
@@ -474,7 +477,7 @@ async def test_a_registration_is_kafkas_and_its_creation_id_is_the_broker_epoch(
     read = layout.decode_broker(path, 7, node)
     assert read.broker_epoch == node.stat.czxid == made.stat.czxid
     assert (read.endpoints, read.rack) == (broker.endpoints, "r1")
-    assert read.previous_broker_epoch == 41
+    assert (read.previous_broker_epoch, read.earlier_broker_epochs) == (41, (37,))
 
 
 @pytest.mark.rule("V5")

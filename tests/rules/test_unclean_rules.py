@@ -338,6 +338,6 @@ def ask(
         new_isr_with_epochs=[BrokerState(one, around.brokers[one].broker_epoch) for one in isr],
     )
     request = AlterPartitionRequest(
-        leader.broker_id, leader.broker_epoch, [RequestTopicData(of_topic, [wanted])]
+        leader.broker_id, leader.broker_epoch, [RequestTopicData(of_topic, partitions=[wanted])]
     )
     around.alter(controller, request)

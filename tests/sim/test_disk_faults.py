@@ -29,6 +29,7 @@ class Seen(NamedTuple):
 
 def run_with(kind: str, seed: int) -> Seen:
     profile = "damaged_disks" if kind.startswith("damaged") else "failing_disks"
+    profile = "damaged_leaders" if kind == "damaged_leaders" else profile
     told: list[str] = []
 
     def listen(line: str) -> None:
@@ -51,6 +52,8 @@ def run_with(kind: str, seed: int) -> Seen:
 #: Kind -> (effects on the disk of which there must be some, what brokers must then have said).
 EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "slow_disk": (("waited",), "slow disk"),
+    "slow_reads": (("slow reads",), "reads of . take up to"),
+    "hung_reads": (("slow reads",), "reads of . hang"),
     "lose_power": (("lost: prefix", "lost: torn", "lost: reordered"), "lost data"),
     "read_errors": (("EIO (pread|pread_cached|read_file)",), r"log directory failed: .* EIO"),
     "write_errors": (("E(IO|ROFS) (pwritev|truncate|rename|unlink)",), "log directory failed: "),
@@ -67,6 +70,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
         ("bits flipped|cut short",),
         r"is not believed: |is rebuilt from the batches: |cannot be read: ",
     ),
+    "damaged_leaders": (("bits flipped",), r"the log is damaged from offset \d+ on: asking"),
 }
 #: Seeds under which a kind is drawn often enough.
 SEEDS = {"lose_power": 2, "damaged_indexes": 4}

@@ -254,6 +254,18 @@ def test_expire_session_ends_a_session(at: FaultHarness) -> None:
     at.until(lambda: not at.cluster.health() and len(at.cluster.store.live_sessions()) == 3)
 
 
+def test_remove_registration_lets_a_broker_register_again_in_its_session(
+    at: FaultHarness,
+) -> None:
+    sessions, epochs = at.cluster.store.live_sessions(), dict(at.cluster.published.brokers)
+    at.inject("remove_registration")
+    assert len(at.cluster.published.brokers) == len(epochs) - 1
+    at.until(lambda: not at.cluster.health() and len(at.cluster.published.brokers) == len(epochs))
+    assert at.cluster.store.live_sessions() == sessions
+    changed = [one for one in epochs if at.cluster.published.brokers[one] != epochs[one]]
+    assert len(changed) == 1
+
+
 def test_expire_controller_brings_another_controller_epoch(at: FaultHarness) -> None:
     epoch = at.cluster.published.controller_epoch
     at.inject("expire_controller")
@@ -462,6 +474,43 @@ def test_last_replica_standing_leaves_one_member_and_ends_it(at: FaultHarness) -
     at.until(lambda: bool(at.noted("push ")))
     at.until(lambda: bool(died(at, before)))
     assert at.noted("the last member dies")
+
+
+def test_every_member_ends_loses_the_data_of_one_and_ends_the_others(at: FaultHarness) -> None:
+    before = lives(at)
+    at.play("every_member_ends")
+    at.until(lambda: bool(at.noted("the power fails while all others end")))
+    at.until(lambda: bool(died(at, before)))
+    assert at.noted("is killed with all others") or at.noted("expire the session")
+
+
+def test_unheard_restarts_restarts_a_member_while_its_leader_sees_no_controller(
+    at: FaultHarness,
+) -> None:
+    for seed in range(10):
+        if at.controller is not at.context().leader():
+            break
+        at.inject("crash_controller", seed)
+        at.run(300)
+        at.until(lambda: at.context().controller() is not None and not at.cluster.health())
+    before = lives(at)
+    at.play("unheard_restarts")
+    at.until(lambda: at.cluster.store.watch_delay_ms() > 0)
+    at.until(lambda: bool(died(at, before)))
+    assert at.noted("restarts unheard of")
+    at.until(lambda: at.cluster.store.watch_delay_ms() == 0)
+
+
+def test_power_fails_everywhere_ends_all_brokers_at_one_instant(at: FaultHarness) -> None:
+    at.cluster.budget.commits_synced = True
+    at.cluster.budget.is_kept = False  # the topic of this cluster does not sync
+    at.cluster.history.keeps_promises = False
+    before = lives(at)
+    at.play("power_fails_everywhere")
+    at.until(lambda: len(died(at, before)) == len(at.brokers))
+    deaths = at.noted("the power fails everywhere")
+    assert len({line.split()[0] for line in deaths}) == 1
+    assert len(deaths) == len(at.brokers)
 
 
 def test_stop_together_stops_one_two_or_all_within_a_moment(at: FaultHarness) -> None:

@@ -61,7 +61,7 @@ def test_early_follower_asks_leaders_that_have_not_heard_yet() -> None:
 
 @pytest.mark.rule("V32")
 def test_two_terms_lost_are_cut_off_at_once() -> None:
-    assert reached("two_terms_lost", range(8))["truncated_over_two_epochs"] >= 1
+    assert reached("two_terms_lost", range(4))["truncated_over_two_epochs"] >= 1
 
 
 @pytest.mark.rule("D3")
@@ -122,3 +122,43 @@ def test_what_happens_is_told_of_every_kind_that_faults_bring_about() -> None:
         assert told[f"takeover/{phase}"] >= 5, phase
     for kind in ("failover", "session_loss", "registration", "controller_election"):
         assert told[kind] >= 5, kind
+
+
+@pytest.mark.rule("A12")
+def test_rolling_bumps_restart_brokers_while_leaders_write_themselves() -> None:
+    found = reached("mixed_levels")
+    assert found["direct_isr_changes_read"] >= 10
+
+
+@pytest.mark.rule("A12")
+def test_leaders_that_write_themselves_lose_answers_and_find_their_changes_made() -> None:
+    found: dict[str, int] = {}
+    for seed in SEEDS:
+        result = result_of(seed, "direct")
+        assert not result.violation, f"seed {seed} of direct: {result.violation}"
+        for name, count in result.marks.items():
+            found[name] = found.get(name, 0) + count
+    assert found["direct_isr_change_unknown"] >= 1
+    assert found["direct_isr_change_found_made"] >= 1
+
+
+@pytest.mark.rule("A12", "V10")
+def test_members_restart_unheard_of_while_their_leaders_write_the_node() -> None:
+    reached("direct_quick_restarts")
+
+
+@pytest.mark.rule("V68")
+def test_damaged_member_makes_brokers_ask_to_leave_as_followers() -> None:
+    """The first request of such a broker comes too late."""
+    found = reached("damaged_leaders")
+    assert found["damage_reported"] > found["damage_truncated"] >= 1
+
+
+@pytest.mark.rule("E3")
+def test_older_disk_returns_to_brokers_that_have_been_in_sync_since() -> None:
+    reached("older_disks")
+
+
+@pytest.mark.rule("V63")
+def test_unregistered_fetches_come_from_followers_whose_session_is_over() -> None:
+    reached("direct_unregistered_fetches")

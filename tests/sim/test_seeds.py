@@ -103,8 +103,14 @@ def test_seeds_of_all_profiles_are_mixed() -> None:
     assert run_seed(3, MIXED).trace_hash == run_seed(3, profile_of(3)).trace_hash
 
 
-@pytest.mark.xfail(strict=True, reason="needs eligible leader replicas (rules E1, E2, E4)")
 def test_the_last_replica_standing_may_lose_unsynced_data_and_lead_again() -> None:
     seeds = (4, 10, 20, 33)  # every third seed or so shows it
     for seed in seeds:
         assert run_seed(seed, "last_replica_standing").violation == ""
+
+
+def test_k_members_lead_while_a_host_stays_away() -> None:
+    for seed in (0, 1, 2):
+        result = run_seed(seed, "a_host_stays_away")
+        assert result.violation == ""
+        assert result.counters["leader elections"] > 0

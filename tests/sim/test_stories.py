@@ -39,7 +39,7 @@ DECISIVE = {
         r"fault \d+ is drawn: ",
         r"leader \d of epoch \d+ commits offset",
         r"leader \d proposes the ISR \(\d, \d\)",
-        r"^VIOLATION .* lacks committed records \(high watermark \d+\)",
+        r"^VIOLATION .* (lacks committed records \(high watermark \d+\)|does not wait for \[\d\])",
     ),
     "ack_before_replication": (
         r"leader \d appends offset",
@@ -94,7 +94,7 @@ def test_without_a_violation_all_is_told_in_short() -> None:
 
 
 def test_a_kill_is_shrunk_to_half_and_less_and_its_command_makes_the_same_run() -> None:
-    name = "optimistic_shrink"
+    name = "clean_stop_unflushed"
     job = Job(KILLS[name].seed, MUTANTS[name].profile, importable(name))
     found = job.shrink(lambda: False)
     whole, left = found.whole, found.result

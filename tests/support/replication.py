@@ -30,6 +30,8 @@ def a_leader(
     alive: Callable[[int], bool] = lambda broker_id: True,
     now_ms: int = 0,
     recovery_state: int = RECOVERED,
+    flush_before_ack: bool = False,
+    synced_offset: int = 0,
 ) -> LeaderReplica:
     """Broker 1 as leader, as it is right after becoming one."""
     return LeaderReplica(
@@ -47,6 +49,8 @@ def a_leader(
         is_eligible=alive,
         now_ms=now_ms,
         recovery_state=recovery_state,
+        flush_before_ack=flush_before_ack,
+        synced_offset=synced_offset,
     )
 
 
@@ -57,10 +61,11 @@ def fetch(
     now_ms: int = 0,
     broker_epoch: int | None = None,
     log_start_offset: int = 0,
+    is_synced: bool = False,
 ) -> Effects:
     """Return a fetch of a follower, by default under the epoch of its broker."""
     epoch = FIRST_BROKER_EPOCH + replica_id if broker_epoch is None else broker_epoch
-    return leader.fetched(replica_id, epoch, offset, log_start_offset, now_ms)
+    return leader.fetched(replica_id, epoch, offset, log_start_offset, now_ms, is_synced)
 
 
 def proposed(effects: Effects) -> IsrChange:
@@ -91,6 +96,7 @@ def a_follower(
     epochs: LeaderEpochs | None = None,
     log_end_offset: int = 0,
     high_watermark: int = 0,
+    damaged_from: int | None = None,
 ) -> FollowerReplica:
     """A follower as it is right after becoming one."""
     return FollowerReplica(
@@ -101,4 +107,5 @@ def a_follower(
         log_end_offset=log_end_offset,
         latest_epoch=-1 if epochs is None else epochs.latest_epoch,
         high_watermark=high_watermark,
+        damaged_from=damaged_from,
     )

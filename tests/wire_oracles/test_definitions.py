@@ -90,8 +90,15 @@ def default_of(definition: dict[str, Any], kind: str) -> object:
 def differences(
     struct_class: type, fields: list[dict[str, Any]], common: dict[str, Any], spoken: list[int]
 ) -> Iterator[str]:
-    """What a struct and those inside declare otherwise than `fields` define it."""
-    ours = schema.fields_of(struct_class)
+    """What a struct and those inside declare otherwise than `fields` define it.
+
+    Tagged fields of tidelog's own have no definition.
+    """
+    ours = [
+        field
+        for field in schema.fields_of(struct_class)
+        if field.spec.tag is None or field.spec.tag < FIRST_OWN_KEY
+    ]
     theirs = [each for each in fields if any(v in Versions.parse(each["versions"]) for v in spoken)]
     if [each.name for each in ours] != [snake(each["name"]) for each in theirs]:
         yield f"{struct_class.__name__} has the fields {[snake(each['name']) for each in theirs]}"

@@ -27,7 +27,7 @@ from tests.wire_oracles import kafka_python_oracle, kio_oracle
 from tidelog.wire import schema
 from tidelog.wire.codec import encode_request, encode_response
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
-from tidelog.wire.registry import API, FIRST_OWN_KEY
+from tidelog.wire.registry import API, FIRST_OWN_KEY, GET_REPLICA_LOG_INFO
 
 HERE = Path(__file__).parent
 TABLE = HERE / "oracle_table.txt"
@@ -127,7 +127,8 @@ def without_own_fields(value: Any) -> Any:
     for field in schema.fields_of(type(value)):
         inside = getattr(value, field.name)
         if is_own(field.spec):
-            setattr(value, field.name, field.spec.default)
+            default = [] if field.spec.kind == "array" else field.spec.default
+            setattr(value, field.name, default)
         elif field.spec.kind == "array" and isinstance(field.spec.element, type):
             for each in inside or ():
                 without_own_fields(each)
@@ -201,6 +202,8 @@ def same_struct(ours: Any, theirs: dict[str, Any], version: int) -> bool:
     return True
 
 
+#: Kafka 4.1 brought it, and no oracle knows it yet: tests/unit/wire has its bytes.
+WITHOUT_ORACLE = (GET_REPLICA_LOG_INFO,)
 CASES = {f"{case.message.__name__} {case.version}": case for case in all_cases()}
 
 
@@ -256,6 +259,8 @@ def test_the_table_does_not_shrink(old_kio: OldKio, capsys: pytest.CaptureFixtur
     alone = [
         name
         for name, case in CASES.items()
-        if case.api_key < FIRST_OWN_KEY and not any(line.startswith(name + " ") for line in table)
+        if case.api_key < FIRST_OWN_KEY
+        and case.api_key not in WITHOUT_ORACLE
+        and not any(line.startswith(name + " ") for line in table)
     ]
     assert not alone, f"no oracle at all: {alone}"

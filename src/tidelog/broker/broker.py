@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker import apis
@@ -31,10 +30,10 @@ from tidelog.broker.membership.self_fencing import SelfFencing
 from tidelog.broker.membership.session import Session
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
-from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import ReplicaSet
 from tidelog.broker.replicas.stray_recovery import StrayRecovery
@@ -52,7 +51,7 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import Endpoint, TopicPartition
+from tidelog.core.types import Endpoint
 from tidelog.log.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Broker:
             services, self.appends.submit, self.dispatcher.request_failed
         )
         self.takeovers = Takeovers(services, self.cluster_events)
-        self.alter_partition_manager = AlterPartitionManager(services)
+        self.alter_partition_manager = isr_changes(services)
         self.replicas = ReplicaSet(
             services,
             self.appends,
@@ -115,6 +114,7 @@ class Broker:
             self.cluster_events,
         )
         self.fetchers = Fetchers(services)
+        self.replicas.renew_fetch = self.fetchers.renew
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.strays = StrayRecovery(services, self.replicas, self.commands)
         config = services.config
@@ -190,7 +190,7 @@ class Broker:
         services = self.services
         await self.controlled_shutdown.run()
         self.dispatcher.is_stopping = True
-        epoch = services.broker_epoch
+        epochs = services.identity.epochs_so_far()
         await self.controller.close()
         self.live_configs.close()
         await self.session.close()
@@ -201,7 +201,7 @@ class Broker:
         await services.tasks.close()
         await self.replicas.close()
         for directory in self.directories:
-            await directory.close(broker_epoch=epoch)
+            await directory.close(epochs)
         for lane in self._lanes:
             await lane.close()
         services.timers.close()
@@ -230,17 +230,16 @@ class Broker:
                 learn_configs=self.replicas.load_configs,
             )
             directory.on_failure = self._directory_failed
-            directory.on_damage = partial(self._log_damaged, directory)
+            directory.on_damage = lambda _: self.replicas.upkeep.damage_found()
             self.directories.append(directory)
-        epochs = [directory.clean_shutdown_epoch for directory in self.directories]
-        if epochs and epochs[0] is not None and all(epoch == epochs[0] for epoch in epochs):
-            services.identity.clean_shutdown_epoch = epochs[0]
+        proofs = [directory.clean_shutdown for directory in self.directories]
+        if proofs and proofs[0] is not None and all(proof == proofs[0] for proof in proofs):
+            services.identity.clean_epochs = proofs[0]
 
     # the session's tenant
 
-    def session_expired(self) -> None:
+    def session_expired(self, reason: str) -> None:
         """Stop acting under the registration, which is gone (V40)."""
-        reason = "the session has expired"
         self.controller.resign(reason)
         self.fencing.session_over()
         self.server.session_over()
@@ -284,18 +283,6 @@ class Broker:
         self.services.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
         self.services.ports.halt(f"{kind} in {name}: {error!r}")
 
-    def _log_damaged(
-        self, directory: LogDirectory, topic_partition: TopicPartition, offset: int, why: str
-    ) -> None:
-        """Handle damaged batches (V68): start this replica over where others in the ISR have them.
-
-        A leader that is alone in the ISR keeps its records.
-        """
-        partition = self.replicas.get(topic_partition)
-        leadership = None if partition is None else partition.leadership
-        if leadership is not None and len(leadership.isr.committed) > 1:
-            directory.begin_again_at(topic_partition, offset, why)
-
     def _directory_failed(self, error: BaseException) -> None:
         """Stop the broker after a device error or failed fsync of one directory (D1, D17)."""
         self.services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
@@ -311,7 +298,7 @@ def _services(
     """Return the shared parts of the rooms; `on_failure` is called when a task ends by an error."""
     tasks = Tasks(ports.loop, ports.clock, on_failure)
     timers = TimerWheel(ports.clock)
-    view = ClusterView()
+    view = ClusterView(ports.clock.wall_ms)
     peers = Peers(config.broker_id, ports, tasks, timers, view, config.inter_broker_listener_name)
     return Services(
         ports=ports,

@@ -8,10 +8,12 @@ comes the last view stays in force, also when this broker has lost its session.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidelog.core.leader_wait import LeaderWait, status_of
+from tidelog.core.shrink_causes import ShrinkCause, cause_of
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -33,6 +35,14 @@ _INCREMENTAL, _FULL = 1, 2
 _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
+class OutOfIsr(NamedTuple):
+    """Why a replica is outside the ISR."""
+
+    cause: ShrinkCause
+    #: When this broker learned of it, by the wall clock; -1 where it was so from the beginning.
+    since_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """Published state of one partition."""
@@ -45,6 +55,14 @@ class PartitionView:
     partition_epoch: int
     #: Above 0 where the partition was removed and added again (V71).
     first_leader_epoch: int = 0
+    #: Eligible leader replicas (E1).
+    eligible: tuple[int, ...] = ()
+    #: The last leader of a partition without one; -1 where none is recorded (E4).
+    last_leader: int = NO_LEADER
+    #: Why there is no leader; None where there is one, or where the controller does not say.
+    wait: LeaderWait | None = None
+    #: Replicas outside the ISR, by broker.
+    out_of_isr: Mapping[int, OutOfIsr] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -68,7 +86,8 @@ class Gone(NamedTuple):
 class ClusterView:
     """Published state from the controller's latest requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, wall_ms: Callable[[], int] = lambda: -1) -> None:
+        self._wall_ms = wall_ms
         self.controller_id = -1
         self.controller_epoch = 0
         #: Whether the controller has sent the whole view since the broker started, or since it was
@@ -113,6 +132,7 @@ class ClusterView:
         )
         known = {name: self.topics[name].topic_id for name in named if name in self.topics}
         before = self._known_partitions(request, known)
+        earlier = self.topics
         unread = {
             (t.topic_name, state.partition_index): self.topics[t.topic_name]
             for t in request.topic_states
@@ -147,7 +167,7 @@ class ClusterView:
         }
         for topic_state in request.topic_states:
             if topic_state.partition_states:
-                self._apply_topic(topic_state)
+                self._apply_topic(topic_state, earlier.get(topic_state.topic_name))
         after = self.topics
         for (name, number), topic in unread.items():
             if number in topic.partitions:
@@ -183,8 +203,14 @@ class ClusterView:
                         found[state.partition_index] = view.partitions[state.partition_index]
         return before
 
-    def _apply_topic(self, topic_state: UpdateMetadataTopicState) -> None:
+    def _apply_topic(
+        self, topic_state: UpdateMetadataTopicState, earlier: TopicView | None
+    ) -> None:
+        """Apply the states of a topic; `earlier` is the topic of that name before the request."""
         name = topic_state.topic_name
+        known: Mapping[int, PartitionView] = {}
+        if earlier is not None and earlier.topic_id == topic_state.topic_id:
+            known = earlier.partitions
         topic = self.topics.get(name)
         if topic is not None and topic.topic_id != topic_state.topic_id:
             if any(state.leader == LEADER_DURING_DELETE for state in topic_state.partition_states):
@@ -200,7 +226,9 @@ class ClusterView:
                 topic = self.topics[name] = TopicView(name, topic_state.topic_id)
                 if topic_state.topic_id != ZERO_TOPIC_ID:
                     self._names[topic_state.topic_id] = name
-            topic.partitions[state.partition_index] = _partition_view(state)
+            topic.partitions[state.partition_index] = _partition_view(
+                state, known.get(state.partition_index), self._wall_ms
+            )
         if topic is not None and not topic.partitions:
             self._drop(topic)
 
@@ -214,7 +242,15 @@ def _has_ended(before: PartitionView, after: PartitionView | None) -> bool:
     return after is None or 0 <= before.leader_epoch < after.first_leader_epoch
 
 
-def _partition_view(state: UpdateMetadataPartitionState) -> PartitionView:
+def _partition_view(
+    state: UpdateMetadataPartitionState,
+    before: PartitionView | None,
+    wall_ms: Callable[[], int],
+) -> PartitionView:
+    wait = None
+    if state.awaited:
+        members = tuple(zip(state.awaited, map(status_of, state.statuses), strict=False))
+        wait = LeaderWait(members, state.quorum, state.is_waiting)
     return PartitionView(
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -223,4 +259,33 @@ def _partition_view(state: UpdateMetadataPartitionState) -> PartitionView:
         offline_replicas=tuple(state.offline_replicas),
         partition_epoch=state.zk_version,
         first_leader_epoch=state.first_leader_epoch,
+        eligible=tuple(state.eligible),
+        last_leader=state.last_leader,
+        wait=wait,
+        out_of_isr=_out_of_isr(state, before, wall_ms),
     )
+
+
+_NOBODY_OUT: Mapping[int, OutOfIsr] = {}
+
+
+def _out_of_isr(
+    state: UpdateMetadataPartitionState,
+    before: PartitionView | None,
+    wall_ms: Callable[[], int],
+) -> Mapping[int, OutOfIsr]:
+    """Return why replicas are out; a new controller does not know, so known causes stay."""
+    out = [replica for replica in state.replicas if replica not in state.isr]
+    if not out:
+        return _NOBODY_OUT
+    named = dict(zip(state.shrunk, map(cause_of, state.causes), strict=False))
+    found: dict[int, OutOfIsr] = {}
+    for replica in out:
+        known = None if before is None else before.out_of_isr.get(replica)
+        cause = named.get(replica, ShrinkCause.UNKNOWN)
+        if known is None:
+            has_left = before is not None and replica in before.isr
+            found[replica] = OutOfIsr(cause, wall_ms() if has_left else -1)
+        else:
+            found[replica] = OutOfIsr(cause or known.cause, known.since_ms)
+    return found

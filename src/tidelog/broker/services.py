@@ -19,7 +19,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Clock, Ports, Tracer
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.core.types import NO_BROKER_EPOCH, CleanEpochs
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -31,16 +31,27 @@ class Identity:
     The session writes it; every room reads it.
     """
 
-    __slots__ = ("broker_epoch", "broker_id", "clean_shutdown_epoch", "cluster_id", "is_leaving")
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "clean_epochs",
+        "cluster_id",
+        "fetching_epoch",
+        "is_leaving",
+    )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         #: Creation transaction id of the own registration; `NO_BROKER_EPOCH` while there is none.
         self.broker_epoch = NO_BROKER_EPOCH
+        #: Epoch of the latest registration of this process, which fetches carry also while there is
+        #: none: a fetch without an epoch would count for whichever registration comes next (V63).
+        self.fetching_epoch = NO_BROKER_EPOCH
         #: Empty until the session is open.
         self.cluster_id = ""
-        #: Broker epoch of the clean shutdown that every log directory proves, until registered.
-        self.clean_shutdown_epoch = NO_BROKER_EPOCH
+        #: Earlier registrations since which this broker has lost nothing: every log directory
+        #: proves a clean shutdown (E3), or this process was registered under them (E7).
+        self.clean_epochs = CleanEpochs()
         #: Whether the controlled shutdown has begun (V43).
         self.is_leaving = False
 
@@ -50,13 +61,29 @@ class Identity:
         return self.broker_epoch != NO_BROKER_EPOCH
 
     def registered(self, broker_epoch: int) -> None:
-        """Take the epoch of a registration.
+        """Take the epoch of a registration."""
+        self.broker_epoch = self.fetching_epoch = broker_epoch
 
-        The clean shutdown found at start proves nothing for a later registration of this process
-        (E3).
+    def lost_while_registering(self, broker_epoch: int) -> None:
+        """Note a registration that was gone before this broker heard of it.
+
+        A controller may have recorded it, and this process had its logs (E7).
         """
-        self.broker_epoch = broker_epoch
-        self.clean_shutdown_epoch = NO_BROKER_EPOCH
+        self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
+
+    def session_expired(self) -> None:
+        """Note that the registration is gone; this process has its logs still (E7)."""
+        self.clean_epochs = self.epochs_so_far()
+        self.broker_epoch = NO_BROKER_EPOCH
+
+    def epochs_so_far(self) -> CleanEpochs:
+        """Return the registrations since which this broker has lost nothing, the present included.
+
+        A clean shutdown leaves them in every log directory, also while there is no registration.
+        """
+        if not self.is_registered:
+            return self.clean_epochs
+        return self.clean_epochs.followed_by(self.broker_epoch)
 
 
 class Settings:

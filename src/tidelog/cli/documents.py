@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tidelog.local.status import PartitionStatus
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -133,13 +131,73 @@ class StrayChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedMemberDescription:
+    """A member of a partition without a leader.
+
+    `status` is registered, compared, not_registered, leaving, asked, unreadable, lost or silent.
+    """
+
+    broker: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """A replica; null where the leader does not know it, or did not respond.
+
+    `out_cause` is slow, no_fetch, epoch, disk, shutdown, bounce, session or unknown; null in the
+    ISR. `lag_ms` is 0 for a replica with the leader's whole log.
+    """
+
+    broker: int
+    leader: bool
+    in_isr: bool
+    registered: bool
+    log_start_offset: int | None
+    log_end_offset: int | None
+    lag_records: int | None
+    lag_ms: int | None
+    last_caught_up_ms: int | None
+    last_fetch_ms: int | None
+    pending_reads: int | None
+    out_cause: str | None
+    out_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition; `leader` is -1 without a leader, and `no_leader` says why, for people.
+
+    `elr` and `last_known_elr` are null from brokers that do not serve them. `quorum` of the
+    `members` must be there before one leads without proof; both are null where there is a leader.
+    `replica_progress` is null without --replicas.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    high_watermark: int | None
+    elr: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+    no_leader: str | None
+    quorum: int | None
+    members: list[AwaitedMemberDescription] | None
+    max_lag_ms: int | None
+    replica_progress: list[ReplicaDescription] | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic with its partitions."""
 
     topic: str
     topic_id: str
     internal: bool
-    partitions: list[PartitionStatus]
+    partitions: list[PartitionDescription]
 
 
 @dataclass(frozen=True, slots=True)

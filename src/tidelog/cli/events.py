@@ -28,6 +28,7 @@ from tidelog.cli.target import (
 from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST, READ_COMMITTED
 from tidelog.controller.cluster_events import KINDS
+from tidelog.core.leader_wait import LeaderWait, MemberStatus, reason
 from tidelog.core.names import CLUSTER_EVENTS
 
 app = CommandGroup("Events of the cluster.")
@@ -142,7 +143,7 @@ def _partition(event: Mapping[str, Any]) -> str:
 def _leader_change(event: Mapping[str, Any]) -> str:
     return (
         f"{_partition(event)} leader {event['previous_leader']} -> {event['leader']} epoch"
-        f" {event['leader_epoch']} ISR {_members(event['isr'])} ({event['cause']})"
+        f" {event['leader_epoch']} ISR {_members(event['isr'])} ({event['cause']}){_left(event)}"
     )
 
 
@@ -150,8 +151,13 @@ def _isr_change(event: Mapping[str, Any]) -> str:
     before, after = _members(event["previous_isr"]), _members(event["isr"])
     return (
         f"{_partition(event)} ISR {before} -> {after} leader {event['leader']} epoch"
-        f" {event['leader_epoch']} ({event['cause']})"
+        f" {event['leader_epoch']} ({event['cause']}){_left(event)}"
     )
+
+
+def _left(event: Mapping[str, Any]) -> str:
+    left = [f"{replica['broker']}: {replica['cause']}" for replica in event.get("left", ())]
+    return f", left {', '.join(left)}" if left else ""
 
 
 def _failover(event: Mapping[str, Any]) -> str:
@@ -194,6 +200,14 @@ def _unclean_election(event: Mapping[str, Any]) -> str:
     )
 
 
+def _leader_awaited(event: Mapping[str, Any]) -> str:
+    members = tuple(
+        (member["broker"], MemberStatus[member["status"].upper()]) for member in event["members"]
+    )
+    wait = LeaderWait(members, event["quorum"], event["is_waiting"])
+    return f"{_partition(event)} epoch {event['leader_epoch']} {reason(wait, event['last_leader'])}"
+
+
 def _broker(event: Mapping[str, Any]) -> str:
     return f"broker {event['broker']} epoch {event['broker_epoch']}"
 
@@ -215,6 +229,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "first_fetch": _first_fetch,
     "takeover": _takeover,
     "unclean_election": _unclean_election,
+    "leader_awaited": _leader_awaited,
     "session_loss": _broker,
     "shutdown": _broker,
     "registration": _broker,

@@ -19,12 +19,12 @@ from tidelog.cli.configs import (
     changes_of,
     warn_of_minimum,
 )
+from tidelog.cli.describing import describe
 from tidelog.cli.documents import (
     ConfigsChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
-    TopicDescription,
     prints,
 )
 from tidelog.cli.help import CommandGroup
@@ -35,7 +35,6 @@ from tidelog.cli.output import (
     print_document,
     print_json,
     print_line,
-    print_table,
     say,
 )
 from tidelog.cli.removing import remove_partitions
@@ -48,12 +47,9 @@ from tidelog.cli.target import (
     key_values,
 )
 from tidelog.cli.waiting import WaitOption, wait_for
-from tidelog.client.cluster import TopicMetadata
 from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.core.config_keys import INT16_MAX, INT32_MAX
-from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, topic_id_to_text
-from tidelog.local.status import PartitionStatus, describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Create, show, change and delete topics.")
@@ -125,45 +121,10 @@ def list_topics(
         print_line(name)
 
 
-@app.command(epilog="Example: tidelog topics describe flights -o json")
-@prints(list[TopicDescription])
-def describe(
-    name: Annotated[
-        str | None, typer.Argument(help="The topic; default all.", autocompletion=topic_names)
-    ] = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
-) -> None:
-    """Show the partitions of a topic: leader, epoch, replicas, ISR, high watermark."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
-        if name is not None:
-            topics_named(client, [name])
-        metadata = client.metadata(None if name is None else [name])
-        topics = [each for each in metadata.topics.values() if each.error is ErrorCode.NONE]
-        partitions = describe_partitions(client, metadata, [topic.name for topic in topics])
-    if output is OutputFormat.JSON:
-        print_document([_document(topic, partitions) for topic in topics])
-        return
-    for topic in topics:
-        print_table(
-            ("partition", "leader", "epoch", "replicas", "isr", "offline", "high watermark"),
-            (
-                (
-                    each.partition,
-                    each.leader,
-                    each.leader_epoch,
-                    each.replicas,
-                    each.isr,
-                    each.offline,
-                    each.high_watermark,
-                )
-                for each in partitions
-                if each.topic == topic.name
-            ),
-            title=f"{topic.name}  id {topic_id_to_text(topic.topic_id)}",
-        )
+app.command(
+    epilog="Example: tidelog topics describe flights -o json\n\n"
+    "Example: tidelog topics describe flights --replicas"
+)(describe)
 
 
 @app.command(
@@ -271,12 +232,3 @@ def _await_leaders(client: BlockingClient, name: str, partitions: int, timeout_s
 
 def _counted(partitions: int) -> str:
     return "1 partition" if partitions == 1 else f"{partitions} partitions"
-
-
-def _document(topic: TopicMetadata, partitions: tuple[PartitionStatus, ...]) -> TopicDescription:
-    return TopicDescription(
-        topic.name,
-        topic_id_to_text(topic.topic_id),
-        topic.is_internal,
-        [each for each in partitions if each.topic == topic.name],
-    )

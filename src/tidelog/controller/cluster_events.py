@@ -10,10 +10,13 @@ connections.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tidelog.controller.incarnations import Brokers, recorded_epochs
+from tidelog.controller.incarnations import Brokers
+from tidelog.core import eligible_replicas
+from tidelog.core.leader_wait import LeaderWait
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import (
     NO_LEADER,
     RECOVERING,
@@ -38,12 +41,13 @@ FAILOVER: Final = "failover"
 FIRST_FETCH: Final = "first_fetch"
 TAKEOVER: Final = "takeover"
 UNCLEAN_ELECTION: Final = "unclean_election"
+LEADER_AWAITED: Final = "leader_awaited"
 COMMANDS_BEHIND: Final = "commands_behind"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
-    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, COMMANDS_BEHIND,
-    EVENTS_DROPPED,
+    REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, LEADER_AWAITED,
+    COMMANDS_BEHIND, EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -74,6 +78,8 @@ class StateChange(NamedTuple):
     after: PartitionState
     #: The leader asked for the change (AlterPartition).
     asked_by_leader: bool = False
+    #: The replicas that left the ISR with this change, and why.
+    shrinks: Sequence[tuple[int, ShrinkCause]] = ()
 
 
 def of_state(
@@ -84,7 +90,7 @@ def of_state(
     A new leader epoch of the same leader with the same ISR is a leader change, too: the leader's
     term is another. `preferred` is the first replica of the assignment.
     """
-    topic_partition, topic_id, before, after, asked_by_leader = change
+    topic_partition, topic_id, before, after, asked_by_leader, shrinks = change
     fields: dict[str, Any] = {
         "topic": topic_partition.topic,
         "topic_id": topic_id_to_text(topic_id),
@@ -98,6 +104,8 @@ def of_state(
     same_leader = before is not None and before.leader == after.leader
     same_isr = before is not None and sorted(before.isr) == sorted(after.isr)
     name = f"{fields['topic_id']}/{topic_partition.partition}"
+    if shrinks:
+        fields["left"] = [{"broker": member, "cause": cause.word} for member, cause in shrinks]
     if before is not None and same_leader and not same_isr:
         fields["previous_isr"] = list(before.isr)
         fields["cause"] = _cause_of_isr(before, after, brokers, asked_by_leader)
@@ -156,7 +164,7 @@ def _cause_of_isr(
 
 
 def _has_restarted(broker_id: int, state: PartitionState, brokers: Brokers) -> bool:
-    recorded = dict(zip(state.isr, recorded_epochs(state), strict=True))
+    recorded = eligible_replicas.members(state)
     broker = brokers.get(broker_id)
     return broker is not None and recorded.get(broker_id) != broker.broker_epoch
 
@@ -196,6 +204,7 @@ def registered(broker: BrokerInfo, controller_epoch: int) -> ClusterEvent:
         "broker": broker.broker_id,
         "broker_epoch": broker.broker_epoch,
         "previous_broker_epoch": broker.previous_broker_epoch,
+        "earlier_broker_epochs": list(broker.earlier_broker_epochs),
         "controller_epoch": controller_epoch,
     }
     return ClusterEvent(REGISTRATION, f"{broker.broker_id}/{broker.broker_epoch}", fields)
@@ -227,6 +236,37 @@ def unclean_election(
     It names the offsets at risk (V13).
     """
     return _of_leadership(UNCLEAN_ELECTION, topic_partition, topic_id, leader_epoch, fields)
+
+
+def leader_awaited(
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    leader_epoch: int,
+    last_leader: int,
+    wait: LeaderWait,
+    *,
+    controller_epoch: int,
+    number: int,
+) -> ClusterEvent:
+    """Return the event of a partition without a leader: which members are awaited (E4, E6).
+
+    `number` separates such events within a controller's term.
+    """
+    text = topic_id_to_text(topic_id)
+    fields = {
+        "topic": topic_partition.topic,
+        "topic_id": text,
+        "partition": topic_partition.partition,
+        "leader_epoch": leader_epoch,
+        "last_leader": last_leader,
+        "members": [{"broker": member, "status": status.word} for member, status in wait.members],
+        "awaited": list(wait.awaited),
+        "quorum": wait.quorum,
+        "is_waiting": wait.is_waiting,
+        "controller_epoch": controller_epoch,
+    }
+    name = f"{text}/{topic_partition.partition}/{leader_epoch}"
+    return ClusterEvent(LEADER_AWAITED, f"{name}/{controller_epoch}/{number}", fields)
 
 
 def _of_leadership(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.controller import lifecycle
+from tidelog.controller import incarnations, lifecycle
 from tidelog.controller.commands import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -21,7 +21,7 @@ from tidelog.controller.commands import (
     as_new,
 )
 from tidelog.controller.image import Image
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
@@ -59,7 +59,7 @@ class CommandBuilder:
             return
         role = self._role(topic_partition, is_new)
         for replica in self._image.replicas(topic_partition):
-            if replica in self._image.brokers:
+            if replica in self._image.brokers and not self._may_not_lead(replica, topic_partition):
                 made = replica in new_replicas and not is_new
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
 
@@ -67,7 +67,7 @@ class CommandBuilder:
         """Send a live broker its role in a partition, unless this decision sends it already."""
         if broker_id in self._image.brokers and self._has_roles(topic_partition):
             roles = self._of(broker_id).roles
-            if topic_partition not in roles:
+            if topic_partition not in roles and not self._may_not_lead(broker_id, topic_partition):
                 roles[topic_partition] = self._role(topic_partition, False)
 
     def stop_following(self, broker_id: int, topic_partition: TopicPartition) -> None:
@@ -83,6 +83,17 @@ class CommandBuilder:
             commands = self._of(broker_id)
             commands.roles.pop(topic_partition, None)
             commands.stops[topic_partition] = Stop(state.leader_epoch, False)
+
+    def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        """Return whether the state names a broker as leader that has restarted since (V10).
+
+        A leader below protocol level 2.7 may have written that state right before its end, so that
+        the election was in conflict and comes with the next decision (A12).
+        """
+        state = self._image.states[topic_partition]
+        return state.leader == broker_id and incarnations.is_leader_restarted(
+            state, self._image.brokers
+        )
 
     def _has_roles(self, topic_partition: TopicPartition) -> bool:
         image = self._image
@@ -121,7 +132,19 @@ class CommandBuilder:
                 replica for replica in replicas if replica not in self._image.brokers
             ],
             first_leader_epoch=state.first_epochs[0],
+            eligible=state.elr,
+            last_leader=state.last_leader,
         )
+        wait = self._image.waits.get(topic_partition)
+        if wait is not None and state.leader == NO_LEADER:
+            partition = shown[key]
+            partition.awaited = [member for member, _ in wait.members]
+            partition.statuses = [status for _, status in wait.members]
+            partition.quorum, partition.is_waiting = wait.quorum, wait.is_waiting
+        causes = self._image.shrinks.get(topic_partition)
+        if causes:
+            out = [each for each in causes if each in replicas and each not in state.isr]
+            shown[key].shrunk, shown[key].causes = out, [causes[each] for each in out]
 
     def _show_unreadable(
         self,
@@ -152,22 +175,26 @@ class CommandBuilder:
 
     def _unreadable(self) -> dict[TopicPartition, Role]:
         """Return roles that state only that a replica, if there is one, is no stray (V35)."""
-        image = self._image
         return {
-            topic_partition: Role(
-                image.topics[topic_partition.topic].topic_id,
-                LeaderAndIsrPartitionState(
-                    partition_index=topic_partition.partition,
-                    leader=UNREADABLE,
-                    leader_epoch=UNREADABLE,
-                    isr=image.assigned(topic_partition),
-                    partition_epoch=UNREADABLE,
-                    replicas=image.assigned(topic_partition),
-                ),
-            )
-            for topic_partition in image.unreadable_states
-            if not image.is_deleting(topic_partition.topic)
+            topic_partition: self._kept(topic_partition)
+            for topic_partition in self._image.unreadable_states
+            if not self._image.is_deleting(topic_partition.topic)
         }
+
+    def _kept(self, topic_partition: TopicPartition) -> Role:
+        """Return the role of a replica that stays as it is, and obeys nothing."""
+        image = self._image
+        return Role(
+            image.topics[topic_partition.topic].topic_id,
+            LeaderAndIsrPartitionState(
+                partition_index=topic_partition.partition,
+                leader=UNREADABLE,
+                leader_epoch=UNREADABLE,
+                isr=image.assigned(topic_partition),
+                partition_epoch=UNREADABLE,
+                replicas=image.assigned(topic_partition),
+            ),
+        )
 
     def delete_replica(
         self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int
@@ -175,6 +202,13 @@ class CommandBuilder:
         """Command a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
         assert broker_id in self._image.brokers, f"broker {broker_id} is not alive"
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
+
+    def ask_for_log_end(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """Ask a broker for the end of its log of a partition, once it has its role there (E6)."""
+        topic = self._image.topics.get(topic_partition.topic)
+        if topic is not None and broker_id in self._image.brokers:
+            key = (topic.topic_id, topic_partition.partition)
+            self._of(broker_id).log_ends[key] = topic_partition
 
     def send_everything(self, broker_id: int) -> None:
         """Send a broker everything that it should hold and know (V35, V41)."""
@@ -208,6 +242,9 @@ class CommandBuilder:
             if topic_partition in own_roles:
                 roles[topic_partition] = own_roles[topic_partition]
             elif broker_id in placed.get(topic_partition, ()):
+                if self._may_not_lead(broker_id, topic_partition):
+                    roles[topic_partition] = self._kept(topic_partition)
+                    continue
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
             # Otherwise the replica is to go, or the partition has no roles: if it reappears, it is
@@ -275,6 +312,7 @@ class CommandBuilder:
                 is_new=is_new,
                 leader_recovery_state=state.leader_recovery_state,
                 first_leader_epoch=state.first_epochs[0],
+                eligible=state.elr,
                 is_closing=topic_partition.partition in self._image.closing(topic_partition.topic),
             ),
         )

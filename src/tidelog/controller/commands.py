@@ -1,4 +1,4 @@
-"""Commands that wait for one broker: LeaderAndIsr, StopReplica and UpdateMetadata (V17, V30, V35).
+"""What waits for one broker: LeaderAndIsr, StopReplica, UpdateMetadata, questions (V17, V30, V35).
 
 `CommandBuilder` derives the content from the image. `Commands` merge while they wait (V81): the
 last state of a partition wins, and StopReplica(delete) followed by LeaderAndIsr keeps both in
@@ -7,18 +7,23 @@ the whole cluster, the broker is sent everything instead. `Commands.requests` re
 in sending order. UpdateMetadata with the live brokers is first, where they changed, so that a
 follower knows its leader. StopReplica and LeaderAndIsr follow. UpdateMetadata with the partitions
 is last, so that clients learn of a leader that already leads. Versions are those that Kafka 3.9
-sends.
+sends at the controller's level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from tidelog.core import limits
+from tidelog.core import limits, protocol_level
+from tidelog.core.protocol_level import RequestVersions
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, Endpoint, TopicId, TopicPartition
+from tidelog.wire.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoTopic,
+)
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -38,8 +43,8 @@ from tidelog.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
-LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 7, 4, 8
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, GET_REPLICA_LOG_INFO = 4, 5, 6, 93
+GET_REPLICA_LOG_INFO_VERSION = 0
 #: Kafka's AbstractControlRequest.Type.
 INCREMENTAL, FULL = 1, 2
 #: Leader and epoch sent for a partition whose topic is being deleted. The broker deletes the
@@ -59,6 +64,8 @@ class Sender(NamedTuple):
     controller_id: int
     controller_epoch: int
     listener: str
+    #: Of the requests, by the controller's own level (A12).
+    versions: RequestVersions = protocol_level.request_versions(protocol_level.NEWEST)
 
 
 class Role(NamedTuple):
@@ -82,6 +89,7 @@ class Part(Enum):
     STOPS = "replicas to stop"
     ROLES = "roles"
     SHOWN = "metadata"
+    LOG_ENDS = "questions for log ends"
 
 
 class Outgoing(NamedTuple):
@@ -117,6 +125,8 @@ class Commands:
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, Role] = field(default_factory=dict)
     shown: Shown = field(default_factory=dict)
+    #: Partitions for the end of whose log the controller asks (E6).
+    log_ends: dict[tuple[TopicId, int], TopicPartition] = field(default_factory=dict)
     #: The same map as `shown`, where this broker owns it; None where it is shared with other
     #: brokers.
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
@@ -126,6 +136,7 @@ class Commands:
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
         self.partition_count = later.partition_count
+        self.log_ends.update(later.log_ends)
         for topic_partition, stop in later.stops.items():
             self.roles.pop(topic_partition, None)
             self.stops[topic_partition] = stop
@@ -184,11 +195,18 @@ class Commands:
             outgoing.append(
                 self._update_metadata(sender, broker_epoch, Part.SHOWN, self.shown, kind)
             )
+        asked = list(self.log_ends)
+        step = limits.MAX_LOG_ENDS_PER_REQUEST
+        outgoing += [_log_ends(asked[first : first + step]) for first in range(0, len(asked), step)]
         return outgoing
 
-    def answered(self, part: Part) -> None:
-        """Remove a part that the broker has acknowledged, so that it is not sent again."""
-        match part:
+    def answered(self, outgoing: Outgoing) -> None:
+        """Remove what the broker has acknowledged, so that it is not sent again."""
+        match outgoing.part:
+            case Part.LOG_ENDS:
+                for topic in outgoing.message.topic_partitions:
+                    for partition in topic.partitions:
+                        self.log_ends.pop((topic.topic_id, partition), None)
             case Part.STOPS:
                 self.stops = {}
             case Part.ROLES:
@@ -222,7 +240,7 @@ class Commands:
             topic_states=[*topics.values(), *(kept if kind == FULL else ())],
             live_brokers=[_live_broker(broker) for broker in self.brokers],
         )
-        return Outgoing(part, UPDATE_METADATA, UPDATE_METADATA_VERSION, message)
+        return Outgoing(part, UPDATE_METADATA, sender.versions.update_metadata, message)
 
     def _stop_replica(self, sender: Sender, broker_epoch: int) -> Outgoing:
         topics: dict[str, StopReplicaTopicState] = {}
@@ -239,7 +257,7 @@ class Commands:
             broker_epoch=broker_epoch,
             topic_states=list(topics.values()),
         )
-        return Outgoing(Part.STOPS, STOP_REPLICA, STOP_REPLICA_VERSION, message)
+        return Outgoing(Part.STOPS, STOP_REPLICA, sender.versions.stop_replica, message)
 
     def _leader_and_isr(self, sender: Sender, broker_epoch: int) -> Outgoing:
         topics: dict[TopicId, LeaderAndIsrTopicState] = {}
@@ -263,7 +281,17 @@ class Commands:
                 if broker.broker_id in leaders
             ],
         )
-        return Outgoing(Part.ROLES, LEADER_AND_ISR, LEADER_AND_ISR_VERSION, message)
+        return Outgoing(Part.ROLES, LEADER_AND_ISR, sender.versions.leader_and_isr, message)
+
+
+def _log_ends(asked: Sequence[tuple[TopicId, int]]) -> Outgoing:
+    partitions: dict[TopicId, list[int]] = {}
+    for topic_id, partition in asked:
+        partitions.setdefault(topic_id, []).append(partition)
+    message = GetReplicaLogInfoRequest(
+        [GetReplicaLogInfoTopic(topic_id, numbers) for topic_id, numbers in partitions.items()]
+    )
+    return Outgoing(Part.LOG_ENDS, GET_REPLICA_LOG_INFO, GET_REPLICA_LOG_INFO_VERSION, message)
 
 
 def endpoint_of(broker: BrokerInfo, listener: str) -> Endpoint:

@@ -24,12 +24,19 @@ from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import Commands
 from tidelog.controller.decision import Decision, Effects
 from tidelog.controller.draft import Draft
-from tidelog.controller.elections import leaders, preferred
+from tidelog.controller.elections import leaders, preferred, recoveries, relinquishing
 from tidelog.controller.elections.balance import Balance
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.orders import Order
-from tidelog.controller.partitions import addition, alter_partition, refusals, removal
+from tidelog.controller.partitions import (
+    addition,
+    alter_partition,
+    expansions,
+    isr_changes,
+    refusals,
+    removal,
+)
 from tidelog.controller.reassignments import progress, requests
 from tidelog.controller.registrations import Registrations
 from tidelog.controller.settings import Settings
@@ -57,6 +64,7 @@ class Controller:
         self._additions = addition.Additions()
         self._preferred = preferred.PreferredElections()
         self._shutdowns = Shutdowns()
+        self._expansions = expansions.HeldExpansions()
 
     def offer(self, event: Event) -> None:
         """Queue an event."""
@@ -122,6 +130,8 @@ class Controller:
                 readings.topics_read(event, draft, agenda)
             case readings.StatesRead():
                 readings.states_read(event, draft, agenda)
+            case isr_changes.IsrChangesRead():
+                isr_changes.isr_changes_read(event, draft, agenda)
             case deletion.DeletionsRead():
                 self._deletions.read(event, draft)
             case removal.RemovalsRead():
@@ -138,10 +148,18 @@ class Controller:
                 image.apply(producer_ids.ProducerIdsFound(event.found))
             case leaders.UncleanRead():
                 self.settings = leaders.unclean_read(event, image, agenda, self.settings)
+            case leaders.MinimumRead():
+                self.settings = leaders.minimum_read(event, image, agenda, self.settings)
+            case recoveries.RecoveryWaitOver():
+                recoveries.wait_over(event, image, agenda)
+            case recoveries.LogEndsReported():
+                recoveries.log_ends_reported(event, image, agenda)
             case preferred.PreferredElectionRead():
                 self._preferred.read(event)
             case preferred.RebalanceDue():
                 self._preferred.rebalance(event, image)
+            case relinquishing.RelinquishAsked():
+                relinquishing.note_slow_reads(event, image, self.balance)
             case preferred.RebalanceStepDue():
                 self._preferred.step(image)
             case requests.ReassignmentsRead():
@@ -151,7 +169,7 @@ class Controller:
             case ControlledShutdownAsked():
                 self._shutdowns.begin(event, draft)
             case replica_answers.LeaderAndIsrAnswered():
-                replica_answers.role_answered(event, image, agenda)
+                replica_answers.role_answered(event, draft, agenda)
             case replica_answers.StopReplicaAnswered():
                 replica_answers.stop_answered(event, image, agenda)
             case replica_answers.CommandsDropped():
@@ -191,6 +209,8 @@ class Controller:
             # Elections go first: AlterPartition is judged against the leaders elected here.
             if isinstance(event, leaders.ElectLeadersAsked):
                 leaders.elect_leaders(event, draft)
+            elif isinstance(event, relinquishing.RelinquishAsked):
+                relinquishing.relinquish(event, draft, self.balance)
         for event in events:
             match event:
                 case requests.ReassignmentsAsked():
@@ -199,7 +219,9 @@ class Controller:
         for event in events:
             match event:
                 case alter_partition.AlterPartitionAsked():
-                    alter_partition.alter_partitions(event, draft)
+                    alter_partition.alter_partitions(event, self._expansions, draft)
+                case expansions.ExpansionsDue():
+                    alter_partition.alter_held(self._expansions, draft)
                 case creation.CreateTopicsAsked():
                     names = names or creation.TakenNames(self.image)
                     creation.create_topics(event, draft, names)
@@ -281,6 +303,7 @@ class Controller:
         other._additions = self._additions.copy()
         other._preferred = self._preferred.copy()
         other._shutdowns = self._shutdowns.copy()
+        other._expansions = self._expansions.copy()
         other._events = list(self._events)
         other._deciding = self._deciding
         return other
@@ -295,7 +318,9 @@ class Controller:
             self._agenda.key(),
             self._preferred.key(),
             self._shutdowns.key(),
+            self._expansions.key(),
             self.settings.unclean,
+            self.settings.min_insync_replicas,
             len(self._events),
             self._deciding is None,
         )

@@ -78,6 +78,12 @@ class Draft:
         assert isinstance(write, WritePartitionState)
         return write.state
 
+    def minimum(self, topic_partition: TopicPartition) -> int:
+        """Return the effective minimum: min(min.insync.replicas, number of replicas) (V60)."""
+        own = self.image.topics[topic_partition.topic].min_insync_replicas
+        wanted = self.settings.min_insync_replicas if own is None else own
+        return min(wanted, len(self.image.replicas(topic_partition)))
+
     def has_changed(self, names: Iterable[str]) -> bool:
         """Return whether this decision writes the node of one of these topics, or resizes one.
 

@@ -19,11 +19,14 @@ from tidelog.controller.records import (
     Deletion,
     LastProducerId,
     Move,
+    Recovery,
     Removal,
     RequestedReassignments,
     Topic,
 )
 from tidelog.core.errors import InvariantError
+from tidelog.core.leader_wait import LeaderWait
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
 
 
@@ -66,6 +69,16 @@ class Image:
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
         #: Replica presence by broker (D3). Kept only after a broker reported the replica missing.
         self.presences: dict[TopicPartition, dict[int, bool]] = {}
+        #: Recoveries by proof under way (E6).
+        self.recoveries: dict[TopicPartition, Recovery] = {}
+        #: The serial number of the next recovery.
+        self.next_recovery = 0
+        #: What partitions without a leader wait for, as last sent to the brokers; for display only.
+        self.waits: dict[TopicPartition, LeaderWait] = {}
+        #: Why replicas are outside the ISR, where this term knows it; for display only.
+        self.shrinks: dict[TopicPartition, dict[int, ShrinkCause]] = {}
+        #: Brokers that are not registered any more: whether they shut down in a controlled way.
+        self.ended: dict[int, bool] = {}
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
         self._is_read_only = False
@@ -161,13 +174,21 @@ class Image:
                         broker.broker_id,
                         broker.broker_epoch,
                         broker.previous_broker_epoch,
+                        broker.earlier_broker_epochs,
                         broker.is_leaving,
                     )
                     for broker in self.brokers.values()
                 )
             ),
             tuple(
-                (name, topic.topic_id, topic.unclean, topic.version, len(topic.assignments))
+                (
+                    name,
+                    topic.topic_id,
+                    topic.unclean,
+                    topic.min_insync_replicas,
+                    topic.version,
+                    len(topic.assignments),
+                )
                 for name, topic in sorted(self.topics.items())
             ),
             tuple(
@@ -191,6 +212,7 @@ class Image:
                 (topic_partition, tuple(sorted(answers.items())))
                 for topic_partition, answers in sorted(self.presences.items())
             ),
+            tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),
             self.producer_ids,
         )
 
@@ -218,6 +240,11 @@ class Image:
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
         other.presences = {tp: dict(answers) for tp, answers in self.presences.items()}
+        other.next_recovery = self.next_recovery
+        other.recoveries = {tp: recovery.copy() for tp, recovery in self.recoveries.items()}
+        other.waits = dict(self.waits)
+        other.shrinks = {tp: dict(causes) for tp, causes in self.shrinks.items()}
+        other.ended = dict(self.ended)
         return other
 
     # changing
@@ -290,6 +317,8 @@ class Image:
             self.states.pop(topic_partition, None)
             self.unreadable_states.pop(topic_partition, None)
             self.presences.pop(topic_partition, None)
+            self.recoveries.pop(topic_partition, None)
+            self._forget_display(topic_partition)
             self.end_move(topic_partition)
             for replica in replicas:
                 self._hosted[replica].pop(topic_partition, None)
@@ -302,8 +331,14 @@ class Image:
         self.former[topic_partition] = self.states.pop(topic_partition, None)
         self.unreadable_states.pop(topic_partition, None)
         self.presences.pop(topic_partition, None)
+        self.recoveries.pop(topic_partition, None)
+        self._forget_display(topic_partition)
         for hosted in self._hosted.values():
             hosted.pop(topic_partition, None)
+
+    def _forget_display(self, topic_partition: TopicPartition) -> None:
+        self.waits.pop(topic_partition, None)
+        self.shrinks.pop(topic_partition, None)
 
     def forget_former(self, name: str) -> None:
         """Drop the former incarnations of a topic's partitions: they must be read again (V71)."""

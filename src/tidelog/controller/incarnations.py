@@ -1,27 +1,21 @@
-"""Incarnations of brokers: restarted and bounced ISR members (V10, E3).
+"""Incarnations of brokers: restarted, bounced and proven members (V10, E3, E6, E7).
 
 A broker epoch is the creation transaction id of a registration. Another epoch under the same broker
 id is another incarnation. The state node of a partition records under which epoch each ISR member
 was in sync. So any controller detects a bounce, also a controller that was elected meanwhile (V10).
-A registration may prove that the previous incarnation ended cleanly (E3). The log of a member that
-bounced may be shorter than published state believes. Knows nothing of leaders.
+A registration may prove that the previous incarnation ended cleanly (E3), or that its process
+lives on (E7). The log of a member that bounced may be shorter than published state believes. Knows
+nothing of leaders.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
 
 Brokers = Mapping[int, BrokerInfo]
-
-
-def recorded_epochs(state: PartitionState) -> tuple[int, ...]:
-    """Return the broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
-    epochs = state.isr_epochs
-    if epochs is None or len(epochs) != len(state.isr):
-        return (NO_BROKER_EPOCH,) * len(state.isr)
-    return epochs
 
 
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
@@ -31,7 +25,7 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
     restart.
     """
     restarted: tuple[int, ...] = ()
-    for member, recorded in zip(state.isr, recorded_epochs(state), strict=True):
+    for member, recorded in zip(state.isr, eligible_replicas.isr_epochs(state), strict=True):
         broker = brokers.get(member)
         if broker is None or broker.broker_epoch == recorded:
             continue
@@ -40,9 +34,28 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
     return restarted
 
 
-def shut_down_cleanly(broker: BrokerInfo, recorded_epoch: int) -> bool:
-    """Return whether the recorded incarnation provably ended with a flushed log (E3)."""
-    return recorded_epoch != NO_BROKER_EPOCH and broker.previous_broker_epoch == recorded_epoch
+def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
+    """Return whether the leader is alive in another incarnation than the one that was elected.
+
+    An election is due then, and the broker must not lead before it: its log may be shorter (V10).
+    """
+    return state.leader in brokers and state.leader in restarted_members(state, brokers)
+
+
+def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
+    """Return whether the recorded incarnation provably left its log as it was.
+
+    Its process shut down cleanly (E3), or lives on under another registration (E7). A broker may
+    prove several such incarnations: no controller need have recorded each of them. An epoch that it
+    does not name is of a life with another disk, even one between those that it names: this disk
+    may be older, as one that a backup brought back.
+    """
+    if recorded_epoch == NO_BROKER_EPOCH:
+        return False
+    return (
+        broker.previous_broker_epoch == recorded_epoch
+        or recorded_epoch in broker.earlier_broker_epochs
+    )
 
 
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
@@ -53,7 +66,24 @@ def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     restarted = restarted_members(state, brokers)
     if not restarted:
         return ()
-    recorded = dict(zip(state.isr, recorded_epochs(state), strict=True))
+    recorded = eligible_replicas.members(state)
     return tuple(
-        member for member in restarted if not shut_down_cleanly(brokers[member], recorded[member])
+        member for member in restarted if not lost_nothing(brokers[member], recorded[member])
     )
+
+
+def proven_members(state: PartitionState, brokers: Brokers) -> dict[int, int]:
+    """Return the live members that provably have every committed record, with their live epochs.
+
+    Each lives in the recorded incarnation, or lost nothing when that ended (E6). The ISR is first.
+    """
+    bounced = bounced_members(state, brokers)
+    proven: dict[int, int] = {}
+    for member, recorded in eligible_replicas.members(state).items():
+        broker = brokers.get(member)
+        if broker is None or member in bounced:
+            continue
+        is_recorded = recorded != NO_BROKER_EPOCH and recorded == broker.broker_epoch
+        if member in state.isr or is_recorded or lost_nothing(broker, recorded):
+            proven[member] = broker.broker_epoch
+    return proven

@@ -34,6 +34,7 @@ class Rank(IntEnum):
     ROLE_AGAIN = 8
     BROKERS = 9
     EVERYTHING = 10
+    LOG_END = 11
 
 
 class Order(ABC):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.core.types import PartitionState, ReassignmentEntry, TopicId, TopicPartition
 
@@ -50,6 +51,44 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
     )
 
 
+class LogEnd(NamedTuple):
+    """The end of a replica's log as its broker reported it: the greater pair has more (E6)."""
+
+    #: Leader epoch of the last record; -1 without any.
+    leader_epoch: int
+    end_offset: int
+    #: Start of the log: every record below it was committed once.
+    start_offset: int = -1
+
+
+#: The broker has no copy of the log: it counts as a member that lost its data.
+NO_LOG = LogEnd(-1, -1)
+#: The broker cannot read its copy now: it counts as a member that is not there.
+UNREADABLE_LOG = LogEnd(-2, -1)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """Progress of a partition's recovery by proof (E6)."""
+
+    #: Distinguishes the recoveries of one controller's term.
+    serial: int = 0
+    #: leader.recovery.wait.ms is over.
+    is_due: bool = False
+    #: Brokers that were asked for the ends of their logs, and have not answered.
+    asked: dict[int, None] = field(default_factory=dict)
+    #: Ends of logs by broker, under the present registrations.
+    logs: dict[int, LogEnd] = field(default_factory=dict)
+
+    def copy(self) -> Recovery:
+        """Return an independent copy."""
+        return Recovery(self.serial, self.is_due, dict(self.asked), dict(self.logs))
+
+    def key(self) -> tuple[object, ...]:
+        """Return a value that is equal for recoveries with the same future."""
+        return (self.is_due, tuple(self.asked), tuple(sorted(self.logs.items())))
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic node (V5): the topic's id, and each partition's replicas, preferred leader first."""
@@ -63,6 +102,8 @@ class Topic:
     version: int = 0
     #: Reassignments under way, by partition.
     moves: Mapping[int, Move] = field(default_factory=dict)
+    #: The topic's own min.insync.replicas; None where the topic has none.
+    min_insync_replicas: int | None = None
     #: Partitions of the topic, ascending. Made once, as every look at the topic goes through them.
     partitions: tuple[TopicPartition, ...] = field(init=False, repr=False, compare=False)
 

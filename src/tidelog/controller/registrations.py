@@ -64,8 +64,12 @@ class BrokersChanged(Change):
         """Take over the registrations; each stays marked as leaving until it ends (V43)."""
         before, after = image.brokers, dict(self.brokers)
         image.brokers = after
+        for broker_id in after:
+            image.ended.pop(broker_id, None)
         for broker_id, known in before.items():
             now = after.get(broker_id)
+            if now is None:
+                image.ended[broker_id] = known.is_leaving
             if now is None or now.broker_epoch != known.broker_epoch:
                 _forget_answers_of(broker_id, image)
             elif known.is_leaving:
@@ -79,6 +83,9 @@ def _forget_answers_of(broker_id: int, image: Image) -> None:
         pending.waiting.pop(broker_id, None)
     for replicas in image.leaving.values():
         replicas.pop(broker_id, None)
+    for recovery in image.recoveries.values():
+        recovery.asked.pop(broker_id, None)
+        recovery.logs.pop(broker_id, None)
     for topic_partition in [tp for tp, known in image.presences.items() if broker_id in known]:
         answers = image.presences[topic_partition]
         del answers[broker_id]

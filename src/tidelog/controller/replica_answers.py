@@ -12,6 +12,8 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import SendRoleAgain
+from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 
@@ -88,8 +90,13 @@ class ReplicasStopped(Change):
                         del ending.waiting[self.broker_id]
 
 
-def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> None:
-    """Note which replicas a broker has; look at partitions where this changes what is known."""
+def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
+    """Note which replicas a broker has; look at partitions where this changes what is known.
+
+    A broker that reports a missing replica while it is no member answers a command of former state.
+    It gets its role once more, and then creates the replica: no other command may follow for hours.
+    """
+    image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):
         return
     for topic_partition, error in event.outcomes:
@@ -97,9 +104,9 @@ def role_answered(event: LeaderAndIsrAnswered, image: Image, agenda: Agenda) -> 
         if state is None:
             continue
         if error is ErrorCode.REPLICA_NOT_AVAILABLE:
-            # Outside the ISR the broker creates the replica: that it had none is of no importance
-            # there.
-            news = event.broker_id in state.isr
+            news = event.broker_id in eligible_replicas.members(state)
+            if not news and event.broker_id in image.replicas(topic_partition):
+                draft.order(SendRoleAgain(event.broker_id, topic_partition))
         else:
             news = error in _HAS_REPLICA and bool(image.presence(topic_partition))
         if news:

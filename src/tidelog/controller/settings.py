@@ -1,7 +1,7 @@
 """Settings that a controller gets when its term begins.
 
-They are the values of the broker's configuration on which decisions depend. One of them, the
-cluster's unclean.leader.election.enable, may change within the term.
+They are the values of the broker's configuration on which decisions depend. Two of them, the
+cluster's unclean.leader.election.enable and min.insync.replicas, may change within the term.
 """
 
 from __future__ import annotations
@@ -32,3 +32,7 @@ class Settings:
     topic_defaults: TopicDefaults
     #: unclean.leader.election.enable of the cluster; a topic may have its own.
     unclean: bool = False
+    #: min.insync.replicas of the cluster; a topic may have its own.
+    min_insync_replicas: int = 1
+    #: isr.expand.linger.ms: how long an expansion may be held back; 0 holds none (A11).
+    isr_expand_linger_ms: int = 0

@@ -6,17 +6,19 @@ takes over the node's content, and the partition is looked at again (V15).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
+from tidelog.controller.isr_shrinks import IsrShrunk, Shrinks, shrinks
 from tidelog.controller.notices import Report
 from tidelog.controller.orders import SendFoundState, SendState
 from tidelog.controller.records import Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.writes import Conflict, Outcome, Write
-from tidelog.core.types import PartitionState, TopicPartition
+from tidelog.core import eligible_replicas
+from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 #: Expected partition epoch of a partition without a state node, which is to be created.
 NO_STATE = -1
@@ -35,6 +37,9 @@ class StatePublished(Change):
             image.states[self.topic_partition] = self.state
             image.unreadable_states.pop(self.topic_partition, None)
             image.former.pop(self.topic_partition, None)
+            if self.state.leader != NO_LEADER:
+                image.recoveries.pop(self.topic_partition, None)
+                image.waits.pop(self.topic_partition, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class StateUnreadable(Change):
         """Drop the known state."""
         image.states.pop(self.topic_partition, None)
         image.presences.pop(self.topic_partition, None)
+        image.recoveries.pop(self.topic_partition, None)
         image.unreadable_states[self.topic_partition] = self.reason
 
 
@@ -75,6 +81,8 @@ class WritePartitionState(Write):
     asked_by_leader: bool = False
     #: Where the partition exists, only these replicas may be created: a reassignment adds them.
     new_replicas: tuple[int, ...] = ()
+    #: Why a leader asks for a shrink, or a broker to leave, by replica; empty where it did not say.
+    shrinks: Shrinks = ()
 
     def __post_init__(self) -> None:
         # The partition epoch is the version of the state node (V14).
@@ -91,7 +99,17 @@ class WritePartitionState(Write):
     def _published(self, mzxid: int, settlement: Settlement) -> None:
         image, topic_partition = settlement.image, self.topic_partition
         before = image.states.get(topic_partition)
+        left = shrinks(
+            before,
+            self.state,
+            image.assigned(topic_partition),
+            image.brokers,
+            ended=image.ended,
+            absent=image.absent(topic_partition),
+            reported=dict(self.shrinks),
+        )
         settlement.apply(StatePublished(topic_partition, replace(self.state, mzxid=mzxid)))
+        settlement.apply(IsrShrunk(topic_partition, self.state.isr, left))
         if self.is_new:
             settlement.apply(ReplicasRemade(topic_partition))
         has_roles = not self.asked_by_leader
@@ -100,13 +118,18 @@ class WritePartitionState(Write):
         )
         topic_id = image.topics[topic_partition.topic].topic_id
         settlement.notices.add(
-            StateChange(topic_partition, topic_id, before, self.state, self.asked_by_leader)
+            StateChange(topic_partition, topic_id, before, self.state, self.asked_by_leader, left)
         )
 
     def _found(self, conflict: Conflict, settlement: Settlement) -> None:
         image, topic_partition = settlement.image, self.topic_partition
         if conflict.state is not None:
-            settlement.apply(StatePublished(topic_partition, conflict.state))
+            assigned = image.assigned(topic_partition)
+            report = strangers_reported(topic_partition, conflict.state, assigned)
+            if report:
+                settlement.notices.add(Report(report))
+            found = eligible_replicas.without_strangers(conflict.state, assigned)
+            settlement.apply(StatePublished(topic_partition, found))
             settlement.agenda.look_at((topic_partition,))
         else:
             before = image.states.get(topic_partition)
@@ -122,6 +145,20 @@ def last_known(topic_partition: TopicPartition, state: PartitionState) -> str:
         f"partition {topic_partition} is left alone until its state node is repaired: it was led by"
         f" {state.leader} under leader epoch {state.leader_epoch}, ISR {list(state.isr)}; another"
         f" state than that needs a leader epoch of at least {state.leader_epoch + 1}"
+    )
+
+
+def strangers_reported(
+    topic_partition: TopicPartition, state: PartitionState, assigned: Sequence[int]
+) -> str:
+    """Return a report of eligible replicas outside the assignment; empty where there is none."""
+    strangers = eligible_replicas.strangers(state, assigned)
+    if not strangers:
+        return ""
+    return (
+        f"partition {topic_partition}: its state node names eligible leader replicas (elr)"
+        f" {list(strangers)}, which are not among its replicas {list(assigned)}; they are ignored,"
+        " and the next write of the node drops them"
     )
 
 

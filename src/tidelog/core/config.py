@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.core import limits, shared_keys
+from tidelog.core import limits, protocol_level, shared_keys
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -167,6 +167,7 @@ class BrokerConfig:
     log_flush_interval_ms: int = long(
         INT64_MAX, "Age at which unflushed records are flushed to the disk.", at_least=0
     )
+    flush_before_ack: bool = shared_keys.flush_before_ack()
     log_segment_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
     )
@@ -226,11 +227,34 @@ class BrokerConfig:
     )
 
     # Replication.
+    inter_broker_protocol_version: str = text(
+        protocol_level.NEWEST,
+        "Level of the protocol that this broker speaks to others. Below 2.7 a leader writes the"
+        " state nodes of its partitions itself, instead of sending AlterPartition (rule A12)."
+        " Brokers of different levels work together, so that a rolling restart may raise or lower"
+        " the level.",
+        expected=protocol_level.EXPECTED,
+        pattern=protocol_level.is_level,
+    )
     replica_lag_time_max_ms: int = long(
         30_000, "A follower that was not caught up for this long leaves the ISR.", at_least=1
     )
+    follower_fetch_pending_reads_insync_enable: bool = shared_keys.pending_reads_insync()
+    leader_relinquish_on_slow_reads_enable: bool = boolean(
+        False,
+        "Ask the controller for another leader where a read from the disk takes longer than "
+        "replica.lag.time.max.ms and another member of the ISR can lead (rule F11).",
+        ours=True,
+    )
     replica_lag_max_bytes: int = long(
         -1, "A follower this far behind leaves the ISR; -1: off (rule V62).", at_least=-1, ours=True
+    )
+    leader_recovery_wait_ms: int = integer(
+        3_000,
+        "Where no replica is proven to have a partition's whole log, how long the controller waits"
+        " for the others before it compares the logs of those that are there (rule E6).",
+        at_least=0,
+        ours=True,
     )
     replica_fetch_wait_max_ms: int = integer(
         500, "How long a leader may hold a follower's fetch.", at_least=0
@@ -286,6 +310,15 @@ class BrokerConfig:
     )
     controller_propagation_linger_ms: int = integer(
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
+    )
+    isr_expand_linger_ms: int = integer(
+        0,
+        "How long the controller may hold expansions of ISRs back, to write them together. It "
+        "never holds back a shrink, an expansion of an ISR below min.insync.replicas, or one of a "
+        "partition that is being reassigned (rule A11).",
+        at_least=0,
+        at_most=60_000,
+        ours=True,
     )
 
     # The topic of cluster events.

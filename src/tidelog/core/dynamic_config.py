@@ -27,6 +27,7 @@ from tidelog.core.unsupported import why
 #: tidelog's own.
 _DYNAMIC = (
     "cluster.events.enable",
+    "leader.relinquish.on.slow.reads.enable",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor",

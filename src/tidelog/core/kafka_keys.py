@@ -20,8 +20,8 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
         early.start.listeners eligible.leader.replicas.enable
         fetch.purgatory.purge.interval.requests follower.replication.throttled.rate
-        initial.broker.registration.timeout.ms inter.broker.protocol.version
-        kafka.metrics.polling.interval.secs kafka.metrics.reporters
+        initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs
+        kafka.metrics.reporters
         leader.replication.throttled.rate max.connection.creation.rate
         max.connections.per.ip max.connections.per.ip.overrides
         metric.reporters metrics.num.samples
@@ -150,9 +150,5 @@ REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "process.roles": (
         ("",),
         "this broker does not run KRaft: remove process.roles and set metadata.store=embedded:DIR",
-    ),
-    "inter.broker.protocol.version": (
-        ("", "3.9", "3.9-IV0"),
-        "brokers speak the protocol of Kafka 3.9 among themselves: remove the key",
     ),
 }

@@ -77,6 +77,11 @@ MAX_HAND_OVERS_PER_DECISION = 500
 #: states of all existing partitions: about 300 bytes each. Above this the controller resends the
 #: full state to the broker.
 MAX_SUPERSEDED_STATES = 10_000
+#: Logs of which one GetReplicaLogInfo reports the ends, as in Kafka.
+MAX_LOG_ENDS_PER_REQUEST = 1_000
+#: Partitions that one DescribeReplicas describes, about 200 bytes for each replica; as many as
+#: DescribeTopicPartitions by default.
+MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events that wait to be written to `__cluster_events`: about 600 bytes each. A failover of 10,000
 #: partitions fits; events without room are counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
@@ -95,6 +100,9 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: a second or two. Batches behind it were in flight with it; after this time the producer has given
 #: it up.
 REFUSED_BATCH_AWAITED_MS = 30_000
+#: How long a new leader expects batches that the former leader refused, where a later batch of the
+#: same producer comes first: clients resend them within a second or two.
+SKIPPED_BATCHES_AWAITED_MS = 10_000
 #: Batches remembered per producer (Kafka: 5 in flight, so 5 sequences can be repeated).
 PRODUCER_BATCHES_REMEMBERED = 5
 #: Producer ids of one block (KIP-730).

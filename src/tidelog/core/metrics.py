@@ -14,22 +14,30 @@ COMMANDS_OVERDUE: Final = "tidelog_controller_commands_overdue"
 COMMANDS_REPEATED: Final = "tidelog_controller_commands_repeated_total"
 COMMANDS_DROPPED: Final = "tidelog_controller_commands_dropped_total"
 PARTITIONS_UNLED: Final = "tidelog_controller_partitions_unled"
+ISR_SHRINKS: Final = "tidelog_controller_isr_shrinks_total"
+ISR_EXPANDS: Final = "tidelog_controller_isr_expands_total"
+LEADERS_AWAITED: Final = "tidelog_controller_leaders_awaited_total"
 FAILOVERS: Final = "tidelog_controller_failovers_total"
 FAILOVER_MS: Final = "tidelog_controller_failover_ms_total"
 TAKEOVERS: Final = "tidelog_takeovers_total"
 TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
 EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
+PARTITIONS_DAMAGED: Final = "tidelog_log_damaged_partitions"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
     COMMANDS_REPEATED: "commands resent because a broker did not acknowledge them or rejected them",
     COMMANDS_DROPPED: "command backlogs of a broker that were replaced by the full state",
     PARTITIONS_UNLED: "partitions whose published leader has not acknowledged its role yet",
+    ISR_SHRINKS: "replicas that left an ISR, by cause; counted by the controller",
+    ISR_EXPANDS: "replicas that joined an ISR; counted by the controller",
+    LEADERS_AWAITED: "changes of what partitions without a leader wait for",
     FAILOVERS: "failovers by this controller, by phase; `detect` counts those that were detected",
     FAILOVER_MS: "total duration of these failovers, by phase",
     TAKEOVERS: "sampled leaderships of this broker in which a phase ended, by phase",
     TAKEOVER_MS: "total time from the role to the phase's end in these leaderships, by phase",
     EVENTS_DROPPED: "events missing in __cluster_events: too many waited, or none could be sent",
+    PARTITIONS_DAMAGED: "replicas of this broker whose log has a damaged batch, not refetched yet",
 }
 
 #: A metric, and the value of its label.

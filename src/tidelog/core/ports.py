@@ -96,8 +96,8 @@ class Files(Protocol):
 
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
-    def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it exists."""
+    def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
+        """Make a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
 
     def rmdir(self, path: str) -> None: ...
     def remove_tree(self, path: str) -> None:
@@ -125,6 +125,10 @@ class Work(Enum):
     NOWAIT = "nowait"
     #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
     SLOW = "slow"
+    #: Always on a thread, several at the same time and in no order, also to SLOW operations: the
+    #: fsync of an open file. A device that syncs many files together does so only if it is asked
+    #: for them together (V69).
+    SYNC = "sync"
     #: Always on a thread that makes no file calls, so that neither waits for the other: the check
     #: of a batch with much inside. One at a time for each directory.
     COMPUTE = "compute"

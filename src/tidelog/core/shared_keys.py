@@ -40,6 +40,27 @@ _VERSIONS = {
 }  # fmt: skip
 
 
+def flush_before_ack() -> Any:
+    """Return the field of flush.before.ack, tidelog's own (V69)."""
+    return boolean(
+        False,
+        "Acknowledge and commit only records that are synced to the disks of all in-sync replicas; "
+        "acks=1 waits for the leader's disk (rule V69).",
+        ours=True,
+    )
+
+
+def pending_reads_insync() -> Any:
+    """Return the field of follower.fetch.pending.reads.insync.enable (KIP-501, rule F5)."""
+    return boolean(
+        False,
+        "Keep a follower in the ISR while the leader's disk is slow with the reads for its fetch; "
+        "it is caught up when they are done. A follower whose connection is closed, or whose "
+        "request is older than replica.socket.timeout.ms, is not kept (rules F5 to F8).",
+        ours=True,
+    )
+
+
 def compression_type() -> Any:
     """Return the field of compression.type."""
     return choice(

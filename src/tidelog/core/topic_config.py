@@ -73,6 +73,7 @@ class TopicConfig:
         False,
         "Let a replica outside the ISR lead when no replica of the ISR can; may lose records.",
     )
+    follower_fetch_pending_reads_insync_enable: bool = shared_keys.pending_reads_insync()
     message_timestamp_type: str = choice(
         "CreateTime", "Whose timestamp a record carries.", "CreateTime", "LogAppendTime"
     )
@@ -83,6 +84,7 @@ class TopicConfig:
         INT64_MAX, "Records after which the log is flushed to the disk.", at_least=1
     )
     flush_ms: int = long(INT64_MAX, "Age at which unflushed records are flushed.", at_least=0)
+    flush_before_ack: bool = shared_keys.flush_before_ack()
     file_delete_delay_ms: int = long(
         60_000, "Time between taking a file away and removing it.", at_least=0
     )
@@ -162,9 +164,11 @@ _BROKER_DEFAULTS = {
     "max_message_bytes": "message_max_bytes",
     "min_insync_replicas": "min_insync_replicas",
     "unclean_leader_election_enable": "unclean_leader_election_enable",
+    "follower_fetch_pending_reads_insync_enable": "follower_fetch_pending_reads_insync_enable",
     "message_timestamp_type": "log_message_timestamp_type",
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
+    "flush_before_ack": "flush_before_ack",
     "file_delete_delay_ms": "log_segment_delete_delay_ms",
     "compression_type": "compression_type",
     "compression_gzip_level": "compression_gzip_level",

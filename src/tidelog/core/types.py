@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 TopicId = bytes
 ZERO_TOPIC_ID: TopicId = bytes(16)
@@ -77,6 +77,29 @@ def topic_id_from_text(text: str) -> TopicId:
     return raw
 
 
+#: Registrations that a broker proves beside its last one: sessions that ended in a row, at most.
+MAX_EARLIER_EPOCHS: Final = 64
+
+
+class CleanEpochs(NamedTuple):
+    """Registrations of one broker since each of which it has provably lost nothing (E3, E7).
+
+    `last` is the epoch of its last registration, -1 for none; `earlier` are those before it, the
+    newest last. Each incarnation ended cleanly, or with its session alone. The earlier ones matter
+    where no controller recorded the registrations between. They are named one by one: an epoch
+    between two of them may be of a life with another disk.
+    """
+
+    last: int = NO_BROKER_EPOCH
+    earlier: tuple[int, ...] = ()
+
+    def followed_by(self, broker_epoch: int) -> CleanEpochs:
+        """Return the same with one more registration that lost nothing; the oldest may drop out."""
+        if self.last == NO_BROKER_EPOCH:
+            return CleanEpochs(broker_epoch)
+        return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A registered broker: the content of `/brokers/ids/N`, and its epoch (rule V4)."""
@@ -85,8 +108,13 @@ class BrokerInfo:
     broker_epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
-    #: Broker epoch of the clean shutdown that it proved at registration, -1 without proof (E3).
+    #: Broker epoch of its last registration, if it provably lost nothing since then: its process
+    #: shut down cleanly, or lives on (E3, E7). -1 without proof.
     previous_broker_epoch: int = NO_BROKER_EPOCH
+    #: Broker epochs of the registrations before that, since each of which it provably lost nothing.
+    earlier_broker_epochs: tuple[int, ...] = ()
+    #: It answers GetReplicaLogInfo (E6), as brokers of Kafka 3.9 do not.
+    reports_log_ends: bool = False
     #: It has asked the controller for a controlled shutdown (V43); not part of the node.
     is_leaving: bool = False
 
@@ -97,6 +125,8 @@ class PartitionState:
 
     `partition_epoch` is the version of the node. `isr_epochs` holds, in the order of `isr`, the
     broker epoch under which each member was in sync (V10); None where the node lacks the key.
+    `elr_epochs` holds the same for `elr`, the replicas that left a small ISR with every committed
+    record (E1); -1 where the epoch is not known.
     """
 
     leader: int
@@ -107,6 +137,8 @@ class PartitionState:
     leader_recovery_state: int = RECOVERED
     isr_epochs: tuple[int, ...] | None = None
     elr: tuple[int, ...] = ()
+    elr_epochs: tuple[int, ...] = ()
+    #: The last leader of a partition that has none (E4).
     last_leader: int = NO_LEADER
     #: The partition was removed: the node is kept for its epochs (V71).
     removed: bool = False

@@ -44,7 +44,6 @@ _REASONS: dict[str, str] = {
     "follower.replication.": _NO_QUOTAS,
     "group.": _NO_GROUP_KEYS,
     "initial.broker.": _NO_KRAFT,
-    "inter.broker.protocol.": "brokers speak the protocol of Kafka 3.9 among themselves",
     "kafka.metrics.": _NO_METRICS,
     "leader.replication.": _NO_QUOTAS,
     "listener.name.": _NO_SECURITY,

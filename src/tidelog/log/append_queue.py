@@ -14,7 +14,7 @@ wait), V38, D1, D17.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -176,6 +176,7 @@ class AppendQueue:
     __slots__ = (
         "_assigned_epochs",
         "_being_written",
+        "_flush_failed_below",
         "_flushes",
         "_log",
         "_unflushed",
@@ -193,6 +194,8 @@ class AppendQueue:
         self._being_written: list[Plan] = []
         #: Written appends that are answered only after a flush.
         self._unflushed: list[Plan] = []
+        #: The end of the appends that got an error because their flush failed.
+        self._flush_failed_below = 0
         #: Epochs assigned while appends were planned but not written.
         self._assigned_epochs: list[tuple[int, int]] = []
 
@@ -329,15 +332,19 @@ class AppendQueue:
         for plan in plans:
             self._unflushed.remove(plan)
             if done.error is not None:
+                self._flush_failed_below = max(self._flush_failed_below, plan.info.last_offset + 1)
                 plan.completion.fail(done.error)
             else:
                 plan.completion.resolve(plan.info)
 
     def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
-        """Return the completion of a duplicate: done when the original is written."""
+        """Return the completion of a duplicate: done when the original is written.
+
+        Where the original needed a flush that failed, the duplicate needs one, too.
+        """
         completion: Completion[AppendInfo] = Completion()
 
-        def settle(done: Completion[AppendInfo]) -> None:
+        def settle(done: Completion[Any]) -> None:
             if done.error is not None:
                 completion.fail(done.error)
             else:
@@ -347,6 +354,9 @@ class AppendQueue:
             if plan.info.last_offset == original.last_offset:
                 plan.completion.then(settle)
                 return completion
+        if self._log.recovery_point <= original.last_offset < self._flush_failed_below:
+            self._flushes.start().then(settle)
+            return completion
         return Completion.of(original)
 
     def _take_back(self, plans: list[Plan], error: ErrorCode) -> None:

@@ -41,6 +41,8 @@ class LogConfig:
     compact_enabled: bool = False
     #: Age of unflushed records after which the directory's sweep flushes.
     flush_ms: int = NEVER
+    #: Whether a record counts for the high watermark only when it is synced (V69).
+    flush_before_ack: bool = False
     #: A segment is rolled up to this much before its age.
     segment_jitter_ms: int = 0
     #: Codec of all batches that clients append (compression.type); None keeps each producer's own.

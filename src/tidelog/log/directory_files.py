@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.core.ports import Files, Lane, Work
-from tidelog.core.types import TopicId, topic_id_from_text, topic_id_to_text
+from tidelog.core.types import CleanEpochs, TopicId, topic_id_from_text, topic_id_to_text
 from tidelog.log import names
 
 META_PROPERTIES = "meta.properties"
@@ -85,22 +85,37 @@ def parse_partition_metadata(data: bytes) -> TopicId:
     return topic_id
 
 
-def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """Return the marker of a clean shutdown, with the epoch under which the broker ran."""
-    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
+def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
+    """Return the marker of a clean shutdown, with the epochs under which the broker ran.
+
+    Kafka writes `brokerEpoch` alone; `earlierEpochs` is ours.
+    """
+    content = {
+        "version": 0,
+        "brokerEpoch": epochs.last,
+        "earlierEpochs": list(epochs.earlier),
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
-def parse_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch in a marker. Raises ValueError for a marker that proves nothing."""
+def parse_clean_shutdown(data: bytes) -> CleanEpochs:
+    """Return the broker epochs in a marker. Raises ValueError for a marker that proves nothing."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
-    epoch = content.get("brokerEpoch")
+    last = _marked_epoch("brokerEpoch", content.get("brokerEpoch"))
+    earlier = content.get("earlierEpochs", [])
+    if not isinstance(earlier, list):
+        raise ValueError(f"earlierEpochs is {str(earlier)[:40]}, not a list of broker epochs")
+    return CleanEpochs(last, tuple(_marked_epoch("earlierEpochs", each) for each in earlier))
+
+
+def _marked_epoch(key: str, epoch: object) -> int:
     if type(epoch) is not int or not -1 <= epoch < 2**63:
-        raise ValueError(f"brokerEpoch is {str(epoch)[:40]}, not a broker epoch")
+        raise ValueError(f"{key} has {str(epoch)[:40]}, not a broker epoch")
     return epoch
 
 

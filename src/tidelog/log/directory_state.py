@@ -78,8 +78,8 @@ class DirectoryState:
         self.is_closed = False
         #: Called once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
-        #: Called for a damaged log with the first damaged offset and the reason.
-        self.on_damage: Callable[[TopicPartition, int, str], None] | None = None
+        #: Called for a log whose first damaged offset is known now (`LogState.damage`).
+        self.on_damage: Callable[[TopicPartition], None] | None = None
         #: By file name.
         self.checkpoints = {
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
@@ -231,17 +231,17 @@ class DirectoryState:
                 self.on_failure(error)
 
     def damaged(
-        self, topic_partition: TopicPartition, path: str, error: CorruptBatch, offset: int | None
+        self, topic_partition: TopicPartition, path: str, error: CorruptBatch, *, is_located: bool
     ) -> None:
-        """Report a file that does not hold its written bytes, from `offset` on (None: unknown).
+        """Report a file that does not hold its written bytes; the data stays as it is.
 
-        The data stays as it is, unless other replicas have it (`begin_again_at`).
+        `is_located`: the log knows the first damaged offset, so its broker can act on it (V68).
         """
         self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
         self.log_note(logging.ERROR, f"{path}: {error}")
         self.tracer.mark("damage_read")
-        if offset is not None and self.failure is None and self.on_damage is not None:
-            self.on_damage(topic_partition, offset, f"{path}: {error}")
+        if is_located and self.failure is None and self.on_damage is not None:
+            self.on_damage(topic_partition)
 
     def index_rebuilt(self, path: str, error: CorruptBatch) -> None:
         """Log that an index was rebuilt: it pointed beside the batches, which are right."""
@@ -251,9 +251,9 @@ class DirectoryState:
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
         """Fail the directory of a log, damaged from `offset` on, that other replicas have.
 
-        Its broker then ends and other replicas lead. At the next start no checkpoint says that
-        records from `offset` on were flushed: recovery truncates the log there, and the follower
-        refetches (V68).
+        For damage that a running broker cannot repair. The broker then ends and other replicas
+        lead. At the next start no checkpoint says that records from `offset` on were flushed:
+        recovery truncates the log there, and the follower refetches (V68).
         """
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",

@@ -10,8 +10,10 @@ believes whatever lies below it (V39). A failed fsync is an error of the device 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from errno import ECANCELED
 
 from tidelog.core.completion import Completion
+from tidelog.core.errors import StorageError
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.checkpoints import LEADER_EPOCHS, format_leader_epochs
@@ -89,11 +91,17 @@ class Flushes:
             self._next = Completion()
 
     def resume(self) -> None:
-        """Start the flush that had to wait for a truncation."""
+        """Start the flush that had to wait for a truncation or for another flush.
+
+        On a log that was closed meanwhile it fails: the files may be renamed by now (V35).
+        """
         waiting = self._next
         if waiting is None or self._running is not None or self._log.is_truncating:
             return
         self._next = None
+        if self._log.is_closed:
+            waiting.fail(self._closed_error())
+            return
 
         def settle(done: Completion[None]) -> None:
             if done.error is not None:
@@ -102,6 +110,13 @@ class Flushes:
                 waiting.resolve(None)
 
         self.start().then(settle)
+
+    def _closed_error(self) -> StorageError:
+        log = self._log
+        return StorageError(
+            log.directory.path, "flush", log.path, ECANCELED, log.directory.clock.wall_ms(),
+            "the log was closed meanwhile",
+        )  # fmt: skip
 
     def idle(self) -> Completion[None]:
         """Return a completion of the flush under way; a flush that waits does not count."""
@@ -140,8 +155,18 @@ class Flushes:
                 self._apply(target, sealing, snapshots)
             self._finish(completion, done)
 
-        log.directory.lane.submit(operation, Work.SLOW, "flush").then(flushed)
+        log.directory.lane.submit(operation, self._work(operation), "flush").then(flushed)
         return completion
+
+    def _work(self, operation: FlushOperation) -> Work:
+        """Return where to run a flush: beside the syncs of other logs if producers wait for it.
+
+        A flush that changes names keeps its place among the operations of the directory.
+        """
+        changes_names = operation.replacements or operation.sync_directory
+        if self._log.config.flush_before_ack and not changes_names:
+            return Work.SYNC
+        return Work.SLOW
 
     def _finish(self, completion: Completion[None], done: Completion[None]) -> None:
         idle, self._idle = self._idle, []

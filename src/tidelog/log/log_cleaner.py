@@ -1,7 +1,8 @@
 """The log cleaner of a broker: the choice of the next log, its rate, and one run over a log.
 
 The cleaner compacts one log at a time, the dirtiest due one. A log with illegible batches is logged
-once and skipped from then on. Reads and writes are kept below a rate.
+once and skipped until it is truncated; damage is looked for and reported (V68). Reads and writes
+are kept below a rate.
 
 `compaction` decides; a run carries it out on the directory's slow thread. A slice reads at most
 `slice_bytes` (or one larger batch), so that an fsync or a cold read behind it waits for
@@ -33,6 +34,7 @@ from tidelog.log.compaction import (
     note_keys,
 )
 from tidelog.log.config import NEVER
+from tidelog.log.log_reads import find_damage
 from tidelog.log.log_state import LogState
 from tidelog.log.open_files import OpenFile
 from tidelog.log.segment import Segment
@@ -483,8 +485,8 @@ class Cleaner:
         self._sleep = sleep
         #: When the reads and writes so far are paid for, monotonic.
         self._paid_ms = 0.0
-        #: Logs with illegible batches.
-        self._uncleanable: dict[LogState, None] = {}
+        #: Logs with illegible batches, each with its number of truncations then.
+        self._uncleanable: dict[LogState, int] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
         """Compact the dirtiest of `logs`, each with its high watermark.
@@ -494,7 +496,9 @@ class Cleaner:
         """
         best: tuple[LogState, CleanableLog] | None = None
         for log, high_watermark in list(logs):
-            if not log.config.compact_enabled or log in self._uncleanable:
+            if not log.config.compact_enabled:
+                continue
+            if self._uncleanable.get(log) == log.truncations:
                 continue
             if log.is_closed or log.is_truncating or log.directory.failure is not None:
                 continue
@@ -556,9 +560,13 @@ class Cleaner:
             directory.log_note(logging.INFO, f"compaction: {interrupted}")
             return None
         except CorruptBatch as error:
-            self._uncleanable[log] = None
-            directory.damaged(log.topic_partition, log.path, error, None)
-            directory.log_note(logging.ERROR, f"{name} is not compacted any more: {error}")
+            self._uncleanable[log] = log.truncations
+            directory.log_note(
+                logging.ERROR, f"{name} is not compacted before it is truncated: {error}"
+            )
+            if not await find_damage(log) and log.truncations == self._uncleanable[log]:
+                # The checksums are right: the batch was written as it is.
+                directory.damaged(log.topic_partition, log.path, error, is_located=False)
             return None
         except StorageError as error:
             directory.failed(error)

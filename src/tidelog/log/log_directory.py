@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import CleanEpochs, TopicId, TopicPartition
 from tidelog.log import names
 from tidelog.log.append_queue import remove_failed_write
 from tidelog.log.checkpoints import (
@@ -82,7 +82,7 @@ class Opened:
     #: No broker has opened it before, and no partition is in it.
     is_new: bool = False
     was_clean: bool = False
-    clean_shutdown_epoch: int | None = None
+    clean_shutdown: CleanEpochs | None = None
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     partitions: list[tuple[TopicPartition, LoadedLog]] = field(default_factory=list)
     #: Names of directories that were renamed: deletions, strays, moves.
@@ -123,6 +123,15 @@ async def open_directory(
             for is_warning, text in loaded.notes:
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [part for part in partitions if not part[1].is_unfinished]
+    if opened.clean_shutdown is not None and any(
+        loaded.is_topic_unknown for _, loaded in opened.partitions
+    ):
+        # A replica is lost with its topic id, so the directory proves no more that none is (E3).
+        opened.clean_shutdown = None
+        note(
+            logging.WARNING,
+            f"{root}/{CLEAN_SHUTDOWN} is not believed: a partition's topic is unknown",
+        )
     if opened.partitions and not opened.was_clean:
         # The next crash must not undo what recovery decided: from now on it counts as flushed. One
         # wait covers all of it: thousands of waits would take minutes.
@@ -200,8 +209,8 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
     present = files.listdir(root)
     if CLEAN_SHUTDOWN in present:
         try:
-            epoch = parse_clean_shutdown(files.read_file(f"{root}/{CLEAN_SHUTDOWN}"))
-            opened.was_clean, opened.clean_shutdown_epoch = True, epoch
+            epochs = parse_clean_shutdown(files.read_file(f"{root}/{CLEAN_SHUTDOWN}"))
+            opened.was_clean, opened.clean_shutdown = True, epochs
         except ValueError as error:
             text = f"{root}/{CLEAN_SHUTDOWN} proves no clean shutdown: {error}"
             opened.notes.append((logging.WARNING, text))
@@ -314,8 +323,8 @@ class LogDirectory(DirectoryState):
         super().__init__(lane, clock, tracer, default_config, max_open_files, self.logs)
         #: High watermarks as loaded, none above its log's end.
         self.high_watermarks: dict[TopicPartition, int] = {}
-        #: Broker epoch of the clean shutdown before this start, None without one (E3).
-        self.clean_shutdown_epoch: int | None = None
+        #: Broker epochs that the clean shutdown before this start left, None without one (E3).
+        self.clean_shutdown: CleanEpochs | None = None
         #: Partitions that were set aside.
         self.stray_replicas = StrayReplicas(self, self.logs, self._add_loaded)
         self._replicas = ReplicaDirectories(
@@ -352,7 +361,7 @@ class LogDirectory(DirectoryState):
         return directory
 
     async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
-        self.clean_shutdown_epoch = opened.clean_shutdown_epoch
+        self.clean_shutdown = opened.clean_shutdown
         for name, offsets in opened.checkpoints.items():
             self.checkpoints[name].offsets = offsets
         for key, loaded in opened.partitions:
@@ -488,18 +497,22 @@ class LogDirectory(DirectoryState):
 
     # closing
 
-    async def close(self, *, broker_epoch: int) -> None:
+    async def close(self, epochs: CleanEpochs) -> None:
         """Write all state to disk, last of all the marker of a clean shutdown (E3); close the lane.
 
+        `epochs` are the registrations since which the broker has lost nothing, this one included.
         Raises StorageError, and leaves no marker, where a write failed.
         """
         self.is_closed = True
         try:
             if self.failure is not None:
                 raise self.failure
+            # A clean start believes every replica that it finds: one that a full disk keeps from
+            # leaving was closed without being flushed.
+            await self._replicas.departures.all_finished()
             await close_logs(list(self.logs.values()))
             await self.checkpoint()
-            marker, path = format_clean_shutdown(broker_epoch), f"{self.path}/{CLEAN_SHUTDOWN}"
+            marker, path = format_clean_shutdown(epochs), f"{self.path}/{CLEAN_SHUTDOWN}"
             await self.lane.submit(
                 lambda files: files.replace_file(path, marker, sync=True), Work.SLOW, "clean marker"
             )

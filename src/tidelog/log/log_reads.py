@@ -16,7 +16,7 @@ from bisect import bisect_right
 from typing import TypeVar
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Work
 from tidelog.log.index import OffsetIndex, TimeIndex
 from tidelog.log.log_state import LogState
@@ -319,11 +319,7 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
     completion: Completion[None] = Completion()
     directory = log.directory
     truncations = log.truncations
-    following = [base for base in log.base_offsets if base > segment.base_offset]
-    operation = Recheck(
-        segment, segment.size_bytes, directory.default_config.index_interval_bytes,
-        following[0] if following else log.log_end_offset, log.epochs.latest_epoch,
-    )  # fmt: skip
+    operation = recheck_operation(log, segment)
     directory.open_files.pin(segment.file)
 
     def checked(done: Completion[tuple[Segment, int, CorruptBatch | None]]) -> None:
@@ -341,12 +337,49 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
                 directory.index_rebuilt(segment.file.path, found)
                 completion.resolve(None)
             else:
-                directory.damaged(log.topic_partition, segment.file.path, wrong, end)
                 text = f"{segment.file.path}: {wrong}"
+                log.note_damage(end, text)
+                directory.damaged(log.topic_partition, segment.file.path, wrong, is_located=True)
                 completion.fail(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
 
     directory.lane.submit(operation, Work.SLOW, "check a segment").then(checked)
     return completion
+
+
+async def find_damage(log: LogState) -> bool:
+    """Check every segment up to the first damage, which the log then knows; return whether any is.
+
+    For a reader that knows no segment. Damage is reported as after a read (V68).
+    """
+    for segment in list(log.segments):
+        if segment not in log.segments or log.is_closed:
+            continue
+        operation, truncations = recheck_operation(log, segment), log.truncations
+        directory = log.directory
+        directory.open_files.pin(segment.file)
+        try:
+            _, end, wrong = await directory.lane.submit(operation, Work.SLOW, "check a segment")
+        except StorageError as error:
+            directory.failed(error)
+            return False
+        finally:
+            directory.open_files.unpin(segment.file)
+        if log.truncations != truncations or segment not in log.segments:
+            return False
+        if wrong is not None:
+            log.note_damage(end, f"{segment.file.path}: {wrong}")
+            directory.damaged(log.topic_partition, segment.file.path, wrong, is_located=True)
+            return True
+    return False
+
+
+def recheck_operation(log: LogState, segment: Segment) -> Recheck:
+    """Return the operation that checks all batches of `segment` so far."""
+    following = [base for base in log.base_offsets if base > segment.base_offset]
+    return Recheck(
+        segment, segment.size_bytes, log.directory.default_config.index_interval_bytes,
+        following[0] if following else log.log_end_offset, log.epochs.latest_epoch,
+    )  # fmt: skip
 
 
 def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -> None:

@@ -40,6 +40,15 @@ class PlannedAppends(Protocol):
         """Write what is planned, and end the turn when that is done."""
 
 
+class Damage(NamedTuple):
+    """Where a log does not hold its written bytes, as far as reads have found out (V68)."""
+
+    #: The first offset that cannot be believed.
+    offset: int
+    #: The file, the position in it, and what is wrong there.
+    reason: str
+
+
 class _Turn(NamedTuple):
     """An operation of this log that waits for the one under way."""
 
@@ -65,6 +74,7 @@ class LogState:
         "batch_starts",
         "closed_state",
         "config",
+        "damage",
         "directory",
         "epochs",
         "log_end_offset",
@@ -150,6 +160,8 @@ class LogState:
         self._turns: list[_Turn] = []
         #: Truncations that wait or run: nothing can be planned meanwhile.
         self._truncating = 0
+        #: The first known damage; None where no read has found any.
+        self.damage: Damage | None = None
         #: Why the log accepts no more operations: deleted, set aside, directory closed.
         self._closed = ""
         self.check_invariants()
@@ -272,6 +284,8 @@ class LogState:
         self.snapshots = [offset for offset in self.snapshots if offset <= log_end_offset]
         for offset in [offset for offset in self.new_snapshots if offset > log_end_offset]:
             del self.new_snapshots[offset]
+        if self.damage is not None and log_end_offset <= self.damage.offset:
+            self.damage = None
         self.names_changed = True
         self.check_invariants()
 
@@ -286,6 +300,7 @@ class LogState:
         if start > self.log_start_offset:
             self.log_start_offset = start
             self.epochs.truncate_from_start(start)
+            self.forget_damage_before_start()
         self.check_invariants()
         self.directory.tracer.event(
             "log_segments_deleted", partition=str(self.topic_partition), segments=count,
@@ -312,6 +327,20 @@ class LogState:
         ]
         self.names_changed = True
         self.check_invariants()
+
+    def note_damage(self, offset: int, reason: str) -> None:
+        """Note that the log cannot be believed from `offset` on; the first damage counts (V68)."""
+        offset = max(offset, self.log_start_offset)
+        if self.damage is None or offset < self.damage.offset:
+            self.damage = Damage(offset, reason)
+
+    def forget_damage_before_start(self) -> None:
+        """Forget damage before the log start, where no reader reads.
+
+        A read of a damaged batch that reaches beyond the log start finds it again.
+        """
+        if self.damage is not None and self.damage.offset < self.log_start_offset:
+            self.damage = None
 
     def break_off(self, why: str) -> None:
         """Accept nothing more: the log's state is not known."""

@@ -193,7 +193,8 @@ class PartitionLog(LogState):
 
         Does nothing when `offset` is at or beyond the log's end. A batch that contains `offset`
         goes whole, so the log may end below it. Producer state and leader epochs go back with the
-        records (V38). The owner lowers the high watermark.
+        records (V38). Known damage from `offset` on goes, too (V68). The owner lowers the high
+        watermark.
         """
         return self._truncate(lambda done: truncation.truncate_to(self, offset, done))
 
@@ -255,6 +256,7 @@ class PartitionLog(LogState):
             return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self.forget_damage_before_start()
         return True
 
     # ending

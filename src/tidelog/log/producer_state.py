@@ -137,8 +137,9 @@ class ProducerState:
 
         `now_ms` is our monotonic clock. Raises KafkaError: INVALID_PRODUCER_EPOCH,
         OUT_OF_ORDER_SEQUENCE_NUMBER; EarlierBatchRefusedError with another code where an earlier
-        batch of the producer was refused with an error that passes. An unknown producer (all its
-        records are gone) may start with any sequence number that does not follow a refused batch.
+        batch of the producer was refused with an error that passes; NOT_LEADER_OR_FOLLOWER where
+        the former leader may have refused it. An unknown producer (all its records are gone) may
+        start with any sequence number that does not follow a refused batch.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -154,6 +155,7 @@ class ProducerState:
             expected = (entry.last_sequence + 1) & MAX_SEQUENCE
             if first != expected:
                 self.refused.check_behind(batch, expected, now_ms)
+                self.refused.check_skipped(batch, expected, now_ms)
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {batch.producer_id} sent sequence {first}, expected {expected}",
@@ -166,6 +168,7 @@ class ProducerState:
             )
         elif first != 0:
             self.refused.check_behind(batch, 0, now_ms)
+            self.refused.check_skipped(batch, 0, now_ms)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {batch.producer_id} sent sequence {first} in its new epoch {epoch}, "
@@ -175,6 +178,7 @@ class ProducerState:
 
     def _check_awaited(self, batch: BatchView, now_ms: int) -> None:
         self.refused.check_unknown(batch, now_ms)
+        self.refused.check_skipped(batch, 0, now_ms)
 
     def append(self, batch: BatchView, now_ms: int) -> Undo:
         """Note a batch that carries a producer id and its final offsets; return how to undo it.

@@ -77,6 +77,8 @@ class LoadedLog:
     """The content of a directory, with `notes` for the log: (is a warning, text)."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
+    #: The file with the topic id is damaged, so the topic of these records is unknown.
+    is_topic_unknown: bool = False
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
     log_end_offset: int = 0
@@ -205,6 +207,7 @@ class _Loader:
         try:
             self.loaded.topic_id = parse_partition_metadata(self.files.read_file(path))
         except ValueError as error:
+            self.loaded.is_topic_unknown = True
             self._note(f"{PARTITION_METADATA} cannot be read: {error}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
@@ -278,6 +281,9 @@ class _Loader:
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
+        if segment.index is not None and segment.index.last_offset() >= segment_end:
+            # The index is from before the truncation: its last batch is not the first to go.
+            position = 0
         self.resumed = False
         handle = self.files.open(segment.file.path, write=True)
         try:

@@ -6,11 +6,11 @@ a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its e
 under another identity, batches that other partitions have stored. So the batches behind a refused
 one get the same error, and the producer resends all of them in order (V38).
 
-A gap ends when its batches are stored, by a client or as a follower's copies, or when the producer
-comes with a newer epoch. Otherwise it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a
-producer that gave its batch up then gets OUT_OF_ORDER_SEQUENCE_NUMBER, and bumps its epoch. A gap
-outlives a demotion: the broker may lead again before the producer resends. The number of gaps is
-bounded; the oldest ends first. No files, no clock. Sources: rdkafka_request.c
+A gap ends when its batches are stored, or with a newer epoch of the producer. Otherwise it ends
+`REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then gets
+OUT_OF_ORDER_SEQUENCE_NUMBER. A gap outlives a demotion: the broker may lead again before the
+producer resends. The number of gaps is bounded; the oldest ends first. A new leader also awaits
+what the former one refused (`check_skipped`). No files, no clock. Sources: rdkafka_request.c
 (rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
 """
 
@@ -28,6 +28,10 @@ _HALF: Final = MAX_SEQUENCE // 2
 
 class EarlierBatchRefusedError(KafkaError):
     """The rejection of a batch behind a refused one; its code is that refusal's."""
+
+
+class SkippedBatchesError(KafkaError):
+    """The rejection of a batch before others that the former leader may have refused."""
 
 
 class Gap(NamedTuple):
@@ -50,12 +54,14 @@ class Gap(NamedTuple):
 class RefusedBatches:
     """The gaps of one partition, at most one for each producer."""
 
-    __slots__ = ("_gaps", "_limit")
+    __slots__ = ("_gaps", "_limit", "_skips_awaited_until_ms")
 
     def __init__(self, limit: int = MAX_REFUSED_PRODUCERS_PER_PARTITION) -> None:
         #: By producer id, in the order of their first refusals.
         self._gaps: dict[int, Gap] = {}
         self._limit = limit
+        #: Monotonic time until which skipped sequence numbers may be on their way to a new leader.
+        self._skips_awaited_until_ms = 0
 
     def __len__(self) -> int:
         return len(self._gaps)
@@ -98,6 +104,30 @@ class RefusedBatches:
             return
         if 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
             self._refuse_behind(gap, batch, gap.first)
+
+    def await_skipped(self, until_ms: int) -> None:
+        """Expect batches that the former leader refused; `until_ms` is monotonic, 0 for none."""
+        self._skips_awaited_until_ms = until_ms
+
+    def check_skipped(self, batch: BatchView, expected: int, now_ms: int) -> None:
+        """Raise SkippedBatchesError where the skipped batches may still come to a new leader.
+
+        The former leader may have refused them. librdkafka may send a later batch to the new leader
+        before it resends them. Its thread for the former leader counts a batch as answered before
+        it queues the batch's records again. Meanwhile another thread sends what it has. `expected`
+        is the producer's next sequence number in the batch's epoch. The caller adds the batch like
+        any other that is refused for the moment. Sources: rdkafka_request.c
+        (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
+        (rd_kafka_toppar_producer_serve).
+        """
+        if now_ms >= self._skips_awaited_until_ms:
+            return
+        if 0 < _ahead(expected, batch.base_sequence) <= _HALF:
+            raise SkippedBatchesError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence} before"
+                f" {expected}, which the former leader may have refused",
+            )
 
     def _refuse_behind(self, gap: Gap, batch: BatchView, expected: int) -> None:
         """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""

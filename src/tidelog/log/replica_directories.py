@@ -1,9 +1,9 @@
 """The replicas' directories in a log directory: created, renamed, removed, set aside.
 
-A replica is created with all others of its command and one sync. Before, entries that checkpoints
-have of an earlier replica of its name are removed. A removed replica is renamed at once, when no
-operation of its log is under way, and deleted later. A stray is kept until it is old (V34, V35,
-V45). The next start finishes what a crash interrupted.
+A replica is created with all others of its command and one sync, in a directory that did not exist.
+Files of an earlier replica there would become part of the new one (V23). Before, entries that
+checkpoints have of an earlier replica of its name are removed. `replica_departures` renames removed
+replicas and strays (V34, V35, V45). The next start finishes what a crash interrupted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,17 @@ from tidelog.log.directory_files import PARTITION_METADATA, format_partition_met
 from tidelog.log.directory_state import DirectoryState
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producer_state import ProducerState
+from tidelog.log.replica_departures import ReplicaDepartures
 from tidelog.log.segment import Segment
-from tidelog.log.stray_replicas import STRAY_STATE, StrayReplicas, StrayState, format_state
+from tidelog.log.stray_replicas import StrayReplicas
 
 #: A replica to create.
 NewReplica = tuple[TopicPartition, TopicId, LogConfig]
+
+
+def make_directory(files: Files, path: str) -> None:
+    """Make the directory of a new replica. Raises OSError EEXIST for files of another one (V23)."""
+    files.mkdir(path, exist_ok=False)
 
 
 class ReplicaDirectories:
@@ -35,12 +41,11 @@ class ReplicaDirectories:
     __slots__ = (
         "_directory",
         "_high_watermarks",
-        "_leaving",
         "_logs",
         "_making",
-        "_names_given",
-        "_names_taken",
         "_strays",
+        "_unfinished",
+        "departures",
     )
 
     def __init__(
@@ -56,11 +61,10 @@ class ReplicaDirectories:
         self._high_watermarks = high_watermarks
         self._strays = strays
         self._making: dict[TopicPartition, None] = {}
-        #: Renames under way: a replica of the same partition is created after them.
-        self._leaving: dict[TopicPartition, Completion[None]] = {}
-        self._names_given = 0
-        #: Names of renamed directories since the start, and before it.
-        self._names_taken: dict[str, None] = {}
+        #: Paths that a failed creation of this process made; no replica was ever in them.
+        self._unfinished: dict[str, None] = {}
+        #: Replicas that are deleted or set aside.
+        self.departures = ReplicaDepartures(directory, strays)
 
     def take_aside(self, name: str, now_ms: int) -> None:
         """List a stray; finish an interrupted deletion; leave any other directory alone."""
@@ -68,7 +72,7 @@ class ReplicaDirectories:
         aside = names.parse_aside_name(name)
         if aside is None:
             return
-        self._names_taken[name] = None
+        self.departures.name_taken(name)
         if aside.suffix == names.DELETE_SUFFIX:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
@@ -93,9 +97,7 @@ class ReplicaDirectories:
         waiting: list[Completion[None]] = []
         for topic_partition, _, _ in replicas:
             self._making[topic_partition] = None
-            leaving = self._leaving.get(topic_partition)
-            if leaving is not None:
-                waiting.append(leaving)
+            waiting.append(self.departures.finished(topic_partition))
             # No checkpoint on disk may have an earlier replica of that name.
             waiting += [
                 checkpoint.lower(topic_partition, -1)
@@ -120,10 +122,15 @@ class ReplicaDirectories:
             (f"{root}/{names.directory_name(key)}", format_partition_metadata(topic_id))
             for key, topic_id, _ in replicas
         ]
+        unfinished = [path for path, _ in made if path in self._unfinished]
+        begun: list[str] = []
 
         def make(files: Files) -> None:
+            for path in unfinished:
+                files.remove_tree(path)
             for path, metadata in made:
-                files.mkdir(path)
+                make_directory(files, path)
+                begun.append(path)
                 files.replace_file(f"{path}/{PARTITION_METADATA}", metadata, sync=False)
                 log = files.open(f"{path}/{names.offset_name(0, names.LOG)}", create=True)
                 files.close(log)
@@ -131,7 +138,10 @@ class ReplicaDirectories:
 
         def created(done: Completion[None]) -> None:
             self._made(replicas)
+            for path in unfinished:
+                self._unfinished.pop(path, None)
             if done.error is not None:
+                self._unfinished.update(dict.fromkeys((*unfinished, *begun)))
                 directory.failed(done.error)
                 completion.fail(done.error)
                 return
@@ -169,70 +179,6 @@ class ReplicaDirectories:
         It is removed after `delay_ms`. Where that is None it is kept as stray, with the replica's
         state and `high_watermark`.
         """
-        directory = self._directory
         log = self._logs.pop(topic_partition)
         self._high_watermarks.pop(topic_partition, None)
-        now_ms = directory.clock.wall_ms()
-        name = self._unused_name(topic_partition, now_ms, suffix)
-        new_path = f"{directory.path}/{name}"
-        completion: Completion[None] = Completion()
-        self._leaving[topic_partition] = completion
-
-        def quiet(_: Completion[None]) -> None:
-            log.forget_files()
-            state = None if delay_ms is not None else _state_of(log, high_watermark)
-
-            def rename(files: Files) -> None:
-                if state is not None:
-                    files.replace_file(f"{log.path}/{STRAY_STATE}", state, sync=True)
-                files.rename(log.path, new_path)
-                files.fsync_directory(directory.path)
-
-            directory.lane.submit(rename, Work.SLOW, "rename replica").then(renamed)
-
-        def renamed(done: Completion[None]) -> None:
-            if self._leaving.get(topic_partition) is completion:
-                del self._leaving[topic_partition]
-            if done.error is not None:
-                directory.failed(done.error)
-                completion.fail(done.error)
-                return
-            if delay_ms is None:
-                partition_name = names.directory_name(topic_partition)
-                self._strays.add(name, partition_name, now_ms)
-            else:
-                directory.remove_later([new_path], delay_ms)
-            directory.tracer.event(
-                "replica_renamed",
-                partition=str(topic_partition),
-                directory=directory.path,
-                name=name,
-            )
-            completion.resolve(None)
-
-        log.close("deleted" if delay_ms is not None else "set aside").then(quiet)
-        return completion
-
-    def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
-        """Return a name that no directory here has, or has had since the start."""
-        while True:
-            self._names_given += 1
-            name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)
-            if name not in self._names_taken:
-                self._names_taken[name] = None
-                return name
-
-
-def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
-    """Return the state from which a stray is restored; the checkpoints will forget it."""
-    compacted = log.directory.cleaner_offset(log.topic_partition) or 0
-    return format_state(
-        StrayState(
-            log.topic_partition,
-            log.topic_id,
-            # Compacted records were flushed before.
-            max(log.recovery_point, min(compacted, log.log_end_offset)),
-            log.log_start_offset,
-            max(0, high_watermark),
-        )
-    )
+        return self.departures.begin(log, suffix, delay_ms, high_watermark)

@@ -123,6 +123,9 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
     segment.index = OffsetIndex(segment.base_offset)
     segment.time_index = TimeIndex(segment.base_offset)
     segment.size_bytes = segment.bytes_since_index = 0
+    # A time read from the former index may be that of a record which is gone.
+    segment.max_timestamp_ms = segment.first_timestamp_ms = -1
+    segment.offset_of_max_timestamp = segment.base_offset
     handle = files.open(segment.file.path)
     try:
         scan = Scan(

@@ -4,8 +4,9 @@ First the batch boundary is found, and the directory lowers its checkpoints to i
 recovery checks later appends at the same offsets. Then segments beyond it are removed, last one
 first. Their names are made durable before the kept segment is truncated. A crash so leaves a prefix
 of the old log or the truncated log, never a log with a hole. Offsets, indexes, leader epochs and
-producer state follow. Where the remembered batches of a producer do not reach back that far, its
-state is read from a snapshot and the batches behind it (`segment_files.producers_at`).
+producer state follow. In a log with known damage, the boundary is found by checksums, as a damaged
+header may have any offset (V68). Where the remembered batches of a producer do not reach back that
+far, its state is read from a snapshot and the batches behind it (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from tidelog.core.completion import Completion
 from tidelog.core.ports import Buffer, Files, Work
 from tidelog.log import names
+from tidelog.log.log_reads import recheck_operation
 from tidelog.log.log_state import LogState
 from tidelog.log.open_files import OpenFile
 from tidelog.log.producer_state import ProducerState
@@ -27,7 +29,7 @@ from tidelog.log.segment_files import (
     remove_segment_files,
     unlink_if_present,
 )
-from tidelog.records.batch import NO_TIMESTAMP
+from tidelog.records.batch import NO_TIMESTAMP, CorruptBatch
 
 
 @dataclass(slots=True)
@@ -133,20 +135,54 @@ def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
         truncate_fully(log, offset, done)
         return
     kept = next(s for s in reversed(log.segments) if s.base_offset <= offset)
+    is_damaged = log.damage is not None and offset <= log.damage.offset
+    find = _find_before_damage if is_damaged else _find
     log.directory.with_index(kept).then(
         lambda indexed: (
-            done.fail(indexed.error)
-            if indexed.error is not None
-            else _find(log, kept, offset, done)
+            done.fail(indexed.error) if indexed.error is not None else find(log, kept, offset, done)
         )
     )
 
 
-def _find(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> None:
-    """Find the batch boundary: it may lie below `offset`, and so must the checkpoints."""
+def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> None:
+    """Find the batch boundary among the batches before the damage, which are right (V68).
+
+    Neither the index nor the headers of a damaged segment can be believed: check all its batches.
+    """
+    operation = recheck_operation(log, kept)
+    log.directory.open_files.pin(kept.file)
+
+    def checked(completion: Completion[tuple[Segment, int, CorruptBatch | None]]) -> None:
+        log.directory.open_files.unpin(kept.file)
+        if completion.error is not None:
+            done.fail(completion.error)
+            return
+        right, end, wrong = completion.result()
+        if wrong is not None and end < offset:
+            # More damage than was known: committed records below `offset` must not go unasked.
+            found = DamagedSegment(kept.file.path, wrong.position, end, wrong.reason)
+            done.fail(_begun_again(log, found))
+            return
+        kept.index, kept.time_index = right.index, right.time_index
+        _find(log, kept, offset, done, right.size_bytes)
+
+    log.directory.lane.submit(operation, Work.SLOW, "check a segment").then(checked)
+
+
+def _find(
+    log: LogState,
+    kept: Segment,
+    offset: int,
+    done: Completion[None],
+    size_bytes: int | None = None,
+) -> None:
+    """Find the batch boundary: it may lie below `offset`, and so must the checkpoints.
+
+    `size_bytes`: the size of the batches that are right, where some are damaged.
+    """
     if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
-    file, size_bytes = kept.file, kept.size_bytes
+    file, size_bytes = kept.file, kept.size_bytes if size_bytes is None else size_bytes
     # The batch of this entry ends below `offset`: it stays.
     scan_from = kept.index.floor(offset - 1)
     log.directory.open_files.pin(file)
@@ -272,7 +308,9 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
             log.break_off("its producer state could not be read")
             done.fail(_begun_again(log, completion.error))
             return
-        log.producers = completion.result()
+        producers = completion.result()
+        producers.refused = log.producers.refused  # no file knows what was refused (V38)
+        log.producers = producers
         done.resolve(None)
 
     log.directory.lane.submit(
@@ -323,6 +361,7 @@ def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
                 log.break_off("its files are gone")
             done.fail(completion.error)
             return
+        log.damage = None
         _drop(log, list(log.segments))
         log.segments.append(Segment(log.path, offset, log.directory.clock.wall_ms()))
         log.producers.clear()

@@ -49,8 +49,10 @@ from tidelog.metadata.layout_topics import (
     TopicAssignment,
     decode_partition_state,
     decode_topic,
+    decode_topic_id,
     encode_partition_state,
     encode_topic,
+    rewrite_isr,
 )
 from tidelog.metadata.paths import name_of
 
@@ -209,6 +211,7 @@ __all__ = [
     "decode_producer_id_block",
     "decode_reassignments",
     "decode_topic",
+    "decode_topic_id",
     "delete_topic_path",
     "encode_broker",
     "encode_cluster_id",
@@ -231,6 +234,7 @@ __all__ = [
     "partition_request_path",
     "partition_requests_path",
     "partition_state_path",
+    "rewrite_isr",
     "topic_partitions_path",
     "topic_path",
 ]

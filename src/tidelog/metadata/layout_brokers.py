@@ -1,7 +1,8 @@
 """Who is there: `/cluster/id`, `/controller`, `/controller_epoch`, `/brokers/ids/N` (V3, V4).
 
-Kafka's keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9), and one of
-ours: `previous_broker_epoch`, the broker epoch of the clean shutdown that a broker proves (E3).
+Kafka's keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9), and two of
+ours: `previous_broker_epoch` and `earlier_broker_epochs`, the registrations since each of which a
+broker has lost nothing (E3, E7), and `reports_log_ends`: it answers GetReplicaLogInfo (E6).
 """
 
 from __future__ import annotations
@@ -102,6 +103,10 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
         value["rack"] = broker.rack
     if broker.previous_broker_epoch != NO_BROKER_EPOCH:
         value["previous_broker_epoch"] = broker.previous_broker_epoch
+    if broker.earlier_broker_epochs:
+        value["earlier_broker_epochs"] = list(broker.earlier_broker_epochs)
+    if broker.reports_log_ends:
+        value["reports_log_ends"] = True
     return encode_json(value)
 
 
@@ -123,6 +128,12 @@ def decode_broker(path: str, broker_id: int, node: Node) -> BrokerInfo:
         previous_broker_epoch=fields.integer(
             "previous_broker_epoch", NO_BROKER_EPOCH, maximum=INT64_MAX
         ),
+        earlier_broker_epochs=(
+            fields.integers("earlier_broker_epochs", maximum=INT64_MAX, distinct=False)
+            if fields.has("earlier_broker_epochs")
+            else ()
+        ),
+        reports_log_ends=fields.boolean("reports_log_ends", False),
     )
 
 

@@ -1,9 +1,10 @@
 """What is where: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
 Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
-keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` and `last_leader` (E1), `removed` and
-`first_epochs` (V71), `reassigned_to` (V52), and so has the topic node: `original_replicas` (R1).
-Kafka passes over them and drops them when it rewrites the node, so absence has a safe meaning.
+keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` with `elr_epochs`, `last_leader` (E1),
+`removed` and `first_epochs` (V71), `reassigned_to` (V52), and so has the topic node:
+`original_replicas` (R1). Kafka passes over them and drops them when it rewrites the node, so
+absence has a safe meaning.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.core.types import (
+    NO_BROKER_EPOCH,
     NO_LEADER,
     RECOVERED,
     RECOVERING,
@@ -63,15 +65,24 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     return encode_json(value)
 
 
+def decode_topic_id(path: str, data: bytes) -> TopicId:
+    """The topic id alone, ZERO_TOPIC_ID where the node has none; LayoutError."""
+    return _topic_id(parse_object(path, data))
+
+
+def _topic_id(fields: Fields) -> TopicId:
+    if not fields.has("topic_id"):
+        return ZERO_TOPIC_ID
+    try:
+        return topic_id_from_text(fields.text("topic_id"))
+    except ValueError:
+        raise fields.fault("topic_id", "22 characters of URL-safe base64") from None
+
+
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
     """An assignment of version 1 to 3; LayoutError, also for a broker that is named twice."""
     fields = parse_object(path, data)
-    topic_id = ZERO_TOPIC_ID
-    if fields.has("topic_id"):
-        try:
-            topic_id = topic_id_from_text(fields.text("topic_id"))
-        except ValueError:
-            raise fields.fault("topic_id", "22 characters of URL-safe base64") from None
+    topic_id = _topic_id(fields)
     partitions = _decode_replicas(fields, "partitions")
     for partition, replicas in partitions.items():
         if not replicas:
@@ -108,6 +119,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["isr_epochs"] = state.isr_epochs
     if state.elr:
         value["elr"] = state.elr
+        value["elr_epochs"] = state.elr_epochs
     if state.last_leader != NO_LEADER:
         value["last_leader"] = state.last_leader
     if state.removed:
@@ -116,6 +128,27 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["reassigned_to"] = state.reassigned_to
     if any(state.first_epochs):
         value["first_epochs"] = state.first_epochs
+    return encode_json(value)
+
+
+def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
+    """A state node with another ISR, as its leader writes it; all other keys stay (A12).
+
+    Keys that no release of ours knows stay, too. LayoutError where `data` is no JSON object.
+    """
+    value = dict(parse_object(path, data).values)
+    value["isr"] = state.isr
+    changed: dict[str, object] = {
+        "leader_recovery_state": state.leader_recovery_state or None,
+        "isr_epochs": state.isr_epochs,
+        "elr": state.elr or None,
+        "elr_epochs": state.elr_epochs or None,
+    }
+    for key, new in changed.items():
+        if new is None:
+            value.pop(key, None)
+        else:
+            value[key] = new
     return encode_json(value)
 
 
@@ -131,6 +164,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         isr_epochs = fields.integers("isr_epochs", minimum=-1, maximum=INT64_MAX, distinct=False)
         if len(isr_epochs) != len(isr):
             raise fields.fault("isr_epochs", f"{len(isr)} broker epochs, one for each of isr")
+    elr, elr_epochs = _eligible_replicas(fields)
     leader_epoch = fields.integer("leader_epoch", minimum=0)
     first_epochs = (0, 0)
     if fields.has("first_epochs"):
@@ -150,13 +184,25 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
             "leader_recovery_state", RECOVERED, minimum=RECOVERED, maximum=RECOVERING
         ),
         isr_epochs=isr_epochs,
-        elr=fields.integers("elr") if fields.has("elr") else (),
+        elr=elr,
+        elr_epochs=elr_epochs,
         last_leader=fields.integer("last_leader", NO_LEADER),
         removed=fields.boolean("removed", False),
         reassigned_to=fields.integers("reassigned_to") if fields.has("reassigned_to") else (),
         first_epochs=first_epochs,
         mzxid=stat.mzxid,
     )
+
+
+def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The eligible leader replicas, and the broker epoch recorded for each; -1 without the key."""
+    elr = fields.integers("elr") if fields.has("elr") else ()
+    if not fields.has("elr_epochs"):
+        return elr, (NO_BROKER_EPOCH,) * len(elr)
+    epochs = fields.integers("elr_epochs", minimum=-1, maximum=INT64_MAX, distinct=False)
+    if len(epochs) != len(elr):
+        raise fields.fault("elr_epochs", f"{len(elr)} broker epochs, one for each of elr")
+    return elr, epochs
 
 
 def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:

@@ -47,14 +47,23 @@ class WithdrawAlterPartition:
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """A change whose outcome is unknown: the broker requests it again, later (A2)."""
+    """A change whose outcome is unknown: the broker requests it again, later (A2).
+
+    It waits for `after_ms` first, while the controller holds the change back (A11).
+    """
 
     change: IsrChange
+    after_ms: int = 0
 
 
 @dataclass(slots=True)
 class Append:
     """An append of the response's records to the follower's log, after which `appended` is due."""
+
+
+@dataclass(slots=True)
+class Flush:
+    """A flush of records whose first flush failed, after which `appended` is due (V66)."""
 
 
 @dataclass(slots=True)
@@ -98,6 +107,7 @@ Effect = (
     | WithdrawAlterPartition
     | RetryAlterPartition
     | Append
+    | Flush
     | TruncateTo
     | TruncateFullyAndStartAt
     | AskLogStart

@@ -4,7 +4,8 @@ One object is one follower term: one leader epoch of one leader. The follower ob
 if it belongs to its current position. A response to a fetch sent before an epoch change, a
 truncation or an append is dropped. Histories are reconciled by leader epoch, with the first
 responses of a term and whenever the leader finds a divergence. The log is only ever truncated
-because of a response of the current leader. Does not know the network or the log's contents; the
+because of a response of the current leader, with one exception. A replica outside the ISR truncates
+a damaged log before its first fetch (V68). Does not know the network or the log's contents; the
 broker runs the effects and reports back.
 """
 
@@ -23,6 +24,7 @@ from tidelog.replication.effects import (
     AskLogStart,
     BackOff,
     Effects,
+    Flush,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
@@ -42,6 +44,7 @@ class FollowerReplica:
     __slots__ = (
         "_leader_high_watermark",
         "_leader_log_start",
+        "damaged_from",
         "high_watermark",
         "is_busy",
         "leader",
@@ -62,7 +65,9 @@ class FollowerReplica:
         log_end_offset: int,
         latest_epoch: int,
         high_watermark: int,
+        damaged_from: int | None = None,
     ) -> None:
+        """Begin a term; the log is truncated at `damaged_from` first (`before_damage`)."""
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V61)"
         self.leader = leader
@@ -76,10 +81,14 @@ class FollowerReplica:
         self.position = FetchPosition(leader_epoch, log_end_offset, latest_epoch)
         self._leader_high_watermark = 0
         self._leader_log_start = 0
+        #: The log must be truncated there before the first fetch; None once it is.
+        self.damaged_from = damaged_from
 
     def begin(self) -> Effects:
         """Return the effects that are due before the first fetch."""
         offset = truncation.offset_on_becoming_follower(self.log_end_offset, self.high_watermark)
+        if self.damaged_from is not None:
+            offset = min(offset, self.damaged_from)
         if offset < self.log_end_offset:
             return self._truncate_to(offset)
         return NOTHING
@@ -128,11 +137,34 @@ class FollowerReplica:
         self.is_busy = False
         return (BackOff(error),)
 
+    def resumed(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> Effects:
+        """Return the effects that are due after a pause, before the next fetch.
+
+        A failed effect may have changed the log, and a fetch from the old position would then fail
+        for ever. A longer log has records that were written, but whose flush failed: flush them,
+        then the position follows the log. A shorter log was truncated in part: it is a prefix of
+        the former one, and the position follows it at once. Damage that could not be truncated is
+        truncated now (V68).
+        """
+        if self.is_busy:
+            return NOTHING
+        if self.damaged_from is not None and self.damaged_from < log_end_offset:
+            self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
+            return self._truncate_to(self.damaged_from)
+        if log_end_offset == self.log_end_offset:
+            return NOTHING
+        self.is_busy = True
+        if log_end_offset > self.log_end_offset:
+            return (Flush(),)
+        self.truncated(log_start_offset, log_end_offset, latest_epoch)
+        return NOTHING
+
     def truncated(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> None:
         """Note that the log was truncated; the high watermark is lowered with it (V38)."""
         assert self.is_busy, "a log is truncated for one answer at a time (V33)"
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         self.is_busy = False
+        self.damaged_from = None
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = watermark.on_follower(

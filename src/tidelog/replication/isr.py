@@ -1,26 +1,30 @@
 """The ISR of a partition as its leader holds it: the confirmed ISR, and changes still open.
 
-The leader proposes, the controller decides (A1 to A9). Until an outcome is known, both states may
-be true, so the maximal ISR (the union) counts for the high watermark. An expansion counts at once
-(A7), a shrink only when it is confirmed (A6). A change leaves the union by a newer partition epoch,
-or because the controller responded that it was not and will not be made (A8). One change is in
-flight at a time; changes that were not sent are replaced. Does not know follower state or time,
-except in the checks for joining and leaving the ISR (V62, V63).
+The leader proposes, the controller decides (A1 to A9). Until an outcome is known, every state that
+may be true counts: the maximal ISR is the union of all of them. An expansion counts at once (A7), a
+shrink only when it is confirmed (A6). One request is with the controller at a time. If it gets no
+response, a newer change may supersede it, and then both count. A change leaves the union by a newer
+partition epoch, or because the controller responded that it was not and will not be made (A8). A
+change that was not sent is replaced. Does not know follower state or time, except in the checks for
+joining and leaving the ISR (V62, V63). `docs/internals/isr.md` has the transitions as a diagram.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import RECOVERED
 from tidelog.replication.progress import FollowerProgress
+from tidelog.replication.shrinks import IsrShrink
 
 #: The controller has not made the change, and no other controller will make it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-#: The change may have been made, or this leader is not current. The leader waits for the
-#: controller's next command for the partition, and counts the change meanwhile (A3).
+#: The change may have been made, or this leader is not current, or the controller cannot read the
+#: topic. The leader waits for the controller's next command for the partition, and counts the
+#: change meanwhile (A3). If that command shows nothing newer, it requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -29,6 +33,20 @@ WAIT_FOR_COMMAND = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.NEW_LEADER_ELECTED,
 )
+
+
+class Awaits(Enum):
+    """What settles the newest change in flight."""
+
+    #: No change is in flight.
+    NOTHING = "nothing"
+    #: The response to its request. The leader sends no other request for the partition.
+    RESPONSE = "response"
+    #: The next request, as the last one got no response that settles it (A2). A newer change may
+    #: supersede it instead (A8).
+    REPETITION = "repetition"
+    #: The controller's next command for the partition (A3).
+    COMMAND = "command"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +59,8 @@ class IsrChange:
     #: The partition epoch on which the change builds.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
+    #: Why confirmed members leave; part of the request, not of the change's identity.
+    shrinks: tuple[IsrShrink, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +70,11 @@ class IsrState:
     #: Confirmed by the controller, in the order of the assignment.
     committed: tuple[int, ...]
     partition_epoch: int
-    #: Changes that were sent: each may still be accepted, or has been.
+    #: Changes that were sent, the newest last: each may still be accepted, or has been.
     in_flight: tuple[IsrChange, ...] = ()
     #: A change that was decided and not sent; it counts like a change in flight.
     queued: IsrChange | None = None
+    awaits: Awaits = Awaits.NOTHING
 
 
 def changes(state: IsrState) -> tuple[IsrChange, ...]:
@@ -76,29 +97,82 @@ def target_isr(state: IsrState) -> tuple[int, ...]:
     return pending[-1].isr if pending else state.committed
 
 
+def may_propose(state: IsrState) -> bool:
+    """Return whether a change may be sent: the controller has no request that waits (A8)."""
+    return state.awaits in (Awaits.NOTHING, Awaits.REPETITION)
+
+
+def is_to_be_sent(state: IsrState, change: IsrChange) -> bool:
+    """Return whether the next request carries `change`: a queued change, or a repetition."""
+    if not may_propose(state):
+        return False
+    return change == (state.queued or repetition(state))
+
+
+def repetition(state: IsrState) -> IsrChange | None:
+    """Return the change in flight to request again, unless a queued change supersedes it (A2)."""
+    if state.awaits is not Awaits.REPETITION or state.queued is not None:
+        return None
+    return state.in_flight[-1]
+
+
 def queue(state: IsrState, change: IsrChange) -> IsrState:
-    """Queue `change`; it replaces a change that was not sent (A8)."""
-    assert not state.in_flight, "one change is in flight at a time (A8)"
+    """Queue `change`; it replaces a change that was not sent, and no change in flight (A8)."""
+    assert may_propose(state), "one request is with the controller at a time (A8)"
     assert change.partition_epoch == state.partition_epoch, "a change builds on the state (A1)"
     return replace(state, queued=change)
 
 
 def withdraw(state: IsrState) -> IsrState:
-    """Drop the change that was not sent."""
+    """Drop the change that was not sent; changes in flight stay (A8)."""
     assert state.queued is not None, "only a change that waits is withdrawn (A8)"
     return replace(state, queued=None)
 
 
 def sent(state: IsrState, change: IsrChange) -> IsrState:
-    """Note that the queued change was sent."""
-    assert change == state.queued, "the change that is sent is the one that waits (A8)"
-    assert not state.in_flight, "one change is in flight at a time (A8)"
-    return replace(state, in_flight=(*state.in_flight, change), queued=None)
+    """Note that the queued change, or the repetition of the newest one, is with the controller.
+
+    Earlier changes in flight stay: the controller may still accept each of them (A8).
+    """
+    assert is_to_be_sent(state, change), "the change that is sent is the one that waits (A8)"
+    earlier = tuple(other for other in state.in_flight if other != change)
+    return replace(state, in_flight=(*earlier, change), queued=None, awaits=Awaits.RESPONSE)
+
+
+def unanswered(state: IsrState) -> IsrState:
+    """Note that the request for the newest change gets no response that settles it (A2)."""
+    assert state.awaits is Awaits.RESPONSE, "only a request can stay without a response (A2)"
+    return replace(state, awaits=Awaits.REPETITION)
+
+
+def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
+    """Note an error for `change` after which only a command can settle it (A3).
+
+    An error for a change that is superseded, or about to be, says nothing of the newer one.
+    """
+    if state.queued is not None or not state.in_flight or state.in_flight[-1] != change:
+        return state
+    return replace(state, awaits=Awaits.COMMAND)
+
+
+def command_repeated(state: IsrState) -> IsrState:
+    """Note a command with the known partition epoch, to which changes in flight were left (A3).
+
+    It settles none of them: the controller may still accept a request that is under way (A8).
+    """
+    assert state.awaits is Awaits.COMMAND, "only a change can be left to a command (A3)"
+    return replace(state, awaits=Awaits.REPETITION)
 
 
 def not_made(state: IsrState, change: IsrChange) -> IsrState:
     """Drop `change`, which the controller refused for good; it no longer counts (A8)."""
-    return replace(state, in_flight=tuple(other for other in state.in_flight if other != change))
+    left = tuple(other for other in state.in_flight if other != change)
+    awaits = state.awaits
+    if not left:
+        awaits = Awaits.NOTHING
+    elif state.in_flight[-1] == change:
+        awaits = Awaits.REPETITION
+    return replace(state, in_flight=left, awaits=awaits)
 
 
 def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
@@ -107,6 +181,14 @@ def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
     Changes pending on an older epoch are void (A9).
     """
     return IsrState(tuple(isr), partition_epoch)
+
+
+def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
+    """Return the state after the response that `change` holds already, at the known epoch (A4).
+
+    This settles `change` alone: earlier changes on the same epoch may still be accepted (A8).
+    """
+    return not_made(replace(state, committed=tuple(isr), queued=None), change)
 
 
 def reached(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
@@ -132,10 +214,11 @@ def must_leave(
     max_lag_ms: int,
     max_lag_bytes: int = -1,
 ) -> bool:
-    """Return whether a member of the ISR has fallen out of sync (V62, F3, F4).
+    """Return whether a member of the ISR has fallen out of sync (V62, F3 to F6).
 
-    The limit is on time and, where `max_lag_bytes` is not negative, also on bytes.
+    The limit is on time and, where `max_lag_bytes` is not negative, also on bytes. A follower that
+    waits for the leader's reads stays.
     """
-    if 0 <= max_lag_bytes < follower.bytes_behind:
+    if 0 <= max_lag_bytes < follower.bytes_behind and not follower.has_pending_read(now_ms):
         return True
-    return not follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+    return not follower.is_in_sync(leader_end_offset, now_ms, max_lag_ms)

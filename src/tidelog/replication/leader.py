@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_BROKER_EPOCH, NO_EPOCH, RECOVERED, RECOVERING
 from tidelog.replication import isr as isr_rules
-from tidelog.replication import watermark
+from tidelog.replication import synced_offsets, watermark
 from tidelog.replication.effects import (
     MOVED,
     NOTHING,
@@ -25,8 +25,11 @@ from tidelog.replication.effects import (
     SendAlterPartition,
     WithdrawAlterPartition,
 )
-from tidelog.replication.isr import IsrChange, IsrState
+from tidelog.replication.isr import Awaits, IsrChange, IsrState
+from tidelog.replication.pending_reads import PendingReads
 from tidelog.replication.progress import NEVER_MS, FollowerProgress
+from tidelog.replication.reads_under_way import ReadsUnderWay
+from tidelog.replication.shrinks import shrink_of
 
 #: Minimum time between two proposals of a follower that the controller refused. Such a follower is
 #: shutting down or re-registering, and would be proposed again with each fetch.
@@ -45,6 +48,11 @@ def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether two ISRs have the same members, in any order."""
+    return sorted(one) == sorted(other)
+
+
 class LeaderReplica:
     """The leader of one partition for one leader epoch."""
 
@@ -52,8 +60,11 @@ class LeaderReplica:
         "_others",
         "broker_epoch",
         "broker_id",
+        "counts_pending_reads",
         "epoch_start_offset",
+        "flush_before_ack",
         "followers",
+        "has_eligible",
         "high_watermark",
         "is_recovering",
         "isr",
@@ -63,7 +74,9 @@ class LeaderReplica:
         "max_lag_ms",
         "min_insync_replicas",
         "minimum",
+        "reads_under_way",
         "replicas",
+        "synced_offset",
     )
 
     def __init__(
@@ -83,9 +96,14 @@ class LeaderReplica:
         is_eligible: Callable[[int], bool],
         now_ms: int,
         recovery_state: int = RECOVERED,
+        has_eligible: bool = False,
+        flush_before_ack: bool = False,
+        synced_offset: int = 0,
+        counts_pending_reads: bool = False,
     ) -> None:
         assert epoch_start_offset <= log_end_offset, "a leader epoch begins at the log end (V31)"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V60)"
+        assert synced_offset <= log_end_offset, "only records of the log are synced (V69)"
         assert broker_id in replicas, "a leader is assigned"
         assert broker_id in isr.committed, "a leader is a member of its ISR (V12, V13)"
         self.broker_id = broker_id
@@ -105,6 +123,17 @@ class LeaderReplica:
         #: recovery yet. Its epoch begins at its log end, so the next change reports recovery at
         #: once (A3).
         self.is_recovering = recovery_state == RECOVERING
+        #: Published state names eligible replicas outside the ISR. Each may lead with what is
+        #: committed so far, so nothing more is committed until the controller has cleared them,
+        #: whatever minimum this leader knows (E1).
+        self.has_eligible = has_eligible
+        #: Replicas count with their synced offsets; `synced_offset` is the leader's own (V69).
+        self.flush_before_ack = flush_before_ack
+        self.synced_offset = synced_offset
+        #: A follower that waits for this leader's reads stays in the ISR (F5).
+        self.counts_pending_reads = counts_pending_reads
+        #: Reads from the disk for any reader; counted where slow leaders step back (F11).
+        self.reads_under_way = ReadsUnderWay()
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
         self._follow(replicas, is_eligible, now_ms)
@@ -124,12 +153,22 @@ class LeaderReplica:
         self.log_end_offset = log_end_offset
         return MOVED if self._advance(now_ms) else NOTHING
 
-    def follower(self, replica_id: int, broker_epoch: int) -> FollowerProgress:
+    def synced(self, synced_offset: int, now_ms: int) -> Effects:
+        """Note that the leader's own log is on the disk up to `synced_offset` (V69)."""
+        assert synced_offset <= self.log_end_offset, "only records of the log are synced (V69)"
+        if synced_offset <= self.synced_offset:
+            return NOTHING
+        self.synced_offset = synced_offset
+        return MOVED if self._advance(now_ms) else NOTHING
+
+    def follower(self, replica_id: int, broker_epoch: int, now_ms: int) -> FollowerProgress:
         """Return the follower that fetches as `replica_id` (V63).
 
         Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
         may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
-        incarnation of the follower's broker. Source: Partition.followerReplicaOrThrow.
+        incarnation of the follower's broker. So it does for a fetch without a broker epoch, while
+        the incarnation that sent one fetched within `max_lag_ms`. Afterwards the broker counts as
+        restarted at a level at which it sends none. Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -137,7 +176,9 @@ class LeaderReplica:
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"broker {replica_id} is not among the replicas {list(self.replicas)}",
             )
-        if broker_epoch < follower.broker_epoch and broker_epoch != NO_BROKER_EPOCH:
+        if broker_epoch < follower.broker_epoch and (
+            broker_epoch != NO_BROKER_EPOCH or now_ms - follower.last_fetch_ms <= self.max_lag_ms
+        ):
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker epoch {broker_epoch} of broker {replica_id} is older than "
@@ -152,34 +193,58 @@ class LeaderReplica:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> Effects:
         """Take a follower's fetch; its log is the leader's up to `fetch_offset` (F1, F2, V60, V63).
+
+        With `is_synced` the follower has synced its log up to there (V69). `reads` are the reads
+        for this follower's fetches (F5).
 
         The caller has compared leader epochs and found no divergence. Raises KafkaError as
         `follower` does for a replica, and OFFSET_OUT_OF_RANGE for an offset above the leader's LEO.
         """
-        follower = self.follower(replica_id, broker_epoch)
+        follower = self.follower(replica_id, broker_epoch, now_ms)
         if fetch_offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {fetch_offset} is above the log end {self.log_end_offset}",
             )
-        moved = fetch_offset != follower.log_end_offset
-        follower.fetched(fetch_offset, log_start_offset, self.log_end_offset, broker_epoch, now_ms)
-        if fetch_offset >= self.high_watermark:
+        end = follower.fetched_from(fetch_offset, is_synced, self.flush_before_ack)
+        moved = end != follower.log_end_offset
+        follower.fetched(
+            end,
+            log_start_offset,
+            self.log_end_offset,
+            broker_epoch,
+            now_ms,
+            reads if self.counts_pending_reads else None,
+        )
+        if isr_rules.reached(end, self.high_watermark, self.epoch_start_offset):
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)
         if moved and self._advance(now_ms):
             return (*effects, *MOVED) if effects else MOVED
         return effects
 
+    def fetch_refused(self, replica_id: int, now_ms: int) -> None:
+        """Note a follower's fetch of another leader epoch or broker epoch: it counts for nothing.
+
+        It explains why a member falls out of sync although it fetches.
+        """
+        follower = self.followers.get(replica_id)
+        if follower is not None:
+            follower.last_refused_ms = now_ms
+
     def _advance(self, now_ms: int) -> bool:
-        """Raise the high watermark as far as it may go; return whether it rose (V60)."""
-        if len(self.isr.committed) < self.minimum:
+        """Raise the high watermark as far as it may go; return whether it rose (V60, E1)."""
+        if self.has_eligible or len(self.isr.committed) < self.minimum:
             return False
         offset = watermark.high_watermark(
             self.log_end_offset, self._others, now_ms, self.max_lag_ms
         )
+        if self.flush_before_ack:
+            offset = synced_offsets.committable(offset, self.synced_offset)
         if offset <= self.high_watermark:
             return False
         assert offset <= self.log_end_offset, "only records of the log are committed (V60)"
@@ -204,13 +269,13 @@ class LeaderReplica:
                 stays = True
             else:
                 stays = (
-                    replica in wanted or self._may_join(follower, now_ms)
+                    replica in wanted or self._may_join_unfetched(follower, now_ms)
                 ) and not isr_rules.must_leave(
                     follower, self.log_end_offset, now_ms, self.max_lag_ms, self.max_lag_bytes
                 )
             if stays:
                 target.append(replica)
-        effects = self._propose(tuple(target))
+        effects = self._propose(tuple(target), now_ms)
         return (*effects, *MOVED) if self._advance(now_ms) else effects
 
     def commanded(
@@ -221,22 +286,49 @@ class LeaderReplica:
         is_eligible: Callable[[int], bool],
         now_ms: int,
         recovery_state: int = RECOVERED,
+        has_eligible: bool = False,
     ) -> Effects:
         """Take a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
-        The caller has found the command current (V30).
+        A change that was left to a command is requested again after a command with the partition
+        epoch on which it builds: that command settles nothing, and no other need follow (A3). The
+        caller has found the command current (V30).
         """
+        if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
+            # The controller has made no change, and publishes nothing newer by itself.
+            self.isr = isr_rules.command_repeated(self.isr)
+            return self._go_on(now_ms)
         if partition_epoch <= self.isr.partition_epoch:
             return NOTHING
         assert self.broker_id in replicas, "a leader is assigned"
         self.replicas = replicas
         self.minimum = watermark.effective_minimum(self.min_insync_replicas, len(replicas))
         self.is_recovering = recovery_state == RECOVERING
+        self.has_eligible = has_eligible
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that the proposed change is sent to the controller, which may now accept it."""
+        """Note that the change is sent to the controller, which may now accept it.
+
+        It is the queued change, or the repetition of the newest one.
+        """
         self.isr = isr_rules.sent(self.isr, change)
+
+    def change_unanswered(self, change: IsrChange, now_ms: int, held_ms: int = 0) -> Effects:
+        """Note that the request for `change` got no response that settles it (A2, A8).
+
+        The change still counts. The leader examines every replica, as a newer change may now
+        supersede this one. Otherwise it requests the change again, after `held_ms` if the
+        controller holds the expansion back for so long (A11).
+        """
+        if self.isr.awaits is not Awaits.RESPONSE or self.isr.in_flight[-1] != change:
+            return NOTHING
+        self.isr = isr_rules.unanswered(self.isr)
+        return self._go_on(now_ms, held_ms)
+
+    def is_to_be_sent(self, change: IsrChange) -> bool:
+        """Return whether the next request carries `change`."""
+        return isr_rules.is_to_be_sent(self.isr, change)
 
     def is_wanted(self, change: IsrChange) -> bool:
         """Return whether `change` still waits to be sent, or for an outcome."""
@@ -249,12 +341,14 @@ class LeaderReplica:
         leader_epoch: int,
         partition_epoch: int,
         now_ms: int,
+        has_eligible: bool = False,
     ) -> Effects:
         """Take the partition's state with which the controller answered (A1, A4, A9).
 
         An answer of another leadership, or older than the known state, is ignored. An answer with
         the partition epoch that the leader already has settles `change`: the proposed state holds.
-        If `change` was settled before, such an answer is ignored.
+        It settles no other change in flight (A8). If `change` was settled before, such an answer is
+        ignored.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
@@ -262,7 +356,8 @@ class LeaderReplica:
             return NOTHING
         # Every proposed change reports that this leader has recovered.
         self.is_recovering = False
-        return self._commit(isr, partition_epoch, self._known_eligible, now_ms)
+        self.has_eligible = has_eligible
+        return self._commit(isr, partition_epoch, self._known_eligible, now_ms, change)
 
     def change_refused(self, change: IsrChange, error: ErrorCode, now_ms: int) -> Effects:
         """Take the controller's refusal of `change` (A3, A8)."""
@@ -271,8 +366,9 @@ class LeaderReplica:
         if error in isr_rules.NOT_MADE:
             return self._not_made(change, now_ms)
         if error in isr_rules.WAIT_FOR_COMMAND:
+            self.isr = isr_rules.left_to_command(self.isr, change)
             return NOTHING
-        return (RetryAlterPartition(change),)
+        return self.change_unanswered(change, now_ms)
 
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
         """Examine the followers after other brokers came or went.
@@ -291,10 +387,54 @@ class LeaderReplica:
         below = (IsrBelowMinimum(),) if was_enough and self.is_below_minimum else NOTHING
         return (*below, *MOVED) if self._advance(now_ms) else below
 
+    def flush_before_ack_changed(self, flush_before_ack: bool, now_ms: int) -> Effects:
+        """Take a new value of `flush.before.ack` (V69); the high watermark never goes back.
+
+        A follower that was in sync keeps its time, in which its next fetch may say that its log is
+        synced.
+        """
+        self.flush_before_ack = flush_before_ack
+        for each in self._others:
+            if each.log_end_offset == self.log_end_offset:
+                each.last_caught_up_ms = now_ms
+            each.recount(flush_before_ack)
+        return self.examine(now_ms)
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take a new value of `follower.fetch.pending.reads.insync.enable` (F5).
+
+        Pending reads count from the next fetches on, or at once no longer.
+        """
+        self.counts_pending_reads = is_enabled
+        if not is_enabled:
+            for follower in self._others:
+                follower.forget_reads()
+
+    def reads_forgotten(self, replica_id: int, reads: PendingReads) -> None:
+        """Note that a follower's fetch session reads this partition no longer (F7)."""
+        follower = self.followers.get(replica_id)
+        if follower is not None and follower.reads is reads:
+            follower.forget_reads()
+
+    def must_relinquish(self, now_ms: int) -> bool:
+        """Return whether this leader cannot serve reads, and another member could lead (F11)."""
+        return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and any(
+            follower.is_eligible and follower.replica_id in self.isr.committed
+            for follower in self._others
+        )
+
     @property
     def is_below_minimum(self) -> bool:
         """Whether acks=all must be rejected: too few confirmed members (V64, A7)."""
         return len(self.isr.committed) < self.minimum
+
+    @property
+    def awaits_eligible(self) -> bool:
+        """Whether acks=all is accepted, and nothing committed: other replicas are eligible (E1).
+
+        The controller has a greater minimum than this leader, or has not cleared them yet.
+        """
+        return self.has_eligible and not self.is_below_minimum
 
     def low_watermark(self, log_start_offset: int) -> int:
         """Return the lowest log start offset of all live replicas.
@@ -325,16 +465,29 @@ class LeaderReplica:
         partition_epoch: int,
         is_eligible: Callable[[int], bool],
         now_ms: int,
+        change: IsrChange | None = None,
     ) -> Effects:
         assert partition_epoch >= self.isr.partition_epoch, "no older state is taken over (A9)"
         assert self.broker_id in isr, "a leader is a member of its ISR (V12, V13)"
         was_enough = not self.is_below_minimum
-        self.isr = isr_rules.committed(isr, partition_epoch)
+        if change is not None and partition_epoch == self.isr.partition_epoch:
+            self.isr = isr_rules.confirmed_as_known(self.isr, change, isr)
+        else:
+            self.isr = isr_rules.committed(isr, partition_epoch)
         self._follow(self.replicas, is_eligible, now_ms)
         effects: Effects = (IsrCommitted(),)
         if was_enough and self.is_below_minimum:
             effects = (*effects, IsrBelowMinimum())
-        return (*effects, *self.examine(now_ms))
+        return (*effects, *self._go_on(now_ms))
+
+    def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
+        """Examine every replica; request a change again whose outcome is open, unless superseded.
+
+        The repetition waits for `held_ms`.
+        """
+        effects = self.examine(now_ms)
+        again = isr_rules.repetition(self.isr)
+        return effects if again is None else (*effects, RetryAlterPartition(again, held_ms))
 
     def _not_made(self, change: IsrChange, now_ms: int) -> Effects:
         """Drop `change`, which the controller has not made and never will (A8).
@@ -350,8 +503,8 @@ class LeaderReplica:
             if follower.replica_id in change.isr and not follower.in_target_isr:
                 follower.refused_until_ms = now_ms + REFUSED_JOIN_BACKOFF_MS
                 barred = True
-        if barred:
-            return self.examine(now_ms)
+        if barred or self.isr.in_flight:
+            return self._go_on(now_ms)
         return MOVED if self._advance(now_ms) else NOTHING
 
     def _may_join(self, follower: FollowerProgress, now_ms: int) -> bool:
@@ -359,9 +512,17 @@ class LeaderReplica:
             follower, self.high_watermark, self.epoch_start_offset
         )
 
+    def _may_join_unfetched(self, follower: FollowerProgress, now_ms: int) -> bool:
+        """Return whether a follower may join that has not fetched just now (V63).
+
+        Without a broker epoch its progress may be of an earlier incarnation than the one that is
+        registered by now. So only its next fetch proves that it has the log.
+        """
+        return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
+
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
         """Propose a follower outside the wanted ISR, which has fetched, if it may join (V63)."""
-        if self.isr.in_flight or not self._may_join(follower, now_ms):
+        if not isr_rules.may_propose(self.isr) or not self._may_join(follower, now_ms):
             return NOTHING
         wanted = isr_rules.target_isr(self.isr)
         return self._propose(
@@ -369,32 +530,50 @@ class LeaderReplica:
                 replica
                 for replica in self.replicas
                 if replica in wanted or replica == follower.replica_id
-            )
+            ),
+            now_ms,
         )
 
-    def _propose(self, target: tuple[int, ...]) -> Effects:
-        """Queue a change to `target` unless it is wanted already, or a change is in flight (A8)."""
-        if self.isr.in_flight:
+    def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
+        """Queue a change to `target` unless it is wanted already, or a request waits (A8).
+
+        A change back to the confirmed ISR is none: a queued change is withdrawn, and a change whose
+        outcome is open must be settled first. The controller would respond that the confirmed ISR
+        holds (A4), which settles no other change.
+        """
+        state = self.isr
+        if not isr_rules.may_propose(state):
             return NOTHING
-        queued = self.isr.queued
-        is_known = queued is not None or not self.is_recovering
-        if is_known and sorted(target) == sorted(isr_rules.target_isr(self.isr)):
+        queued, in_flight = state.queued, state.in_flight
+        is_known = bool(isr_rules.changes(state)) or not self.is_recovering
+        if is_known and _same(target, isr_rules.target_isr(state)):
             return NOTHING
-        is_back = sorted(target) == sorted(self.isr.committed) and not self.is_recovering
-        if queued is not None and is_back:
-            self.isr = isr_rules.withdraw(self.isr)
-            self._mark()
-            return (WithdrawAlterPartition(queued),)
+        is_back = _same(target, state.committed) and not self.is_recovering
+        if is_back or (in_flight and _same(target, in_flight[-1].isr)):
+            return NOTHING if queued is None else self._withdraw(queued)
         assert self.broker_id in target, "a leader does not propose to leave its ISR (A1)"
         change = IsrChange(
             isr=target,
             isr_epochs=tuple(self._epoch_of(member) for member in target),
             leader_epoch=self.leader_epoch,
             partition_epoch=self.isr.partition_epoch,
+            shrinks=tuple(
+                shrink_of(self.followers[member], self.log_end_offset, now_ms, self.max_lag_ms)
+                for member in self.isr.committed
+                if member not in target
+            ),
         )
         self.isr = isr_rules.queue(self.isr, change)
         self._mark()
         return (SendAlterPartition(change),)
+
+    def _withdraw(self, queued: IsrChange) -> Effects:
+        """Take back the change that was not sent; a change in flight is requested again instead."""
+        self.isr = isr_rules.withdraw(self.isr)
+        self._mark()
+        again = isr_rules.repetition(self.isr)
+        effects: Effects = (WithdrawAlterPartition(queued),)
+        return effects if again is None else (*effects, RetryAlterPartition(again))
 
     def _epoch_of(self, member: int) -> int:
         if member == self.broker_id:
@@ -450,6 +629,10 @@ class LeaderReplica:
             self.max_lag_ms,
             self.max_lag_bytes,
             self.is_recovering,
+            self.has_eligible,
+            self.flush_before_ack,
+            self.synced_offset,
+            self.counts_pending_reads,
             tuple(follower.key() for follower in self._others),
         )
 

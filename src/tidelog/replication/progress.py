@@ -4,17 +4,20 @@ Holds F1 to F4. A follower is caught up at the time of a fetch whose offset reac
 current LEO. It was caught up at the time of its previous fetch if the offset reaches the LEO of
 that time. So a follower that is always a little behind a busy leader stays in sync. Times are
 monotonic milliseconds of the leader's own clock. Does not know the ISR. Three flags that the leader
-sets cache what the hot path needs to know of it.
+sets cache what the hot path needs to know of it. Where the leader counts pending reads, its own
+slow reads do not put a follower out of sync (F5 to F7, `pending_reads`).
 """
 
 from __future__ import annotations
 
 from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.replication import synced_offsets
+from tidelog.replication.pending_reads import NEVER_MS, PendingReads
+
+__all__ = ["NEVER_MS", "UNKNOWN_OFFSET", "FollowerProgress"]
 
 #: The follower has not fetched in this leadership: its log is unknown.
 UNKNOWN_OFFSET = -1
-#: Longer ago than any lag limit.
-NEVER_MS = -(1 << 62)
 
 
 class FollowerProgress:
@@ -24,26 +27,38 @@ class FollowerProgress:
         "broker_epoch",
         "bytes_behind",
         "counted_broker_epoch",
+        "fetch_offset",
         "in_maximal_isr",
         "in_target_isr",
         "is_eligible",
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
+        "last_refused_ms",
         "log_end_offset",
         "log_start_offset",
+        "reached_previous_end",
+        "reads",
+        "reads_since_ms",
         "refused_until_ms",
         "replica_id",
+        "synced_offset",
     )
 
     def __init__(self, replica_id: int, last_caught_up_ms: int) -> None:
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
+        #: End of its log as it counts: the synced offset with `flush.before.ack` (V69).
         self.log_end_offset = UNKNOWN_OFFSET
+        #: Offset of the last fetch, and the offset below which the follower has synced its log.
+        self.fetch_offset = UNKNOWN_OFFSET
+        self.synced_offset = UNKNOWN_OFFSET
         #: The leader's LEO when the last fetch arrived.
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
+        #: When the leader last refused a fetch because of its leader epoch or broker epoch.
+        self.last_refused_ms = NEVER_MS
         #: Bytes of the leader's log beyond the follower's end, as last computed; 0 where they are
         #: not computed (V62).
         self.bytes_behind = 0
@@ -61,6 +76,13 @@ class FollowerProgress:
         self.in_maximal_isr = False
         #: A member of the ISR that the leader wants: there is no change to propose for it.
         self.in_target_isr = False
+        #: The reads for its fetches; None where they do not count (F5).
+        self.reads: PendingReads | None = None
+        #: When its first fetch arrived for which `reads` count.
+        self.reads_since_ms = NEVER_MS
+        #: The last fetch reached the leader's LEO, or its LEO when the fetch before arrived. Known
+        #: only where `reads` count.
+        self.reached_previous_end = False
 
     def fetched(
         self,
@@ -69,8 +91,14 @@ class FollowerProgress:
         leader_end_offset: int,
         broker_epoch: int,
         now_ms: int,
+        reads: PendingReads | None = None,
     ) -> None:
-        """Note a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives."""
+        """Note a fetch (F2); `leader_end_offset` is the leader's LEO when the fetch arrives.
+
+        `reads` are the follower's reads, None where they do not count (F5).
+        """
+        if reads is not None or self.reads is not None:
+            self._reads_for_fetch(fetch_offset, leader_end_offset, now_ms, reads)
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif (
@@ -84,6 +112,21 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
+    def fetched_from(self, fetch_offset: int, is_synced: bool, flush_before_ack: bool) -> int:
+        """Note the offset of a fetch; return the end of the follower's log as it counts (V69).
+
+        With `is_synced` the follower has synced its log up to `fetch_offset`.
+        """
+        self.fetch_offset = fetch_offset
+        self.synced_offset = synced_offsets.after_fetch(self.synced_offset, fetch_offset, is_synced)
+        return synced_offsets.follower_end(fetch_offset, self.synced_offset, flush_before_ack)
+
+    def recount(self, flush_before_ack: bool) -> None:
+        """Count by the synced offset from now on, or no longer (V69)."""
+        self.log_end_offset = synced_offsets.follower_end(
+            self.fetch_offset, self.synced_offset, flush_before_ack
+        )
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower is in sync by F3 (same LEO) or F4 (caught up recently)."""
         return (
@@ -91,13 +134,80 @@ class FollowerProgress:
             or now_ms - self.last_caught_up_ms <= max_lag_ms
         )
 
-    def key(self) -> tuple[int | bool, ...]:
+    # Pending reads.
+
+    def has_pending_read(self, now_ms: int) -> bool:
+        """Return whether the leader still reads for a fetch that had kept up (F5, F7).
+
+        Such a follower is in sync: it waits for the leader. Says nothing about the follower's log,
+        so it never counts for the high watermark (F8).
+        """
+        return (
+            self.reads is not None
+            and self.reached_previous_end
+            and self.is_eligible
+            and self.reads.is_pending(self.broker_epoch, self.reads_since_ms, now_ms)
+        )
+
+    def pending_reads(self, now_ms: int) -> int:
+        """Return how many of its fetches the leader reads for; 0 where they do not count."""
+        if self.reads is None:
+            return 0
+        return self.reads.count(self.broker_epoch, self.reads_since_ms, now_ms)
+
+    def caught_up_ms(self) -> int:
+        """Return the time at which the follower last was caught up (F2, F6)."""
+        if self.reads is None or not self.reached_previous_end:
+            return self.last_caught_up_ms
+        done_ms = self.reads.done_ms(self.broker_epoch, self.last_fetch_ms)
+        return max(self.last_caught_up_ms, done_ms)
+
+    def is_in_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Return whether the follower may stay in the ISR by F3 to F6."""
+        return (
+            self.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+            or self.has_pending_read(now_ms)
+            or now_ms - self.caught_up_ms() <= max_lag_ms
+        )
+
+    def forget_reads(self) -> None:
+        """Count the follower's reads no longer; a read that is done stays counted (F6)."""
+        self.last_caught_up_ms = self.caught_up_ms()
+        self.reads = None
+        self.reached_previous_end = False
+
+    def _reads_for_fetch(
+        self,
+        fetch_offset: int,
+        leader_end_offset: int,
+        now_ms: int,
+        reads: PendingReads | None,
+    ) -> None:
+        """Take the reads of the fetch that arrives now, before its offset is noted."""
+        if reads is not self.reads:
+            if self.reads is not None:
+                self.forget_reads()
+            self.reads = reads
+            self.reads_since_ms = now_ms
+        else:
+            self.last_caught_up_ms = self.caught_up_ms()
+        if reads is not None:
+            reads.is_watched = True
+            self.reached_previous_end = fetch_offset >= leader_end_offset or (
+                fetch_offset >= self.last_fetch_leader_end_offset != UNKNOWN_OFFSET
+            )
+
+    # For the model checker.
+
+    def key(self) -> tuple[object, ...]:
         """Return the whole state as a value."""
-        return tuple(getattr(self, name) for name in self.__slots__)
+        values = (getattr(self, name) for name in self.__slots__ if name != "reads")
+        return (*values, None if self.reads is None else self.reads.key())
 
     def copy(self) -> FollowerProgress:
         """Return an independent copy."""
         other = FollowerProgress(self.replica_id, self.last_caught_up_ms)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
+        other.reads = None if self.reads is None else self.reads.copy()
         return other

@@ -9,6 +9,8 @@ histories and end offsets only.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from tidelog.core.epochs import UNDEFINED_OFFSET, LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd
@@ -20,6 +22,15 @@ def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int
     The leader's first response shows by epoch what the follower must truncate.
     """
     return log_end_offset
+
+
+def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) -> int | None:
+    """Return the offset to which a follower with a damaged log truncates; None to keep the log.
+
+    `members` are the ISR and the eligible replicas of the term that begins. Committed records count
+    on each member, which keeps even a damaged log: it asks the controller to leave (V68).
+    """
+    return None if broker_id in members else damaged_offset
 
 
 def diverging_epoch(
@@ -52,6 +63,22 @@ def diverging_epoch(
     if end.leader_epoch < last_fetched_epoch or end.end_offset < fetch_offset:
         return end
     return None
+
+
+def below_log_start(
+    epochs: LeaderEpochs, log_start_offset: int, last_fetched_epoch: int, fetch_offset: int
+) -> EpochEnd | None:
+    """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
+
+    The follower fetches within the leader's log, but all of its records are of earlier epochs than
+    the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker that ends at the leader's
+    log start takes that offset for the answer, and asks from there again and again. The divergence
+    makes a follower of either kind truncate below the log start, and then start over there. Returns
+    None for any other fetch.
+    """
+    if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
+        return None
+    return EpochEnd(last_fetched_epoch, max(0, log_start_offset - 1))
 
 
 def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset: int) -> int:

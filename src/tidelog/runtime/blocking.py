@@ -30,6 +30,7 @@ from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions
 from tidelog.client.moving import MoveAdmin, MoveAsked, MoveUnderWay
 from tidelog.client.producing import LogWriter
+from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaAdmin
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.sending import RecordSender, SendOptions
 from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
@@ -148,6 +149,7 @@ class BlockingClient:
         self._configs = ConfigAdmin(self._router)
         self._upkeep = PartitionAdmin(self._router)
         self._strays = StrayAdmin(self._router)
+        self._replicas = ReplicaAdmin(self._router)
         self._moves = MoveAdmin(self._router)
         self._coordinators = Coordinators(self._router)
         self._groups = GroupAdmin(self._router, self._coordinators)
@@ -278,6 +280,16 @@ class BlockingClient:
     def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
         """Return the log directories of a broker."""
         return self.run(self._upkeep.describe_log_dirs(broker_id))
+
+    def eligibility(self, topics: Sequence[str]) -> dict[TopicPartition, Eligibility]:
+        """Return the eligible leader replicas of topics, and who is awaited without a leader."""
+        return self.run(self._replicas.eligibility(topics))
+
+    def describe_replicas(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionReplicas]:
+        """Return the replicas of partitions as a broker knows them; the leader knows the most."""
+        return self.run(self._replicas.describe(broker_id, partitions))
 
     def list_strays(self, broker_id: int) -> list[StrayReplica]:
         """Return the replicas that a broker has set aside."""

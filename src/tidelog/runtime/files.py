@@ -175,10 +175,10 @@ class OsFiles:
         except OSError as error:
             raise CallError.of(error, "unlink", path) from error
 
-    def mkdir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it exists."""
+    def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
+        """Make a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
         try:
-            os.makedirs(path, exist_ok=True)
+            os.makedirs(path, exist_ok=exist_ok)
         except OSError as error:
             raise CallError.of(error, "mkdir", path) from error
 

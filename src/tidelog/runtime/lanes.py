@@ -5,7 +5,8 @@ A hand-over to a thread costs 57 µs, more when the loop is busy; the operation 
 From then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
 in which a busy machine ran another process is not the disk's: only a call that gave up the
 processor voluntarily has waited. SLOW operations have a thread of their own, so that an fsync under
-way does not hold up appends. COMPUTE operations have another, which starts with the first of them.
+way does not hold up appends. SYNC operations have up to SYNC_THREADS, and COMPUTE operations one,
+which start with the first of them.
 Every failure is attributed to directory, call, path, errno and time.
 """
 
@@ -31,6 +32,8 @@ T = TypeVar("T")
 SLOW_CALL_NS = 20_000_000
 #: Time without a slow operation after which the loop runs them again.
 CLEAN_NS = 10_000_000_000
+#: SYNC operations at the same time. A device merges the syncs that it gets together.
+SYNC_THREADS = 8
 
 _Result = tuple[Completion[Any], Any, BaseException | None]
 
@@ -95,6 +98,7 @@ class ThreadLane:
         self._slow = _Worker(f"lane-slow {directory}", self, Work.SLOW)
         #: Few brokers get batches that need it.
         self._compute: _Worker | None = None
+        self._syncs: list[_Worker] = []
         self._wake_lock = threading.Lock()
         #: Results that the loop has not taken yet, and whether a wake-up for them is scheduled.
         self._results: list[tuple[_Worker, _Result]] = []
@@ -139,11 +143,22 @@ class ThreadLane:
     def _worker(self, work: Work) -> _Worker:
         if work is Work.FAST:
             return self._fast
+        if work is Work.SYNC:
+            return self._sync_worker()
         if work is not Work.COMPUTE:
             return self._slow
         if self._compute is None:
             self._compute = _Worker(f"lane-compute {self._directory}", self, work)
         return self._compute
+
+    def _sync_worker(self) -> _Worker:
+        """Return the worker with the fewest operations; a new one rather than a busy one."""
+        syncs = self._syncs
+        least = min(syncs, key=lambda worker: worker.waiting, default=None)
+        if least is None or (least.waiting and len(syncs) < SYNC_THREADS):
+            least = _Worker(f"lane-sync-{len(syncs)} {self._directory}", self, Work.SYNC)
+            syncs.append(least)
+        return least
 
     async def close(self) -> None:
         """Finish submitted operations, end the threads, unlock the directory; see the port."""
@@ -161,7 +176,7 @@ class ThreadLane:
             self._lock_descriptor = None
 
     def _workers(self) -> list[_Worker]:
-        workers = [self._fast, self._slow]
+        workers = [self._fast, self._slow, *self._syncs]
         return workers if self._compute is None else [*workers, self._compute]
 
     def execute(

@@ -39,6 +39,18 @@ class Settings:
     compacted_topics: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    #: Level of the protocol between brokers, by broker; the newest for others (A12).
+    levels: dict[int, str] = field(default_factory=dict)
+    #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
+    isr_stands: bool = False
+
+    @property
+    def flushes_before_ack(self) -> bool:
+        """Whether committed records of all topics are on the disks of all in-sync replicas (V69).
+
+        Then a power loss takes no committed record, however many brokers it strikes.
+        """
+        return self.properties.get("flush.before.ack") == "true"
 
     def of(self, broker_id: int) -> BrokerConfig:
         """Return the configuration of one broker."""
@@ -49,6 +61,7 @@ class Settings:
                 "log.dirs": LOG_DIRECTORY,
                 "metadata.session.timeout.ms": str(self.session_timeout_ms),
                 "replica.lag.time.max.ms": str(self.lag_time_max_ms),
+                "leader.recovery.wait.ms": "300",
                 "replica.fetch.wait.max.ms": "250",
                 "replica.fetch.backoff.ms": "100",
                 "replica.socket.timeout.ms": "1500",
@@ -71,5 +84,6 @@ class Settings:
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "200",
                 **self.properties,
+                "inter.broker.protocol.version": self.levels.get(broker_id, ""),
             }
         )

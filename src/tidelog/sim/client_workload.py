@@ -185,6 +185,8 @@ class ClientWorkload:
         writer, reader = self.client(), self.client()
         draws = [stream(self._seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
         shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self._numbers, draws)
+        if self._profile.overtaking_share:
+            shared.overtake(self._profile.overtaking_share, stream(self._seed, "overtaking"))
         self.producers += shared.partitions
         for number in range(_SHARED_PARTITIONS):
             self.consume(reader, TopicPartition(_SHARED_TOPIC, number), None)
@@ -297,7 +299,7 @@ class ClientWorkload:
             member.client.tasks.spawn("guest", member.run())
 
     def _add_member(self, member: GroupMember | Committer) -> None:
-        if not self._only.groups:
+        if not (self._only.groups and self._profile.has_groups):
             return
         self.members.append(member)
         member.client.tasks.spawn(f"member {len(self.members)}", member.run())

@@ -65,6 +65,9 @@ class SimDisk:
         self.failed_calls = 0
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
+        #: Range of the time of a read from the disk while reads are slow and nothing of the logs is
+        #: in memory; None otherwise.
+        self.read_ns: tuple[int, int] | None = None
         #: Number of power losses that lost at least one change.
         self.losses = 0
         #: For `NodeLogs`: files changed since its last look, each with the lowest changed position,
@@ -321,6 +324,18 @@ class SimDisk:
                 self.unlink(path)
         self.sync_everything()
         self.count("replaced")
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of every file by its path: a copy of the disk."""
+        return {path: bytes(file.data) for path, file in self.files()}
+
+    def put_back(self, contents: dict[str, bytes]) -> None:
+        """Replace the disk by an earlier copy of itself."""
+        self.replace()
+        for path, data in contents.items():
+            self.make_directories(path.rpartition("/")[0])
+            self.write(self.create(path), path, (data,), 0)
+        self.sync_everything()
 
     def files(self) -> list[tuple[str, File]]:
         """Return every file with its path, in order of path."""

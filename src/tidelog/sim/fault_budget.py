@@ -1,8 +1,11 @@
-"""The fault budget: a node loses data only if each published ISR keeps a member with all of it.
+"""The fault budget: of the members of a partition, k - 1 may lose data, whatever else happens (E6).
 
-Without the budget, a run would break the promises of replication by more failures than replication
-can survive. The budget refuses a crash or a loss that goes too far. It protects the last member
-with all committed records until the others are back (V10, as far as published state can keep it).
+k is the effective minimum. Members are the published ISR and the eligible replicas. Without the
+budget, a run would break the promises of replication by more failures than replication can survive.
+Crashes that lose nothing, stops and expired sessions are free. With `flush.before.ack` the loss of
+unsynced data is free, too, at all brokers together (V69). A loss beyond that is allowed where
+another member of the ISR stays up with all committed records: the budget then protects the last
+such member until the others are back.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation
@@ -33,15 +37,37 @@ class FaultBudget:
         self._replication = replication
         #: Whether the budget restricts crashes and losses; False for known failures.
         self.is_kept = True
+        #: Whether committed records are synced wherever they count: then no power loss takes one.
+        self.commits_synced = False
         self.refused_losses = 0
         self.refused_crashes = 0
+        #: Members that lost data and left, by partition, while fewer than k members are there.
+        self._gone: dict[LogKey, dict[int, None]] = {}
+        published.on_state.append(self._note_members)
+
+    def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
+        """Note members that leave without their data; forget them once there are k members.
+
+        A member that leaves with a damaged log truncates it soon (V68).
+        """
+        if len(state.members) >= self._published.effective_minimum(state.key):
+            self._gone.pop(state.key, None)
+            return
+        for member in () if before is None else before.members:
+            if member in state.members:
+                continue
+            if not self._replication.has_all_committed(
+                state.key, member
+            ) or self._simulator.is_damaged(member):
+                self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may bring, None for no crash at all.
 
-        The node may lose data only if each published ISR with the node has another steady member.
-        A steady member is up, unchanged since its recorded broker epoch, and has every committed
-        record. The last steady member is spared until the node has left those ISRs.
+        The node may lose data if the promise covers that for each partition with the node as a
+        member, or if its ISR has another steady member. A steady member is up, unchanged since its
+        recorded broker epoch, and has every committed record. The last steady member is spared
+        while the promise does not cover what others have lost.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -49,6 +75,8 @@ class FaultBudget:
         if self.is_spared(broker.node_id):
             self.refused_crashes += 1
             return None
+        if self.commits_synced:
+            return wanted
         if wanted is not Loss.NONE and not self._may_lose_data(broker.node_id):
             self.refused_losses += 1
             return Loss.NONE
@@ -68,31 +96,46 @@ class FaultBudget:
         if self.is_spared(node_id):
             return False
         return not loses_data or all(
-            any(
+            self._is_covered(state, node_id)
+            or any(
                 member != node_id and not self._replication.is_leaving(state, member)
                 for member in self._steady_members(state)
             )
             for state in self._living_states()
-            if node_id in state.isr
+            if node_id in state.members
         )
 
     def _may_lose_data(self, node_id: int) -> bool:
         return all(
-            any(member != node_id for member in self._steady_members(state))
+            self._is_covered(state, node_id)
+            or any(member != node_id for member in self._steady_members(state))
             for state in self._living_states()
-            if node_id in state.isr
+            if node_id in state.members
         )
+
+    def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
+        """Return whether at most k - 1 members have lost data, these included.
+
+        Members that left because they had lost data count until there are k members again (D3).
+        """
+        minimum = self._published.effective_minimum(state.key)
+        gone = len(self._gone.get(state.key, ()))
+        lost = [
+            member
+            for member in state.members
+            if member in losing
+            or self._is_unsound(member)
+            or self._replication.has_lost(state, member)
+            or not self._replication.has_all_committed(state.key, member)
+        ]
+        return len(lost) + gone < minimum
 
     def is_spared(self, node_id: int) -> bool:
         """Return whether a broker is the last steady member of an ISR with lost or unsound data."""
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()
-            if node_id in state.isr
-            and (
-                self._replication.has_lost_member(state)
-                or any(self._is_unsound(member) for member in state.isr)
-            )
+            if node_id in state.isr and not self._is_covered(state)
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:

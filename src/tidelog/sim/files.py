@@ -145,6 +145,8 @@ class SimFiles:
         """Read like `pread`; return None at times, as if the pages were not in memory."""
         opened = self._of(handle)
         self._begin("pread_cached", opened.path)
+        if self.disk.read_ns is not None:
+            return None
         if self._draw.random() < _COLD_READS:
             return None
         return bytes(memoryview(opened.file.data)[position : position + size_bytes])
@@ -202,9 +204,11 @@ class SimFiles:
         self._begin("unlink", path)
         self.disk.unlink(path)
 
-    def mkdir(self, path: str) -> None:
-        """Create a directory and its parents."""
+    def mkdir(self, path: str, *, exist_ok: bool = True) -> None:
+        """Create a directory and its parents; EEXIST where it exists and `exist_ok` is false."""
         self._begin("mkdir", path)
+        if not exist_ok and self.disk.find(path) is not None:
+            raise os_error(errno.EEXIST, path)
         self.disk.make_directories(path)
 
     def rmdir(self, path: str) -> None:

@@ -239,11 +239,21 @@ class FinalPhase:
             return not waits and (reader.topic_id != topic.topic_id or reader.position < end)
 
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
-        return self._wait(
+        if not self._wait(
             lambda: any(map(is_behind, readers)) or bool(cluster.health()),
             limit_ns,
             "everything committed is read again",
-        )
+        ):
+            return False
+        limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
+        if self._wait(
+            lambda: bool(cluster.damage.unrepaired() or cluster.health()),
+            limit_ns,
+            "damage that was read is repaired",
+        ):
+            return True
+        self._simulator.note(-1, "damage", cluster.damage.unrepaired())
+        return False
 
     def _check_events(self) -> bool:
         """Check the topic of cluster events, after brokers have written all events."""

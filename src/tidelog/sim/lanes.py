@@ -2,8 +2,9 @@
 
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all
 operations on a slow disk, wait for the directory's single worker. The worker takes a random time
-for each and keeps their order. An operation runs at one instant between its submission and the
-delivery of its result. A node that dies in between may have done it without learning of it.
+for each and keeps their order. SYNC operations run beside it, in no order. An operation runs at one
+instant between its submission and the delivery of its result. A node that dies in between may have
+done it without learning of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ T = TypeVar("T")
 QUICK_NS = (20_000, 1_500_000)
 #: Range of the time of an operation on a slow disk.
 SLOW_NS = (5_000_000, 120_000_000)
+#: Name of the operation that reads batches from the disk (`log.log_reads`).
+DISK_READ = "read from disk"
 #: Calls whose failure means a failed fsync (rule D17).
 _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 
@@ -62,6 +65,8 @@ class SimLane:
         self._draw = draw
         self._jobs: deque[_Job] = deque()
         self._busy = False
+        #: SYNC operations under way.
+        self._syncing = 0
         self._fast_waiting = 0
         self._closed = False
         #: Completed with the next operation.
@@ -90,6 +95,9 @@ class SimLane:
             except Exception as error:
                 return Completion.failed(error)
         completion: Completion[T] = Completion()
+        if work is Work.SYNC:
+            self._sync(_Job(operation, work, name, completion))
+            return completion
         if work is Work.FAST:
             self._fast_waiting += 1
             self._files.disk.count("waited")
@@ -100,7 +108,7 @@ class SimLane:
     async def close(self) -> None:
         """Finish all submitted operations; see the port."""
         self._process.check_alive()
-        while self._busy:
+        while self._busy or self._syncing:
             if self._draining is None:
                 self._draining = Completion()
             await self._draining
@@ -110,13 +118,23 @@ class SimLane:
         if self._busy or not self._jobs:
             return
         self._busy = True
-        low, high = SLOW_NS if self._files.disk.slow else QUICK_NS
+        self._schedule(self._jobs[0])
+
+    def _sync(self, job: _Job) -> None:
+        self._syncing += 1
+        self._schedule(job)
+
+    def _schedule(self, job: _Job) -> None:
+        disk = self._files.disk
+        low, high = SLOW_NS if disk.slow else QUICK_NS
+        if disk.read_ns is not None and job.name == DISK_READ:
+            disk.count("slow reads")
+            low, high = disk.read_ns
         time_ns = self._draw.randrange(low, high)
         runs_after_ns = self._draw.randrange(time_ns)
-        self._scheduler.after(runs_after_ns, self._process, self._run, time_ns - runs_after_ns)
+        self._scheduler.after(runs_after_ns, self._process, self._run, job, time_ns - runs_after_ns)
 
-    def _run(self, rest_ns: int) -> None:
-        job = self._jobs[0]
+    def _run(self, job: _Job, rest_ns: int) -> None:
         result: Any = None
         failure: BaseException | None = None
         try:
@@ -129,14 +147,17 @@ class SimLane:
             # The broker must learn of a failure at once. The fault budget cannot follow a broker
             # that has lost pages without knowing, and that may shrink an ISR to itself.
             rest_ns = 0
-        self._scheduler.after(rest_ns, self._process, self._deliver, result, failure)
+        self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 
-    def _deliver(self, result: Any, failure: BaseException | None) -> None:
-        job = self._jobs.popleft()
-        self._busy = False
-        if job.work is Work.FAST:
-            self._fast_waiting -= 1
-        self._start()
+    def _deliver(self, job: _Job, result: Any, failure: BaseException | None) -> None:
+        if job.work is Work.SYNC:
+            self._syncing -= 1
+        else:
+            self._jobs.popleft()
+            self._busy = False
+            if job.work is Work.FAST:
+                self._fast_waiting -= 1
+            self._start()
         if failure is not None:
             job.completion.fail(failure)
         else:

@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
+from tidelog.sim import absence
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
-from tidelog.sim.final_phase import FinalPhase
+from tidelog.sim.final_phase import LIVENESS_LIMIT_NS, FinalPhase
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutation import applied
 from tidelog.sim.profiles import PROFILES, Profile
@@ -81,6 +82,11 @@ class SeedRun:
         settings.compacted = self.profile.compacted
         settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
+        settings.isr_stands = self.profile.isr_stands
+        if self.profile.session_timeout_ms:
+            settings.session_timeout_ms = self.profile.session_timeout_ms
+            settings.detect_ms = None
+        settings.levels = _levels(seed, self.profile)
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._crashes = 0
         self.simulator.on_death.append(self._count_crash)
@@ -142,9 +148,21 @@ class SeedRun:
         if simulator.violations:
             return
         self.faults.end()
+        if self.profile.has_absentee and not self._pass_absence():
+            return
         self._final_phase.run(
             was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)
         )
+
+    def _pass_absence(self) -> bool:
+        """Let one broker stay away; return whether the others lead in time."""
+        cluster = self.cluster
+        absence.begin(cluster, stream(self.seed, "absence"))
+        limit_ns = self.simulator.now_ns + LIVENESS_LIMIT_NS
+        if not self._wait(lambda: bool(absence.awaited(cluster)), limit_ns, "led without a host"):
+            return False
+        cluster.start()
+        return True
 
     def operations(self) -> list[Operation]:
         """Return the requests and responses of clients so far, as a history."""
@@ -229,6 +247,17 @@ def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
         detect_ms=draw.choice((None, 1.0, 20.0)),
         properties=dict(properties),
     )
+
+
+def _levels(seed: int, profile: Profile) -> dict[int, str]:
+    """Return the level of the protocol that each broker draws; empty where all have the newest."""
+    if not profile.protocol_levels:
+        return {}
+    draw = stream(seed, "levels")
+    return {
+        broker_id: draw.choice(profile.protocol_levels)
+        for broker_id in range(1, profile.brokers + 1)
+    }
 
 
 def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:

@@ -18,6 +18,7 @@ from tidelog.core.errors import NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.replication import isr as isr_rules
+from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.broker_settings import LOG_DIRECTORY, Settings
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
@@ -154,6 +155,15 @@ class SimBroker:
             for partition in self.broker.replicas.all():
                 yield partition.topic_partition, partition.topic_id
 
+    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
+        """Yield the partitions that the broker leads, unless it holds fetches back (V47)."""
+        if self.broker is None or self.broker.services.fence.is_fenced:
+            return
+        for partition in self.broker.replicas.all():
+            leadership = partition.leadership
+            if leadership is not None:
+                yield partition.topic_partition, leadership
+
     @property
     def has_met_failed_call(self) -> bool:
         """Whether a fault made a disk call of the present or last incarnation fail."""
@@ -187,6 +197,12 @@ class SimBroker:
                 yield _claim(partition, self._cluster.published)
 
     # Start and stop
+
+    def take_level(self, level: str) -> None:
+        """Speak another level of the protocol between brokers from the next start on (A12)."""
+        settings = self._cluster.settings
+        settings.levels[self.node_id] = level
+        self.config = settings.of(self.node_id)
 
     def start(self) -> None:
         """Begin a new incarnation."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tidelog.client.steps import Address
 from tidelog.core.errors import ConfigError
+from tidelog.core.types import TopicPartition
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host_of
@@ -20,11 +21,14 @@ from tidelog.sim.checkers.answer_checker import AnswerChecker
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
 from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
+from tidelog.sim.checkers.damage_checker import DamageChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
+from tidelog.sim.checkers.in_sync_checker import InSyncChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
+from tidelog.sim.checkers.synced_checker import SyncedChecker
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget
@@ -96,6 +100,9 @@ class SimCluster:
             broker = SimBroker(self, node, settings.of(broker_id))
             self.brokers[broker_id] = broker
             self.replication.add(broker)
+        #: Checker of commits with `flush.before.ack` (V69).
+        self.synced = SyncedChecker(self.brokers, simulator.violate)
+        self.replication.on_committed.append(self.synced.committed)
         self.answers = AnswerChecker(
             simulator.violate,
             lambda: simulator.now_ns,
@@ -105,13 +112,39 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
+        self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
+        self.budget.commits_synced = settings.flushes_before_ack
         simulator.judge_crash = self.budget.judge_crash
         self.store.may_expire = self.budget.may_expire
         simulator.on_death.append(self._died)
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
+
+    def _in_sync_checker(self) -> InSyncChecker | None:
+        """Return the checker of who stays in ISRs, if leaders count pending reads."""
+        config = self.settings.of(1)
+        if not config.follower_fetch_pending_reads_insync_enable:
+            return None
+        return InSyncChecker(
+            self.brokers,
+            self.published,
+            config,
+            self.simulator.violate,
+            lambda: self.simulator.now_ns,
+            self._is_connected,
+            isr_stands=self.settings.isr_stands,
+        )
+
+    def _is_connected(self, node_id: int, other_id: int) -> bool:
+        """Return whether a broker has an open connection that came from another's host."""
+        life = self.brokers[node_id].life
+        host = host_of(other_id)
+        return life is not None and any(
+            endpoint.is_accepted and endpoint.peer_name.startswith(f"{host}:")
+            for endpoint in self.simulator.network.connections_of(life)
+        )
 
     @property
     def bootstrap(self) -> list[Address]:
@@ -171,6 +204,8 @@ class SimCluster:
             broker = self.brokers.get(owner.node_id)
             if broker is not None:
                 self.replication.after_event(broker)
+                if self.in_sync is not None:
+                    self.in_sync.after_event()
 
     def _died(self, incarnation: Incarnation, loss: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)
@@ -181,7 +216,8 @@ class SimCluster:
             self.lossy_crashes += 1
         # The next start may truncate damaged records, even after a clean shutdown (V68).
         is_damaged = self.simulator.is_damaged(broker.node_id)
-        self.replication.crashed(broker, lossy=lossy or is_damaged)
+        keeps_committed = self.settings.flushes_before_ack and not is_damaged
+        self.replication.crashed(broker, lossy=lossy or is_damaged, keeps_committed=keeps_committed)
         self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)
@@ -207,6 +243,8 @@ class SimCluster:
             self.shutdowns.answered(fields["broker"], fields["epoch"], fields["remaining"])
         elif name == "handed_over":
             self.shutdowns.may_stop(incarnation.node_id)
+        elif name == "log_corrupt":
+            self.damage.found(incarnation, fields["path"])
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
@@ -275,4 +313,27 @@ class SimCluster:
                         f"{topic.name}-{partition}: ISR {state.isr} of {replicas}, leader"
                         f" {state.leader} epoch {state.leader_epoch}"
                     )
+        return self._unannounced()
+
+    def _unannounced(self) -> str:
+        """Return the first ISR that some broker shows clients otherwise; empty without any.
+
+        A leader that writes a state node itself has to announce it to the controller (A12). Without
+        such leaders the controller knows every state, as it writes all of them.
+        """
+        if not self.settings.levels:
+            return ""
+        for topic in self.published.topics.values():
+            for number in topic.assignment:
+                state = self.published.partitions[self.published.key(topic.topic_id, number)]
+                for broker in self.brokers.values():
+                    if broker.broker is None:
+                        return f"broker {broker.node_id} has not begun"
+                    shown = broker.broker.view.partition(TopicPartition(topic.name, number))
+                    if shown is None or sorted(shown.isr) != sorted(state.isr):
+                        isr = None if shown is None else shown.isr
+                        return (
+                            f"{topic.name}-{number}: broker {broker.node_id} shows ISR {isr}, the"
+                            f" state node has {state.isr}"
+                        )
         return ""

@@ -333,6 +333,12 @@ class SimStoreServer:
         for session in self._sessions.values():
             session.fire(changes, self.watch_delay_ms)
 
+    def remove_from_outside(self, path: str) -> None:
+        """Delete an existing node on behalf of no broker; commit callbacks follow the deletion."""
+        ops: list[Op] = [Delete(path, ANY_VERSION)]
+        results, changes = self.tree.transact(ops, 0)
+        self._committed(0, ops, results, changes)
+
     def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
         """Handle a message of a client."""
         if session.session_id not in self._sessions:

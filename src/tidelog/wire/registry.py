@@ -40,6 +40,7 @@ from tidelog.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_replicas,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -48,6 +49,7 @@ from tidelog.wire.messages import (
     expire_delegation_token,
     fetch,
     find_coordinator,
+    get_replica_log_info,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -65,6 +67,7 @@ from tidelog.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    relinquish_leadership,
     remove_partitions,
     renew_delegation_token,
     request_commands,
@@ -137,12 +140,15 @@ ALLOCATE_PRODUCER_IDS: Final = 67
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
+GET_REPLICA_LOG_INFO: Final = 93
 #: tidelog's own APIs have keys from here on (G5); Kafka's are far below.
 FIRST_OWN_KEY: Final = 20_000
 REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1
 ALTER_STRAYS: Final = FIRST_OWN_KEY + 2
 REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
+DESCRIBE_REPLICAS: Final = FIRST_OWN_KEY + 4
+RELINQUISH_LEADERSHIP: Final = FIRST_OWN_KEY + 5
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -208,10 +214,13 @@ API: Final[dict[int, Api]] = {
         consumer_group_heartbeat.API,
         consumer_group_describe.API,
         describe_topic_partitions.API,
+        get_replica_log_info.API,
         remove_partitions.API,
         list_strays.API,
         alter_strays.API,
         request_commands.API,
+        describe_replicas.API,
+        relinquish_leadership.API,
     )
 }
 
@@ -278,9 +287,12 @@ __all__ = [
     "CONSUMER_GROUP_HEARTBEAT",
     "CONSUMER_GROUP_DESCRIBE",
     "DESCRIBE_TOPIC_PARTITIONS",
+    "GET_REPLICA_LOG_INFO",
     "FIRST_OWN_KEY",
     "REMOVE_PARTITIONS",
     "LIST_STRAYS",
     "ALTER_STRAYS",
     "REQUEST_COMMANDS",
+    "DESCRIBE_REPLICAS",
+    "RELINQUISH_LEADERSHIP",
 ]

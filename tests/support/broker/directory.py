@@ -12,6 +12,7 @@ from typing import Any
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.types import TopicPartition
+from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerState
 
 
@@ -22,7 +23,14 @@ class FakeLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.metadata_unsynced = False
-        self.config: Any = None
+        #: Records below are synced. With a slow sync, flushes end with `finish_syncs` only.
+        self.recovery_point = 0
+        self.has_slow_sync = False
+        self.flush_error: BaseException | None = None
+        self.is_closed = False
+        self.damage: Any = None
+        self.directory = SimpleNamespace(failure=None)
+        self.config: Any = LogConfig()
         #: Taken instead of the one segment that holds the records.
         self.set_segments: list[Any] | None = None
         self.log_start_offset = 0
@@ -36,12 +44,33 @@ class FakeLog:
         self.append_error: BaseException | None = None
         self._planned: list[Callable[[], None]] = []
         self._unfinished: list[Callable[[], None]] = []
+        self._unsynced: list[Callable[[], None]] = []
 
     def flush(self) -> Completion[None]:
         """Writes down nothing; what was not written down is from now on."""
         self.calls.append(("flush", self.topic_id))
         self.metadata_unsynced = False
-        return Completion.of(None)
+        completion: Completion[None] = Completion()
+        target = self.log_end_offset
+
+        def sync() -> None:
+            if self.flush_error is not None:
+                completion.fail(self.flush_error)
+                return
+            self.recovery_point = max(self.recovery_point, target)
+            completion.resolve(None)
+
+        if self.has_slow_sync:
+            self._unsynced.append(sync)
+        else:
+            sync()
+        return completion
+
+    def finish_syncs(self) -> None:
+        """The syncs under way are done; those that begin meanwhile are not."""
+        unsynced, self._unsynced = self._unsynced, []
+        for sync in unsynced:
+            sync()
 
     @property
     def log_end_offset(self) -> int:
@@ -96,6 +125,7 @@ class FakeLog:
                     base_offset=base_offset,
                     last_offset=self.log_end_offset - 1,
                     log_append_time_ms=-1,
+                    duplicate=False,
                 )
             )
 
@@ -138,7 +168,10 @@ class FakeLog:
     def truncate_to(self, offset: int) -> Completion[None]:
         def change() -> None:
             del self.records[offset - self.log_start_offset :]
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self.epochs.truncate_from_end(offset)
+            if self.damage is not None and offset <= self.damage.offset:
+                self.damage = None
 
         return self._change("truncate_to", offset, change)
 
@@ -146,6 +179,7 @@ class FakeLog:
         def change() -> None:
             self.records.clear()
             self.log_start_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
             self.epochs.clear()
 
         return self._change("truncate_fully_and_start_at", offset, change)

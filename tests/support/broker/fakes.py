@@ -24,10 +24,10 @@ from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
-from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import ReplicaSet
@@ -44,6 +44,7 @@ from tidelog.core.metrics import Metrics
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.wire.codec import RequestHeader
+from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -55,7 +56,14 @@ from tidelog.wire.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from tidelog.wire.registry import FETCH, LEADER_AND_ISR, LIST_OFFSETS, STOP_REPLICA
+from tidelog.wire.registry import (
+    ALTER_PARTITION,
+    API_VERSIONS,
+    FETCH,
+    LEADER_AND_ISR,
+    LIST_OFFSETS,
+    STOP_REPLICA,
+)
 
 TOPIC = "t"
 TOPIC_ID = b"T" * 16
@@ -130,7 +138,13 @@ class FakeConnection:
     ) -> None:
         peers = self._peers
         peers.sent.append((self._broker_id, api_key, message))
+        peers.versions.append((api_key, version))
         handler = peers.intercepted.get(api_key)
+        if handler is None and api_key == API_VERSIONS:
+            on_answer(
+                ApiVersionsResponse(api_keys=[ApiVersion(*one) for one in peers.served]), None
+            )
+            return
         if handler is not None:
             handler(message, on_answer)
             return
@@ -186,6 +200,10 @@ class FakePeers:
         self.sent: list[tuple[int, int, Any]] = []
         #: API key -> called with (message, on_answer) instead of a broker.
         self.intercepted: dict[int, Callable[[Any, Any], None]] = {}
+        #: API key, lowest and highest version, as every other broker reports them.
+        self.served = [(ALTER_PARTITION, 0, 3)]
+        #: API key and version of every request.
+        self.versions: list[tuple[int, int]] = []
         self._connections: dict[tuple[int, str], FakeConnection] = {}
 
     def connection(self, broker_id: int, purpose: str) -> FakeConnection:
@@ -279,7 +297,7 @@ class FakeBroker:
         self.auto_creation = AutoCreation(services)
         self.cluster_events = ClusterEvents(services, ProducerIds(services), self.auto_creation)
         self.takeovers = Takeovers(services, self.cluster_events)
-        self.alter_partition_manager = AlterPartitionManager(services)
+        self.alter_partition_manager = isr_changes(services)
         self.groups = GroupCoordinators(services, self.appends.submit, self.request_failed)
         self.replicas = ReplicaSet(
             services,
@@ -291,6 +309,7 @@ class FakeBroker:
         )
         self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
         self.fetchers = Fetchers(services)
+        self.replicas.renew_fetch = self.fetchers.renew
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.shutdown = self.controlled_shutdown = ControlledShutdown(services, self.replicas)
 
@@ -316,7 +335,7 @@ class FakeBroker:
 
     @broker_epoch.setter
     def broker_epoch(self, broker_epoch: int) -> None:
-        self.services.identity.broker_epoch = broker_epoch
+        self.services.identity.registered(broker_epoch)
 
     async def open_replicas(self) -> None:
         """Begin with the replicas that the directory holds."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tests.support.broker.fakes import services_of
+from tests.support.controller.log_ends import log_ends
 from tests.support.controller.values import topic_id
 from tests.support.ports import FakeTracer
 
@@ -69,6 +70,7 @@ from tidelog.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
+from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoRequest
 from tidelog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -103,6 +105,10 @@ class Script:
         self.role_errors: dict[TopicPartition, ErrorCode] = {}
         #: Error of whole requests, by request class; taken one after the other.
         self.errors: dict[type, list[ErrorCode]] = {}
+        #: Ends of logs: (last leader epoch, end offset); a partition without any is not here.
+        self.log_ends: dict[TopicPartition, tuple[int, int]] = {}
+        #: Broker epoch of the present registration.
+        self.broker_epoch = -1
         #: Nothing is answered while set.
         self.silent = False
         #: Connections are refused while set.
@@ -113,8 +119,12 @@ class Script:
         return [one for one in self.received if isinstance(one, kind)]
 
     def kinds(self) -> list[str]:
-        """What came, in order: U (metadata), S (stop), L (roles), F (roles, full)."""
-        letters = {UpdateMetadataRequest: "U", StopReplicaRequest: "S"}
+        """What came, in order: U (metadata), S (stop), L (roles), F (roles, full), E (log ends)."""
+        letters = {
+            UpdateMetadataRequest: "U",
+            StopReplicaRequest: "S",
+            GetReplicaLogInfoRequest: "E",
+        }
         return [letters.get(type(one)) or ("F" if one.type == 2 else "L") for one in self.received]
 
     def roles(self) -> dict[TopicPartition, Any]:
@@ -136,6 +146,13 @@ class Script:
             return LeaderAndIsrResponse(error_code=error, topics=topics)
         if isinstance(message, StopReplicaRequest):
             return StopReplicaResponse(error_code=error)
+        if isinstance(message, GetReplicaLogInfoRequest):
+            names = {
+                topic.topic_id: topic.topic_name
+                for request in self.of(LeaderAndIsrRequest)
+                for topic in request.topic_states
+            }
+            return log_ends(message, self.broker_epoch, names, self.log_ends)
         return UpdateMetadataResponse(error_code=error)
 
     def _topic(self, told: Any) -> LeaderAndIsrTopicError:
@@ -332,6 +349,7 @@ class Candidate:
     @broker_epoch.setter
     def broker_epoch(self, broker_epoch: int) -> None:
         self.services.identity.broker_epoch = broker_epoch
+        self.script.broker_epoch = broker_epoch
 
     async def _main(self) -> None:
         self.store.on_session(self._session_event)
@@ -346,6 +364,7 @@ class Candidate:
             -1,
             (Endpoint("PLAINTEXT", f"broker{self.broker_id}", 9092),),
             previous_broker_epoch=self.previous_broker_epoch,
+            reports_log_ends=True,
         )
         create = Create(
             layout.broker_path(self.broker_id), layout.encode_broker(info, 0), ephemeral=True

@@ -78,7 +78,12 @@ TP = TopicPartition("t", 0)
 
 
 def broker(
-    broker_id: int, life: int = 1, *, rack: str | None = None, previous_broker_epoch: int = -1
+    broker_id: int,
+    life: int = 1,
+    *,
+    rack: str | None = None,
+    previous_broker_epoch: int = -1,
+    earlier_broker_epochs: tuple[int, ...] = (),
 ) -> BrokerInfo:
     """Broker N in its first or a later life."""
     return BrokerInfo(
@@ -87,6 +92,8 @@ def broker(
         endpoints=(Endpoint("PLAINTEXT", f"host{broker_id}", 9000 + broker_id),),
         rack=rack,
         previous_broker_epoch=previous_broker_epoch,
+        earlier_broker_epochs=earlier_broker_epochs,
+        reports_log_ends=True,
     )
 
 
@@ -109,9 +116,13 @@ def state(
     partition_epoch: int = 10,
     isr_epochs: Sequence[int] | str | None = "first lives",
     leader_recovery_state: int = 0,
+    elr: Mapping[int, int] | None = None,
     mzxid: int = 1000,
 ) -> PartitionState:
-    """Published state; led by the first ISR member, all in their first lives."""
+    """Published state; led by the first ISR member, all in their first lives.
+
+    `elr` has the recorded broker epoch of each eligible replica.
+    """
     if isr_epochs == "first lives":
         isr_epochs = [epoch(member) for member in isr]
     assert not isinstance(isr_epochs, str)
@@ -123,6 +134,8 @@ def state(
         partition_epoch=partition_epoch,
         leader_recovery_state=leader_recovery_state,
         isr_epochs=None if isr_epochs is None else tuple(isr_epochs),
+        elr=tuple(elr or ()),
+        elr_epochs=tuple((elr or {}).values()),
         mzxid=mzxid,
     )
 
@@ -142,6 +155,11 @@ def topic(
 ) -> Topic:
     """Return a topic; by default one partition on brokers 1, 2, 3."""
     return Topic(name, topic_id(name), assignments or {0: (1, 2, 3)}, unclean, version, moves or {})
+
+
+def one_partition(published: PartitionState, replicas: tuple[int, ...] = (1, 2, 3)) -> TopicFound:
+    """The topic with one partition in this state."""
+    return TopicFound(topic("t", {0: replicas}), {0: published})
 
 
 def settings(*, unclean: bool = False, deletion_enabled: bool = True) -> Settings:
@@ -318,6 +336,7 @@ def alter(
     partition: int = 0,
     version: int = 3,
     ticket: int = 1,
+    may_hold: bool = True,
 ) -> AlterPartitionAsked:
     """A leader asks for this ISR; a plain number is a member in its first life."""
     epochs = [one if isinstance(one, tuple) else (one, epoch(one)) for one in members]
@@ -331,13 +350,17 @@ def alter(
         data.new_isr_with_epochs = [BrokerState(member, life) for member, life in epochs]
     else:
         data.new_isr = [member for member, _ in epochs]
+    named = RequestTopicData(of_topic or topic_id("t"), partitions=[data])
+    if version < 2:
+        named = RequestTopicData(topic_name="t", partitions=[data])
     return AlterPartitionAsked(
         ticket,
         version,
         AlterPartitionRequest(
             broker_id=sender,
             broker_epoch=epoch(sender) if sender_epoch is None else sender_epoch,
-            topics=[RequestTopicData(of_topic or topic_id("t"), [data])],
+            topics=[named],
+            may_hold=may_hold,
         ),
     )
 

@@ -2,13 +2,15 @@
 
 Beside what `log_model` has: a broker stops cleanly, or dies, and registers anew under a higher
 broker epoch; what it had may be shorter then, down to nothing. The controller's view of the
-registrations is as old as its last look, at which it elects; changes of the ISR wait until they are
-asked for, and are judged by that view. Commands are for one registration. Real, in addition:
-recorded and compared broker epochs (V10, V63), proofs of a clean shutdown (E3).
+registrations is as old as its last look, at which it elects; where no member is proven, it knows
+the ends of the logs of those that are there, and the wait for the others may be over. Changes of
+the ISR wait until they are asked for, and are judged by that view. Commands are for one
+registration. Real, in addition: recorded and compared broker epochs (V10, V63), proofs of a clean
+shutdown or of a process that lives on (E3, E7), eligible replicas (E1, E2), recovery by proof (E6).
 
-Bounds: records, leader epochs, deaths and clean stops. min.insync.replicas is 2, so that what is
-committed must survive one loss (rules.md, A15 and E6): none is lost while a member of the ISR has
-left it before, for that takes eligible leader replicas (E1, E2).
+Bounds: records, leader epochs, deaths, clean stops, and losses: deaths after which the log may be
+shorter, down to nothing. min.insync.replicas is 2, so that what is committed must survive one loss,
+at any time, in any history (rules.md, A15 and E6).
 """
 
 from __future__ import annotations
@@ -38,10 +40,14 @@ from tests.support.models.replicas import (
 
 from tidelog.controller import incarnations, lifecycle
 from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.partitions import isr as judging
+from tidelog.controller.records import LogEnd, Recovery
+from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, CleanEpochs, PartitionState
 from tidelog.replication import commands
+from tidelog.replication.isr import Awaits
 
 MINIMUM = 2
 _ORDERS = tuple(permutations(REPLICAS))
@@ -53,13 +59,14 @@ class Bounds(NamedTuple):
 
     records: int = 1
     max_epoch: int = 3
-    deaths: int = 1
+    losses: int = 1
+    deaths: int = 0
     stops: int = 1
 
     def __str__(self) -> str:
         return (
-            f"{self.records} records, epochs to {self.max_epoch}, {self.deaths} deaths, "
-            f"{self.stops} clean stops"
+            f"{self.records} records, epochs to {self.max_epoch}, {self.losses} losses, "
+            f"{self.deaths} deaths, {self.stops} clean stops"
         )
 
 
@@ -67,11 +74,11 @@ DEFAULT = Bounds()
 
 
 class Life(NamedTuple):
-    """A broker: which life, in which condition, and the life whose clean end it has proven."""
+    """A broker: which life, in which condition, and the lives whose clean ends it has proven."""
 
     number: int
     condition: str
-    proven: int
+    proven: CleanEpochs
 
 
 class Told(NamedTuple):
@@ -82,6 +89,8 @@ class Told(NamedTuple):
 
 
 Lives = tuple[Life, Life, Life]
+#: Ends of the logs of the brokers that are there, by number; empty where they do not matter.
+Logs = tuple[tuple[int, LogEnd], ...]
 T = TypeVar("T")
 
 
@@ -91,7 +100,7 @@ class BounceModel(LogModel):
     def __init__(self, bounds: Bounds = DEFAULT, *, tells_lives: bool = True) -> None:
         """Where `tells_lives` is False leaders say of no member in which life they counted it: the
         node's modification decides (V63), whose number compares with one restart's at most."""
-        assert tells_lives or bounds.deaths + bounds.stops <= 1
+        assert tells_lives or bounds.losses + bounds.deaths + bounds.stops <= 1
         super().__init__(
             log_model.Bounds(bounds.records, bounds.records, bounds.max_epoch),
             one_life=False,
@@ -109,7 +118,7 @@ class BounceModel(LogModel):
             (2, renamed_lives),
             (3, renamed_lives),
         )
-        self._looked: dict[tuple[int, int, int], list[tuple[Step, int, int]]] = {}
+        self._looked: dict[tuple[int, int, int, Logs], list[tuple[Step, int, int]]] = {}
         self._judged: dict[tuple[int, int, int, int], tuple[int, int]] = {}
 
     # parts
@@ -152,7 +161,7 @@ class BounceModel(LogModel):
 
     def first(self) -> State:
         """Replica 1 leads in epoch 0, all are in sync in their first lives, everybody knows."""
-        life = Life(1, UP, NO_BROKER_EPOCH)
+        life = Life(1, UP, CleanEpochs())
         born: Lives = (life, life, life)
         state = lifecycle.first_state(REPLICAS, registered(born), 1)
         assert state is not None
@@ -172,7 +181,7 @@ class BounceModel(LogModel):
     def successors(self, state: State) -> Iterator[tuple[Step, State]]:
         """What the controller, brokers and clients may do."""
         published, told, seen, lives, used, committed, *replicas = state
-        for step, after, view in self._looks(published, seen, lives):
+        for step, after, view in self._looks(published, seen, lives, replicas):
             more = self._tell((*self.told.values[told], self._sent(after, view)))
             yield step, self._next(after, more, view, lives, used, committed, replicas)
         for index, part in enumerate(replicas):
@@ -248,13 +257,13 @@ class BounceModel(LogModel):
 
     def _ended(self, state: State, index: int, life: Life) -> Iterator[tuple[Step, State]]:
         """A broker dies or stops; its registration goes."""
-        published, _, _, _, used, _, *_ = state
-        deaths, stops = divmod(used, 10)
+        _, _, _, _, used, _, *_ = state
+        losses, rest = divmod(used, 100)
+        deaths, stops = divmod(rest, 10)
+        if losses < self.budget.losses:
+            yield ("lose", index + 1), self._lived(state, index, life, LOST, used + 100)
         if deaths < self.budget.deaths:
-            # Whether its log may come back shorter: see the bounds.
-            all_there = len(self.published.values[published].isr) >= MINIMUM
-            condition = LOST if all_there else DEAD
-            yield ("die", index + 1), self._lived(state, index, life, condition, used + 10)
+            yield ("die", index + 1), self._lived(state, index, life, DEAD, used + 10)
         if stops < self.budget.stops:
             yield ("stop", index + 1), self._lived(state, index, life, STOPPED, used + 1)
 
@@ -270,7 +279,8 @@ class BounceModel(LogModel):
         published, told, seen, lives, used, committed, *replicas = state
         size = len(self.replicas.values[replicas[index]].log)
         number = life.number + 1
-        proven = life.number if life.condition == STOPPED else NO_BROKER_EPOCH
+        is_clean = life.condition == STOPPED
+        proven = life.proven.followed_by(life.number) if is_clean else CleanEpochs()
         after = self._live(_set(self.lives.values[lives], index, Life(number, UP, proven)))
         for left in range(size + 1) if life.condition == LOST else (size,):
             part = self.replicas.apply(replicas[index], _begin, number, left)
@@ -282,35 +292,59 @@ class BounceModel(LogModel):
 
     # the controller
 
-    def _looks(self, published: int, seen: int, lives: int) -> list[tuple[Step, int, int]]:
+    def _looks(
+        self, published: int, seen: int, lives: int, replicas: list[int]
+    ) -> list[tuple[Step, int, int]]:
         """What the controller does when it looks at the registrations, or balances leaders: steps
         with the state published and the view then held."""
-        known = self._looked.get((published, seen, lives))
+        logs = self._log_ends(published, lives, replicas)
+        known = self._looked.get((published, seen, lives, logs))
         if known is None:
             found: dict[tuple[int, int], Step] = {}
             state = self.published.values[published]
             brokers = registered(self.lives.values[lives])
             may_elect = state.leader_epoch < self.bounds.max_epoch
             for order in _ORDERS:
-                due = elections.elect(state, order, brokers, (), False, 1)
-                if due is None:
-                    if lives != seen:
-                        found[published, lives] = ("look",)
-                elif may_elect:
-                    found[self._write(due.state, self.lives.values[lives]), lives] = ("look",)
-                view = registered(self.lives.values[seen])
+                # Nothing is known of a recovery, the members are awaited, or no longer.
+                for recovery in (
+                    None,
+                    Recovery(0, False, {}, dict(logs)),
+                    Recovery(0, True, {}, dict(logs)),
+                ):
+                    due = elections.elect(state, _around(order, brokers, recovery))
+                    if due is None:
+                        if lives != seen:
+                            found[published, lives] = ("look",)
+                    elif may_elect:
+                        found[self._write(due.state, self.lives.values[lives]), lives] = ("look",)
+                    if not logs:
+                        break
+                view = _around(order, registered(self.lives.values[seen]))
                 if (
                     may_elect
-                    and elections.elect(state, order, view, (), False, 1) is None
+                    and elections.elect(state, view) is None
                     and elections.prefers_another(state, order)
                 ):
-                    preferred = elections.elect_preferred(state, order, view, (), 1)
+                    preferred = elections.elect_preferred(state, view)
                     if preferred is not None:
                         written = self._write(preferred.state, self.lives.values[lives])
                         found[written, seen] = ("prefer", order[0])
             known = [(step, after, view) for (after, view), step in found.items()]
-            self._looked[published, seen, lives] = known
+            self._looked[published, seen, lives, logs] = known
         return known
+
+    def _log_ends(self, published: int, lives: int, replicas: list[int]) -> Logs:
+        """The ends of the logs that the controller may compare; none where somebody is proven."""
+        state, now = self.published.values[published], self.lives.values[lives]
+        if state.leader != NO_LEADER or incarnations.proven_members(state, registered(now)):
+            return ()
+        ends = []
+        for index, life in enumerate(now):
+            log = self.replicas.values[replicas[index]].log
+            if life.condition == UP:
+                epoch = log[-1].leader_epoch if log else -1
+                ends.append((index + 1, LogEnd(epoch, len(log), 0)))
+        return tuple(ends)
 
     def _change(self, part: int, published: int, seen: int, lives: int) -> tuple[int, int]:
         """The queued change is judged by the controller's view, and the leader hears of it."""
@@ -417,6 +451,8 @@ class BounceModel(LogModel):
         match step:
             case ("look",):
                 return "controller: looks at the registrations, elects where that is due"
+            case ("lose", number):
+                return f"{number} dies, and may lose what it had"
             case ("die", number):
                 return f"{number} dies"
             case ("stop", number):
@@ -439,32 +475,51 @@ class BounceModel(LogModel):
         sure = "".join(chr(96 + record.value) for record in self.logs.values[committed])
         return (
             f"published {now.leader} in {now.leader_epoch} ISR {list(now.isr)} of lives "
-            f"{list(now.isr_epochs or ())}; seen {view}; committed [{sure}]; {parts}"
+            f"{list(now.isr_epochs or ())} ELR {list(now.elr)} of {list(now.elr_epochs)}; "
+            f"seen {view}; committed [{sure}]; {parts}"
         )
 
     def _registered(self, seen: int) -> dict[int, BrokerInfo]:
         return registered(self.lives.values[seen])
 
 
+def _around(
+    order: tuple[int, ...], brokers: dict[int, BrokerInfo], recovery: Recovery | None = None
+) -> Circumstances:
+    return Circumstances(order, brokers, 1, MINIMUM, recovery=recovery)
+
+
 def registered(lives: Lives) -> dict[int, BrokerInfo]:
     """The registrations that there are."""
     return {
-        number: BrokerInfo(number, life.number, (), previous_broker_epoch=life.proven)
+        number: BrokerInfo(
+            number,
+            life.number,
+            (),
+            previous_broker_epoch=life.proven.last,
+            earlier_broker_epochs=life.proven.earlier,
+            reports_log_ends=True,
+        )
         for number, life in zip(REPLICAS, lives, strict=True)
         if life.condition == UP
     }
 
 
 def unchanged(state: PartitionState, lives: Lives) -> list[int]:
-    """Members of the ISR that live, or ended, in the life in which they were in sync, or have
-    proven that they ended it cleanly."""
-    recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
+    """Members that live, or ended, in the life in which they were in sync, or have proven that they
+    ended it cleanly."""
+    recorded = eligible_replicas.members(state)
     return [
         member
-        for member in state.isr
+        for member in recorded
         if lives[member - 1].number == recorded[member]
-        or lives[member - 1].proven == recorded[member]
+        or recorded[member] in _proven(lives[member - 1])
     ]
+
+
+def _proven(life: Life) -> tuple[int, ...]:
+    last, earlier = life.proven
+    return () if last == NO_BROKER_EPOCH else (last, *earlier)
 
 
 def _newest_life(lives: Lives) -> int:
@@ -487,7 +542,9 @@ def settle_change(
     sender = brokers.get(replica.number)
     if sender is None or sender.broker_epoch != replica.broker_epoch:
         # STALE_BROKER_EPOCH: the request is repeated until the leader hears otherwise.
-        role.isr = replace(role.isr, in_flight=role.isr.in_flight[:-1], queued=change)
+        role.isr = replace(
+            role.isr, in_flight=role.isr.in_flight[:-1], queued=change, awaits=Awaits.NOTHING
+        )
         return state
     wanted = judging.Proposal(
         replica.number,
@@ -497,7 +554,7 @@ def settle_change(
         change.isr_epochs if tells_lives else (NO_BROKER_EPOCH,) * len(change.isr),
         change.leader_recovery_state,
     )
-    verdict = judging.judge(wanted, state, REPLICAS, brokers, 1, VERSION)
+    verdict = judging.judge(wanted, state, REPLICAS, brokers, 1, VERSION, MINIMUM)
     if verdict.state is None:
         role.change_refused(change, verdict.error, 0)
         return state

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tests.support.controller.values import TP, settings, topic, topic_id
 from tests.support.models.explorer import REPLICAS, State, Step, Table
-from tests.support.models.isr_model import LEADER, fetch_from, send_queued
+from tests.support.models.isr_model import LEADER, fetch_from, send_due
 from tests.support.models.replicas import Command, Replica, Replicas, command_of
 
 from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
@@ -403,7 +403,7 @@ class FailoverModel:
             yield ("drop",), self._led(state, after)
         change = role.isr.queued
         if change is not None:
-            after = self.leaders.apply(part, send_queued)
+            after = self.leaders.apply(part, send_due)
             sent = self.messages.values[messages]
             told = self._send(sent._replace(requests=(*sent.requests, change)), after)
             moved = list(self._led(state, after))
@@ -553,7 +553,7 @@ def asked(change: IsrChange) -> AlterPartitionAsked:
         leader_recovery_state=change.leader_recovery_state,
         partition_epoch=change.partition_epoch,
     )
-    request = AlterPartitionRequest(LEADER, 1, [RequestTopicData(topic_id("t"), [data])])
+    request = AlterPartitionRequest(LEADER, 1, [RequestTopicData(topic_id("t"), partitions=[data])])
     return AlterPartitionAsked(1, VERSION, request)
 
 

@@ -6,12 +6,16 @@ stay around: they come late, twice, in any order or never. Leadership stays with
 follower's log is the beginning of the leader's, and its end says all; the controller takes members
 out of the ISR by itself, which begins a new leader epoch.
 
-Bounds: records written, partition epochs.
+With `superseded` changes, a request may also stay without an answer, as far as its leader knows.
+Then the leader asks again, or supersedes the change by a newer one. The controller may refuse a
+member, whose session it believes to be over.
+
+Bounds: records written, partition epochs, changes that are superseded at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,13 +42,17 @@ from tests.support.models.replicas import (
 
 from tidelog.controller import lifecycle
 from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, PartitionState
+from tidelog.replication import isr as isr_rules
 from tidelog.replication.follower import FetchPosition
-from tidelog.replication.isr import IsrChange
+from tidelog.replication.isr import Awaits, IsrChange
 
 LEADER = 1
+#: What was committed, once it was with too few confirmed members.
+STARVED = -1
 FOLLOWERS = REPLICAS[1:]
 BROKERS = {number: BrokerInfo(number, 1, ()) for number in REPLICAS}
 VERSION = 3
@@ -61,15 +69,30 @@ class Bounds(NamedTuple):
     max_version: int = 3
     #: min.insync.replicas
     minimum: int = 1
+    #: Changes of unknown outcome that newer ones may supersede at a time; 0: no request is lost.
+    superseded: int = 0
+    #: The ISR at the beginning.
+    first_isr: tuple[int, ...] = REPLICAS
+    #: Whether the controller takes members out of the ISR by itself.
+    loses: bool = True
     #: Messages of earlier leader epochs stay around, although every receiver must ignore them.
     keeps_void: bool = False
 
     def __str__(self) -> str:
         void = ", void messages kept" if self.keeps_void else ""
-        return f"{self.max_offset}/{self.max_version}, min ISR {self.minimum}{void}"
+        lost = f", {self.superseded} superseded" if self.superseded else ""
+        first = "" if self.first_isr == REPLICAS else f", first ISR {list(self.first_isr)}"
+        alone = "" if self.loses else ", no losses"
+        bounds = f"{self.max_offset}/{self.max_version}, min ISR {self.minimum}"
+        return f"{bounds}{first}{lost}{alone}{void}"
 
 
 DEFAULT = Bounds()
+
+
+def superseding(max_version: int = 1, minimum: int = 1) -> Bounds:
+    """A leader alone in the ISR lets one follower join, and then the other instead."""
+    return Bounds(1, max_version, minimum, superseded=1, first_isr=(LEADER,), loses=False)
 
 
 class Outcome(NamedTuple):
@@ -89,7 +112,11 @@ class Messages(NamedTuple):
 
 
 class IsrModel:
-    """State: published, messages, the leader, log ends of both followers, what was committed."""
+    """State: published, messages, the leader, log ends of both followers, what was committed.
+
+    What was committed is an offset; STARVED once the high watermark has moved while the confirmed
+    ISR was below the minimum.
+    """
 
     def __init__(self, bounds: Bounds = DEFAULT) -> None:
         self.bounds = bounds
@@ -147,6 +174,8 @@ class IsrModel:
         """Epoch 0, all are in sync, the leader knows."""
         state = lifecycle.first_state(REPLICAS, BROKERS, 1)
         assert state is not None
+        isr = self.bounds.first_isr
+        state = replace(state, isr=isr, isr_epochs=(1,) * len(isr))
         leader = Replica(LEADER)
         leader.obey(command_of(state), minimum=self.bounds.minimum)
         return self._publish(state), self._send((), (), ()), self.leaders.keep(leader), 0, 0, 0
@@ -175,10 +204,17 @@ class IsrModel:
 
     def _led(self, state: State, leader: int, *ends: int) -> State:
         """The state with another leader; what is sure is noted."""
-        published, messages, _, one, other, committed = state
+        published, messages, before, one, other, committed = state
         if ends:
             one, other = ends
-        committed = max(committed, self.leaders.values[leader].high_watermark)
+        replica = self.leaders.values[leader]
+        moved = replica.high_watermark > self.leaders.values[before].high_watermark
+        role = replica.leading
+        assert role is not None
+        if moved and len(role.isr.committed) < min(self.bounds.minimum, len(REPLICAS)):
+            committed = STARVED
+        if committed != STARVED:
+            committed = max(committed, replica.high_watermark)
         return published, messages, leader, one, other, committed
 
     def _written_and_fetched(self, state: State) -> Iterator[tuple[Step, State]]:
@@ -200,18 +236,21 @@ class IsrModel:
         published, messages, part, one, other, committed = state
         role = self.leaders.values[part].leading
         assert role is not None
-        if not role.isr.in_flight:
+        if isr_rules.may_propose(role.isr):
             for follower in role.followers.values():
                 member = follower.replica_id
                 if follower.in_target_isr and follower.log_end_offset != role.log_end_offset:
                     after = self.leaders.apply(part, Replica.drop, member)
                     yield ("drop", member), self._led(state, after)
-        change = role.isr.queued
+        change = role.isr.queued or isr_rules.repetition(role.isr)
         if change is not None:
-            after = self.leaders.apply(part, send_queued)
+            after = self.leaders.apply(part, send_due)
             sent = self.messages.values[messages]
             told = self._send((*sent.requests, change), sent.answers, sent.commands)
             yield ("send", change.isr), (published, told, after, one, other, committed)
+        if role.isr.awaits is Awaits.RESPONSE and len(role.isr.in_flight) <= self.bounds.superseded:
+            after = self.leaders.apply(part, give_up)
+            yield ("give up", role.isr.in_flight[-1].isr), self._led(state, after)
 
     def _controlled(self, state: State) -> Iterator[tuple[Step, State]]:
         """The controller takes a request, or a member out of the ISR."""
@@ -231,27 +270,42 @@ class IsrModel:
     ) -> Iterator[tuple[Step, int, int]]:
         now, sent = self.published.values[published], self.messages.values[messages]
         for change in sent.requests:
-            verdict = judge(change, now)
-            if verdict.is_new and now.partition_epoch >= self.bounds.max_version:
-                continue
-            after = now if verdict.state is None else verdict.state
-            commands = sent.commands
-            if verdict.error is ErrorCode.INVALID_UPDATE_VERSION:
-                commands = (*commands, command_of(now))
-            answers = (*sent.answers, Outcome(change, verdict.error, verdict.state))
-            number = self._publish(after)
-            told = self._forget(number, sent.requests, answers, commands, part)
-            if (number, told) != (published, messages):
-                yield ("judge", change.isr, change.partition_epoch, verdict.error), number, told
-        if now.partition_epoch < self.bounds.max_version:
+            for brokers in self._views(change, sent):
+                verdict = judge(change, now, brokers)
+                if verdict.is_new and now.partition_epoch >= self.bounds.max_version:
+                    continue
+                after = now if verdict.state is None else verdict.state
+                commands = sent.commands
+                is_refused = verdict.error is not ErrorCode.NONE
+                if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
+                    is_refused and verdict.is_new
+                ):
+                    commands = (*commands, command_of(after))
+                outcome = Outcome(change, verdict.error, None if is_refused else verdict.state)
+                number = self._publish(after)
+                answers = (*sent.answers, outcome)
+                told = self._forget(number, sent.requests, answers, commands, part)
+                if (number, told) != (published, messages):
+                    step = ("judge", change.isr, change.partition_epoch, verdict.error)
+                    yield step, number, told
+        if self.bounds.loses and now.partition_epoch < self.bounds.max_version:
             for lost in FOLLOWERS:
                 others = {number: info for number, info in BROKERS.items() if number != lost}
-                election = elections.elect(now, REPLICAS, others, (), False, 1)
+                election = elections.elect(now, Circumstances(REPLICAS, others, 1))
                 if election is not None:
                     number = self._publish(election.state)
                     commands = (*sent.commands, command_of(election.state))
                     told = self._forget(number, sent.requests, sent.answers, commands, part)
                     yield ("lose", lost), number, told
+
+    def _views(self, change: IsrChange, sent: Messages) -> Iterator[Mapping[int, BrokerInfo]]:
+        """What a controller may know of the brokers when it judges a change."""
+        yield BROKERS
+        has_refused = any(one.error is ErrorCode.INELIGIBLE_REPLICA for one in sent.answers)
+        if self.bounds.superseded and not has_refused:
+            for lost in change.isr:
+                if lost != LEADER:
+                    yield {number: info for number, info in BROKERS.items() if number != lost}
 
     def _heard(self, state: State) -> Iterator[tuple[Step, State]]:
         """The leader hears an answer or a command."""
@@ -323,6 +377,8 @@ class IsrModel:
             found.append("TypeOk")
         if any(held[member] < role.high_watermark for member in now.isr):
             found.append("ValidHighWatermark")
+        if committed == STARVED:
+            found.append("MinimumConfirmed")
         if any(held[member] < committed for member in now.isr):
             found.append("StrongIsr")
         if role.high_watermark < committed:
@@ -350,6 +406,8 @@ class IsrModel:
                 return f"1: {member} is too slow for the ISR"
             case ("send", members):
                 return f"1 -> controller: ISR {list(members)}?"
+            case ("give up", members):
+                return f"1: no answer about ISR {list(members)}"
             case ("judge", members, epoch, error):
                 return f"controller: ISR {list(members)} upon partition epoch {epoch}: {error.name}"
             case ("lose", member):
@@ -373,7 +431,9 @@ class IsrModel:
         )
 
 
-def judge(change: IsrChange, state: PartitionState) -> judging.Verdict:
+def judge(
+    change: IsrChange, state: PartitionState, brokers: Mapping[int, BrokerInfo]
+) -> judging.Verdict:
     """What the controller makes of a change that broker 1 asks for."""
     wanted = judging.Proposal(
         LEADER,
@@ -383,7 +443,7 @@ def judge(change: IsrChange, state: PartitionState) -> judging.Verdict:
         change.isr_epochs,
         change.leader_recovery_state,
     )
-    return judging.judge(wanted, state, REPLICAS, BROKERS, 1, VERSION)
+    return judging.judge(wanted, state, REPLICAS, brokers, 1, VERSION)
 
 
 def _order(change: IsrChange) -> tuple[object, ...]:
@@ -398,11 +458,20 @@ def fetch_from(leader: Replica, number: int, end: int, life: int) -> None:
     leader.serve(Fetch(number, life, LEADER, FetchPosition(role.leader_epoch, end, epoch)))
 
 
-def send_queued(leader: Replica) -> None:
-    """The change that waits leaves for the controller."""
+def send_due(leader: Replica) -> None:
+    """The change that waits, or the one to be asked for again, leaves for the controller."""
     role = leader.leading
-    assert role is not None and role.isr.queued is not None
-    role.change_sent(role.isr.queued)
+    assert role is not None
+    change = role.isr.queued or isr_rules.repetition(role.isr)
+    assert change is not None
+    role.change_sent(change)
+
+
+def give_up(leader: Replica) -> None:
+    """The request for the newest change has no answer in time, or its connection is gone."""
+    role = leader.leading
+    assert role is not None
+    role.change_unanswered(role.isr.in_flight[-1], 0)
 
 
 def _learn(leader: Replica, answer: Outcome) -> None:

@@ -42,6 +42,7 @@ from tests.support.models.replicas import (
 
 from tidelog.controller import lifecycle
 from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.partitions import isr as judging
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_LEADER, BrokerInfo, PartitionState
@@ -245,17 +246,17 @@ class LogModel:
     def _electable(self, state: PartitionState) -> Iterator[tuple[Step, PartitionState]]:
         for order in _ORDERS:
             if state.leader == NO_LEADER:
-                back = elections.elect(state, order, BROKERS, (), False, 1)
+                back = elections.elect(state, Circumstances(order, BROKERS, 1))
                 if back is not None:
                     yield ("return",), back.state
                 continue
             if elections.prefers_another(state, order):
-                preferred = elections.elect_preferred(state, order, BROKERS, (), 1)
+                preferred = elections.elect_preferred(state, Circumstances(order, BROKERS, 1))
                 if preferred is not None:
                     yield ("prefer", order[0]), preferred.state
             for lost in REPLICAS:
                 others = {number: info for number, info in BROKERS.items() if number != lost}
-                election = elections.elect(state, order, others, (), False, 1)
+                election = elections.elect(state, Circumstances(order, others, 1))
                 if election is not None:
                     yield ("lose", lost), election.state
 

@@ -16,7 +16,7 @@ from tests.support.models.explorer import REPLICAS, Table
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import KafkaError
-from tidelog.core.types import EpochEnd, PartitionState
+from tidelog.core.types import NO_LEADER, EpochEnd, PartitionState
 from tidelog.replication import commands, leader, truncation, watermark
 from tidelog.replication.effects import (
     AdvanceLogStart,
@@ -225,7 +225,7 @@ class Replica:
         if error:
             return Answer(fetch.replica, position, error)
         try:
-            role.follower(fetch.replica, fetch.broker_epoch)
+            role.follower(fetch.replica, fetch.broker_epoch, NOW_MS)
             diverging = self.diverging(position)
             if diverging is not None:
                 return Answer(fetch.replica, position, 0, diverging)
@@ -385,6 +385,7 @@ def _renamed_isr(state: IsrState, names: Mapping[int, int]) -> IsrState:
         state.partition_epoch,
         tuple(renamed_change(change, names) for change in state.in_flight),
         None if state.queued is None else renamed_change(state.queued, names),
+        state.awaits,
     )
 
 
@@ -404,11 +405,18 @@ def renamed_state(state: PartitionState, names: Mapping[int, int]) -> PartitionS
     """Published state under other numbers."""
     epochs = state.isr_epochs or (-1,) * len(state.isr)
     members = sorted((names[one], epoch) for one, epoch in zip(state.isr, epochs, strict=True))
+    eligible = sorted(
+        (names[one], epoch) for one, epoch in zip(state.elr, state.elr_epochs, strict=True)
+    )
     return replace(
         state,
         leader=names.get(state.leader, state.leader),
         isr=tuple(member for member, _ in members),
         isr_epochs=tuple(epoch for _, epoch in members),
+        elr=tuple(member for member, _ in eligible),
+        elr_epochs=tuple(epoch for _, epoch in eligible),
+        # Nothing depends on it.
+        last_leader=NO_LEADER,
     )
 
 

@@ -21,6 +21,7 @@ from tidelog.controller.writes import Written
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH
 from tidelog.metadata.store import ANY_VERSION
+from tidelog.replication.isr import not_made
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,10 @@ class Variant:
     name: str
     replacements: tuple[Mutant, ...]
     breaks: tuple[str, ...]
-    #: The highest partition epoch that it takes (`FailoverModel`).
+    #: The highest partition epoch that it takes (`FailoverModel`, superseded changes).
     max_version: int = 1
+    #: min.insync.replicas (superseded changes).
+    minimum: int = 1
 
     @property
     def mutants(self) -> tuple[str, ...]:
@@ -222,6 +225,86 @@ ISR_VARIANTS: Final[Mapping[str, Variant]] = {
 }
 
 
+#: Variants of `IsrModel` with changes that newer ones supersede.
+SUPERSEDED_VARIANTS: Final[Mapping[str, Variant]] = {
+    one.name: one
+    for one in (
+        Variant(
+            "union_is_last_change",
+            (MUTANTS["union_is_last_change"],),
+            ("StrongIsr", "ValidHighWatermark"),
+        ),
+        Variant(
+            "withdrawal_drops_sent_change",
+            (MUTANTS["withdrawal_drops_sent_change"],),
+            ("StrongIsr", "ValidHighWatermark"),
+        ),
+        Variant(
+            "minimum_of_maximal_isr",
+            (MUTANTS["minimum_of_maximal_isr"],),
+            ("MinimumConfirmed",),
+            minimum=2,
+        ),
+        Variant(
+            "unanswered_is_refused",
+            (
+                _put(
+                    "an open outcome counts as a refusal",
+                    ISR,
+                    "unanswered",
+                    lambda _: lambda state: not_made(state, state.in_flight[-1]),
+                ),
+            ),
+            ("StrongIsr", "ValidHighWatermark"),
+        ),
+    )
+}
+
+
+# The leader writes the state node itself.
+
+DIRECT_MODULE = "tests.support.models.direct_model"
+_TWO = ("StrongIsr", "ValidHighWatermark")
+
+
+def _refused_once_lost(_: Any) -> Any:
+    """A lost answer counts as a refusal (breaks A8)."""
+
+    def answer_lost(leader: Any, change: Any) -> None:
+        leader.leading.change_refused(change, ErrorCode.OPERATION_NOT_ATTEMPTED, 0)
+
+    return answer_lost
+
+
+#: Variants of `DirectIsrModel`.
+DIRECT_VARIANTS: Final[Mapping[str, Variant]] = {
+    one.name: one
+    for one in (
+        Variant(
+            "direct_unconditional",
+            (
+                _put(
+                    "written whatever the version is",
+                    DIRECT_MODULE,
+                    "is_applied",
+                    lambda _: lambda read, now: True,
+                ),
+            ),
+            _TWO,
+        ),
+        Variant(
+            "direct_lost_answer_refuses",
+            (_put("lost is refused", DIRECT_MODULE, "answer_lost", _refused_once_lost),),
+            _TWO,
+        ),
+        Variant("direct_deposed_leader", (MUTANTS["deposed_leader_writes"],), _TWO),
+        Variant(
+            "direct_optimistic_shrink", (MUTANTS["optimistic_shrink"],), ("ValidHighWatermark",)
+        ),
+    )
+}
+
+
 # Lives of brokers.
 
 
@@ -324,7 +407,8 @@ FAILOVER_VARIANTS: Final[Mapping[str, Variant]] = {
 
 #: All of them, by name.
 VARIANTS: Final[Mapping[str, Variant]] = {
-    **LOG_VARIANTS, **ISR_VARIANTS, **FAILOVER_VARIANTS, **BOUNCE_VARIANTS
+    **LOG_VARIANTS, **ISR_VARIANTS, **SUPERSEDED_VARIANTS, **DIRECT_VARIANTS, **FAILOVER_VARIANTS,
+    **BOUNCE_VARIANTS,
 }  # fmt: skip
 
 

@@ -13,16 +13,20 @@ from typing import Final
 
 from tests.support.mutants import (
     control,
+    direct,
     disks,
     groups,
     isr,
+    isr_changes,
     logs,
     moves,
     orders,
+    recovery,
     removals,
     roles,
     serving,
     sessions,
+    synced,
 )
 from tests.support.mutants.mutant import Mutant, MutantGoneError
 
@@ -35,7 +39,10 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     for part in (
         roles,
         isr,
+        isr_changes,
         control,
+        direct,
+        recovery,
         logs,
         disks,
         groups,
@@ -44,6 +51,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         removals,
         orders,
         sessions,
+        synced,
     )
     for name, mutant in part.CATALOGUE.mutants.items()
 }

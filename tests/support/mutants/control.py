@@ -29,7 +29,7 @@ def bounce_unnoticed(_: Any) -> Any:
     return lambda state, brokers: ()
 
 
-@_breaks("E3", "tidelog.controller.incarnations:shut_down_cleanly", profile="quick_restarts")
+@_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="quick_restarts")
 def every_restart_is_clean(_: Any) -> Any:
     """Every restarted broker counts as complete, without proof of a clean shutdown."""
     return lambda broker, recorded_epoch: True
@@ -39,10 +39,8 @@ def every_restart_is_clean(_: Any) -> Any:
 def unclean_election(original: Any) -> Any:
     """Without a live in-sync replica another replica is elected, allowed or not."""
 
-    def elect(
-        state: Any, replicas: Any, brokers: Any, absent: Any, _: bool, controller_epoch: int
-    ) -> Any:
-        return original(state, replicas, brokers, absent, True, controller_epoch)
+    def elect(state: Any, around: Any) -> Any:
+        return original(state, replace(around, unclean=True, is_forced=True))
 
     return elect
 
@@ -51,8 +49,8 @@ def unclean_election(original: Any) -> Any:
 def last_isr_forgotten(original: Any) -> Any:
     """A partition without a leader keeps no ISR: the first replica to return leads."""
 
-    def leaderless(state: Any, survivors: Any, controller_epoch: int) -> Any:
-        election = original(state, survivors, controller_epoch)
+    def leaderless(state: Any, survivors: Any, around: Any) -> Any:
+        election = original(state, survivors, around)
         if election is None:
             return None
         everybody = tuple(sorted({*state.isr, 1, 2, 3}))
@@ -149,15 +147,14 @@ def missed_changes_stay_missed(_: Any) -> Any:
 def preferred_out_of_sync(original: Any) -> Any:
     """A preferred replica leads again as soon as it is alive, in sync or not."""
 
-    def elect_preferred(
-        state: Any, replicas: Any, brokers: Any, absent: Any, controller_epoch: int
-    ) -> Any:
+    def elect_preferred(state: Any, around: Any) -> Any:
+        replicas, brokers = around.replicas, around.brokers
         preferred = brokers.get(replicas[0])
         if preferred is not None and replicas[0] not in state.isr and state.isr_epochs is not None:
             members = (*state.isr, replicas[0])
             lives = (*state.isr_epochs, preferred.broker_epoch)
             state = replace(state, isr=members, isr_epochs=lives)
-        return original(state, replicas, brokers, absent, controller_epoch)
+        return original(state, around)
 
     return elect_preferred
 
@@ -178,16 +175,15 @@ def edits_believed_in_office(_: Any) -> Any:
 def handed_to_anybody(original: Any) -> Any:
     """Partitions of a leaving leader go to any live assigned replica, in sync or not."""
 
-    def elect(
-        state: Any, replicas: Any, brokers: Any, absent: Any, unclean: bool, controller_epoch: int
-    ) -> Any:
+    def elect(state: Any, around: Any) -> Any:
+        replicas, brokers = around.replicas, around.brokers
         leader = brokers.get(state.leader)
         others = [one for one in replicas if one in brokers and not brokers[one].is_leaving]
         if leader is not None and leader.is_leaving and others:
             everybody = (state.leader, *others)
             lives = tuple(brokers[one].broker_epoch for one in everybody)
             state = replace(state, isr=everybody, isr_epochs=lives)
-        return original(state, replicas, brokers, absent, unclean, controller_epoch)
+        return original(state, around)
 
     return elect
 

@@ -1,4 +1,4 @@
-"""Mutants of a broker's use of its disks (V38, V39, V64, V68, V81, D3, D17).
+"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D17).
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.controller.elections import election
+from tidelog.core.completion import Completion
 from tidelog.core.errors import DEVICE_ERRNOS
 
 CATALOGUE: Final = Catalogue()
@@ -55,11 +57,58 @@ def short_write_is_whole(_: Any) -> Any:
 @_breaks(
     "V68",
     "tidelog.log.segment_reads:verify",
-    profile="damaged_disks",
+    profile="damaged_leaders",
 )
 def damage_is_served(_: Any) -> Any:
     """Clients and followers get batches from disk without a check."""
     return lambda data, position, offset, end_offset: False
+
+
+@_breaks(
+    "V68",
+    "tidelog.controller.elections.election:elect_without",
+    "tidelog.replication.truncation:before_damage",
+    profile="damaged_leaders",
+)
+def damaged_leader_stays_in_isr(*_: Any) -> Any:
+    """A leader with a damaged log stays in the ISR, and truncates its log as a follower."""
+    return (
+        lambda state, around, damaged, slow: election.elect_instead(state, around, slow),
+        lambda damaged_offset, broker_id, members: damaged_offset,
+    )
+
+
+@_breaks(
+    "V68", "tidelog.broker.replicas.partition:Partition.become_follower", profile="damaged_leaders"
+)
+def damage_forgotten_with_the_role(original: Any) -> Any:
+    """A leader that was replaced because of damage follows with the damaged log."""
+
+    def become_follower(partition: Any, state: Any) -> None:
+        partition.log.damage = None
+        original(partition, state)
+
+    return become_follower
+
+
+@_breaks("V68", "tidelog.replication.truncation:before_damage", profile="damaged_leaders")
+def damage_truncated_by_a_member(_: Any) -> Any:
+    """A follower with a damaged log truncates it while committed records count on it."""
+    return lambda damaged_offset, broker_id, members: damaged_offset
+
+
+@_breaks(
+    "V23",
+    "tidelog.log.replica_departures:ReplicaDepartures.finished",
+    "tidelog.log.replica_directories:make_directory",
+    profile="full_disks",
+)
+def created_over_a_former_replica(*_: Any) -> Any:
+    """A replica is created in the directory of one that a full disk kept from leaving."""
+    return (
+        lambda departures, topic_partition: Completion.of(None),
+        lambda files, path: files.mkdir(path),
+    )
 
 
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")

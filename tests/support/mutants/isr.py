@@ -143,3 +143,32 @@ def watermark_beyond_log(_: Any) -> Any:
     return lambda leader_high_watermark, log_start_offset, log_end_offset: max(
         leader_high_watermark, log_start_offset
     )
+
+
+@_breaks("F8", "tidelog.replication.watermark:high_watermark", profile="dead_followers")
+def pending_moves_watermark(high_watermark: Any) -> Any:
+    """The high watermark does not wait for a member with a pending read, which is in sync."""
+
+    def without_who_waits(log_end_offset: int, followers: Any, now_ms: int, *rest: Any) -> Any:
+        waited_for = [each for each in followers if not each.has_pending_read(now_ms)]
+        return high_watermark(log_end_offset, waited_for, now_ms, *rest)
+
+    return without_who_waits
+
+
+@_breaks("F7", "tidelog.replication.pending_reads:PendingReads.drop", profile="dead_followers")
+def pending_kept_after_disconnect(_: Any) -> Any:
+    """A pending read stays when the follower's connection closes."""
+    return lambda reads, number: None
+
+
+@_breaks("F11", "tidelog.controller.elections.election:elect_instead", profile="hung_leaders")
+def relinquished_to_any_replica(elect_instead: Any) -> Any:
+    """A leader whose reads hang hands over to any live replica, in sync or not."""
+
+    def elected(state: Any, around: Any, slow: Any) -> Any:
+        live = tuple(each for each in around.replicas if around.can_lead(each))
+        epochs = tuple(around.brokers[each].broker_epoch for each in live)
+        return elect_instead(replace(state, isr=live, isr_epochs=epochs), around, slow)
+
+    return elected

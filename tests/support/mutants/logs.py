@@ -70,6 +70,28 @@ def refused_batch_not_awaited(_: Any) -> Any:
     return lambda refused, batch, expected, now_ms: None
 
 
+@_breaks(
+    "V38", "tidelog.log.refused_batches:RefusedBatches.check_skipped", profile="overtaken_batches"
+)
+def skipped_batches_not_awaited(_: Any) -> Any:
+    """A batch is out of order at a new leader although the former leader refused those before."""
+    return lambda refused, batch, expected, now_ms: None
+
+
+@_breaks("V38", "tidelog.broker.apis.produce:_PartitionAppend.appended", profile="late_roles")
+def duplicate_not_awaited(original: Any) -> Any:
+    """The leader acknowledges a duplicate whose original is not committed yet."""
+
+    def appended(wait: Any, completion: Any) -> None:
+        if completion.error is not None or not completion.result().duplicate:
+            original(wait, completion)
+            return
+        wait.answer.base_offset = completion.result().base_offset
+        wait.acknowledged()
+
+    return appended
+
+
 @_breaks("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
     """A truncated log still knows the producers' batches that were truncated."""

@@ -44,3 +44,13 @@ def view_forgotten(original: Any) -> Any:
 def answers_before_the_first_view(_: Any) -> Any:
     """A broker that has just started serves clients before the controller has sent a view."""
     return lambda admission, frame: admission._fence.is_fenced
+
+
+@_breaks(
+    "V4",
+    "tidelog.broker.membership.registration_watch:RegistrationWatch.begin",
+    profile="removed_registrations",
+)
+def removed_registration_unnoticed(_: Any) -> Any:
+    """A broker whose registration was deleted by hand continues as if it were registered."""
+    return lambda watch: None

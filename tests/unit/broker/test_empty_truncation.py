@@ -36,7 +36,7 @@ class Follower:
         self._services = SimpleNamespace(tracer=FakeTracer())
         self.partition = SimpleNamespace(log=log, topic_partition=TopicPartition("t", 0))
         self.role = SimpleNamespace(
-            log_start_offset=start, log_end_offset=end, leader=1, leader_epoch=4
+            log_start_offset=start, log_end_offset=end, leader=1, leader_epoch=4, damaged_from=None
         )
 
     def _not_ready(self) -> None:

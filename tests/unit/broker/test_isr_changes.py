@@ -58,7 +58,8 @@ class Controller:
         ]
         outcomes.append(ResponsePartitionData(partition_index=77))
         on_answer(
-            AlterPartitionResponse(topics=[ResponseTopicData(topic.topic_id, outcomes)]), None
+            AlterPartitionResponse(topics=[ResponseTopicData(topic.topic_id, partitions=outcomes)]),
+            None,
         )
 
 
@@ -172,7 +173,7 @@ def test_after_the_end_nothing_is_sent_and_answers_mean_nothing() -> None:
         broker.alter_partition_manager.close()
         controller.answer({0: 0})
         assert isr_of(broker, 0) == (1, 3)
-        broker.alter_partition_manager._send()
+        broker.alter_partition_manager._send()  # type: ignore[attr-defined]  # of this queue
         assert controller.asked == 1
 
     run(story())

@@ -19,7 +19,11 @@ from tidelog.core.tasks import Tasks
 from tidelog.runtime.clock import SystemClock
 from tidelog.wire.codec import RequestHeader, decode_response, encode_response
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from tidelog.wire.registry import API, DESCRIBE_CLUSTER, PRODUCE
+from tidelog.wire.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoTopic,
+)
+from tidelog.wire.registry import API, DESCRIBE_CLUSTER, GET_REPLICA_LOG_INFO, PRODUCE
 
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 SERVED = [
@@ -38,6 +42,8 @@ def request_of(api_key: int, version: int, message: Any) -> Request[Any]:
 def test_every_answer_can_tell_the_error_and_be_encoded(api_key: int, version: int) -> None:
     if api_key in CLIENT_APIS:
         message = sensible_request(api_key, version, "topic", bytes(range(16)))
+    elif api_key == GET_REPLICA_LOG_INFO:
+        message = GetReplicaLogInfoRequest([GetReplicaLogInfoTopic(bytes(range(16)), [0])])
     else:
         message = API[api_key].request()
     answer = error_response(request_of(api_key, version, message), FAILED)

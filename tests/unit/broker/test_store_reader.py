@@ -11,7 +11,9 @@ from tests.support.ports import FakeTracer
 
 from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
+from tidelog.core.config import BrokerConfig
 from tidelog.core.tasks import Tasks
+from tidelog.core.topic_config import TopicConfig
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
@@ -134,3 +136,24 @@ def test_a_request_that_cannot_be_read_is_said_to_be_taken_away(desk: Desk, path
     desk.harness.do(desk.reader.reassignments(ignored))
     [line] = desk.told()
     assert line.startswith(f"node cannot be read, removed: {path}: not JSON")
+
+
+@pytest.mark.rule("E1")
+@pytest.mark.parametrize(
+    "value", ["1", " 3 ", "007", "+2", "0", "-1", "2.0", "", "\u0663", "99999999999", "many"]
+)
+def test_the_controller_has_the_minimum_of_a_leader_whatever_the_node_holds(
+    desk: Desk, value: str
+) -> None:
+    """An administrator may edit the node by hand; what leaders ignore, the controller ignores."""
+    config = layout.encode_config({"min.insync.replicas": value})
+    desk.harness.write(Create(layout.config_path("topics", "t"), config))
+    desk.harness.write(SetData(PATH, WHOLE, ANY_VERSION))
+    cluster = BrokerConfig.from_properties({"broker.id": "1", "min.insync.replicas": "5"})
+    leader, _ = TopicConfig.lenient(cluster, {"min.insync.replicas": value})
+    _, read = desk.harness.do(desk.reader.election_configs(["t"]))
+    minimum = read.topics["t"]
+    assert (5 if minimum is None else minimum) == leader.min_insync_replicas
+    (found,) = desk.harness.do(desk.reader.topics(ignored, ignored, {})).found
+    assert isinstance(found, TopicFound)
+    assert found.topic.min_insync_replicas == minimum

@@ -129,7 +129,7 @@ def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
 
 
 def test_every_kind_is_listed() -> None:
-    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 13
+    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 14
 
 
 @pytest.mark.parametrize(

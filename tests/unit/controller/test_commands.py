@@ -23,6 +23,7 @@ from tidelog.controller.commands import (
     STOP_REPLICA,
     UPDATE_METADATA,
     Commands,
+    Outgoing,
     Part,
     Sender,
     Stop,
@@ -312,7 +313,8 @@ class TestAnswered:
         left = [Part.BROKERS, Part.STOPS, Part.ROLES, Part.SHOWN]
         while left:
             assert [part for part, _ in sent(commands)] == left
-            commands.answered(left.pop(0))
+            left.pop(0)
+            commands.answered(commands.requests(SENDER, 1)[0])
         assert sent(commands) == []
 
     def test_metadata_carries_the_live_brokers_too(self, image: Image) -> None:
@@ -320,7 +322,7 @@ class TestAnswered:
         builder.send_brokers()
         builder.send_role(TP, is_new=False)
         commands = builder.build()[1]
-        commands.answered(Part.SHOWN)
+        commands.answered(Outgoing(Part.SHOWN, 0, 0, None))
         assert [part for part, _ in sent(commands)] == [Part.ROLES]
 
 
@@ -414,3 +416,29 @@ def test_brokers_reach_each_other_on_the_inter_broker_listener() -> None:
     info = BrokerInfo(1, epoch(1), (Endpoint("CLIENT", "a", 1), Endpoint("INTERNAL", "b", 2)))
     assert endpoint_of(info, "INTERNAL").host == "b"
     assert endpoint_of(info, "ELSEWHERE").host == "a"
+
+
+class TestLogEnds:
+    def test_the_ends_of_logs_are_asked_for_behind_the_roles_and_until_they_are_answered(
+        self, image: Image
+    ) -> None:
+        builder = CommandBuilder(image)
+        builder.send_role(TP, is_new=False)
+        builder.ask_for_log_end(2, TP)
+        builder.ask_for_log_end(2, OTHER)
+        builder.ask_for_log_end(9, TP)
+        builder.ask_for_log_end(2, TopicPartition("gone", 0))
+        commands = builder.build()[2]
+        assert [part for part, _ in sent(commands)] == [Part.ROLES, Part.LOG_ENDS]
+        topics = the(Part.LOG_ENDS, commands).topic_partitions
+        assert [list(topic.partitions) for topic in topics] == [[0], [0]]
+        commands.answered(commands.requests(SENDER, 102)[-1])
+        assert [part for part, _ in sent(commands)] == [Part.ROLES]
+
+    def test_questions_that_wait_are_merged(self, image: Image) -> None:
+        first, second = CommandBuilder(image), CommandBuilder(image)
+        first.ask_for_log_end(2, TP)
+        second.ask_for_log_end(2, OTHER)
+        commands = first.build()[2]
+        commands.merge(second.build()[2])
+        assert len(the(Part.LOG_ENDS, commands).topic_partitions) == 2

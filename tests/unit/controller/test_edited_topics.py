@@ -23,6 +23,7 @@ from tests.support.controller.values import (
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.controller.topics.readings import TopicsRead
+from tidelog.core.types import TopicPartition
 
 
 @pytest.mark.rule("V25")
@@ -70,3 +71,19 @@ def test_a_topic_whose_node_is_gone_is_stray_unless_it_is_being_deleted(is_delet
     assert vanished(effects) == ([] if is_deleted else ["t"])
     assert all(told.full is not is_deleted for told in effects.commands.values())
     assert "t" not in controller.image.topics
+
+
+@pytest.mark.rule("V25", "E1")
+def test_a_state_of_a_partition_that_the_node_does_not_name_is_no_fact() -> None:
+    controller = loaded()
+    stray = state((1,), elr={9: 900})
+    newer = state((1, 2), partition_epoch=11, elr={9: 900})
+    writes, effects = step(
+        controller, TopicsRead(["t"], [TopicFound(topic(), {0: newer, 7: stray})])
+    )
+    assert writes == []
+    [report] = reports(effects)
+    assert "partition t-0" in report, "nothing is said of partition 7"
+    assert controller.image.states.keys() == {TP}
+    assert TopicPartition("t", 7) not in {name for name, _ in published(effects)}
+    assert (controller.image.states[TP].isr, controller.image.states[TP].elr) == ((1, 2), ())

@@ -18,8 +18,11 @@ from tests.support.controller.values import (
 
 from tidelog.controller import lifecycle
 from tidelog.controller.elections import election as elections
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.incarnations import Brokers
+from tidelog.controller.records import LogEnd, Recovery
+from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
     NO_LEADER,
@@ -35,8 +38,13 @@ def elect(
     replicas: Sequence[int] = (1, 2, 3),
     absent: Sequence[int] = (),
     unclean: bool = False,
+    minimum: int = 1,
+    recovery: Recovery | None = None,
 ) -> Election | None:
-    return elections.elect(published, replicas, live, absent, unclean, CONTROLLER_EPOCH)
+    around = Circumstances(
+        replicas, live, CONTROLLER_EPOCH, minimum, absent, unclean, recovery=recovery
+    )
+    return elections.elect(published, around)
 
 
 def elected(published: PartitionState, live: Brokers, **how: Any) -> PartitionState:
@@ -102,9 +110,9 @@ class TestDeath:
         after = elected(state(isr=(1, 2), leader=NO_LEADER), brokers(2, 3))
         assert (after.leader, after.isr) == (2, (2,))
 
-    def test_unknown_epochs_of_dead_members_stay_unknown(self) -> None:
+    def test_unknown_epochs_of_dead_members_are_those_of_no_registration(self) -> None:
         after = elected(state(isr=(1, 2), isr_epochs=None), brokers(3))
-        assert after.isr_epochs == (-1, -1)
+        assert after.isr_epochs == (BOUNCED_EPOCH, BOUNCED_EPOCH)
 
     def test_the_recovery_state_is_kept(self) -> None:
         after = elected(state(isr=(1, 2), leader_recovery_state=RECOVERING), brokers(2))
@@ -126,15 +134,17 @@ class TestBounce:
         after = elected(state(), live)
         assert (after.leader, after.isr) == (3, (3,))
 
-    def test_a_dead_member_that_has_not_bounced_outweighs_live_ones_that_have(self) -> None:
+    @pytest.mark.rule("V10", "E6")
+    def test_nobody_leaves_while_no_proven_member_is_alive(self) -> None:
         after = elected(state(isr=(1, 2)), brokers(broker(1, life=2)))
-        assert (after.leader, after.isr) == (NO_LEADER, (2,))
-        assert after.isr_epochs == (epoch(2),)
+        assert (after.leader, after.isr) == (NO_LEADER, (1, 2))
+        assert after.isr_epochs == (epoch(1), epoch(2))
 
     @pytest.mark.rule("V10", "V12")
-    def test_where_all_have_bounced_one_leads_and_the_others_catch_up_from_it(self) -> None:
+    def test_where_all_have_bounced_the_greatest_log_leads_and_the_others_catch_up(self) -> None:
         live = brokers(broker(1, life=2), broker(2, life=2))
-        after = elected(state(isr=(1, 2)), live, replicas=(2, 1, 3))
+        logs = Recovery(logs={1: LogEnd(4, 9), 2: LogEnd(5, 8)})
+        after = elected(state(isr=(1, 2)), live, replicas=(1, 2, 3), recovery=logs)
         assert (after.leader, after.isr) == (2, (2,))
         assert after.isr_epochs == (epoch(2, life=2),)
 
@@ -168,12 +178,15 @@ class TestAbsentReplicas:
 
     def test_a_bounced_member_with_a_replica_goes_before_one_without(self) -> None:
         live = brokers(1, broker(2, life=2))
-        after = elected(state(isr=(1, 2)), live, absent=[1])
+        logs = Recovery(logs={2: LogEnd(5, 8)})
+        after = elected(state(isr=(1, 2)), live, absent=[1], recovery=logs)
         assert (after.leader, after.isr) == (2, (2,))
 
     def test_a_dead_member_is_waited_for_rather_than_one_without_its_replica(self) -> None:
         after = elected(state(isr=(1, 2)), brokers(1), absent=[1])
-        assert (after.leader, after.isr) == (NO_LEADER, (2,))
+        assert (after.leader, after.isr) == (NO_LEADER, (1, 2))
+        again = elected(after, brokers(1, 2), absent=[1])
+        assert (again.leader, again.isr) == (2, (2,))
 
 
 class TestUncleanElection:

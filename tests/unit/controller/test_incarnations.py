@@ -7,6 +7,7 @@ from tests.support.controller.values import broker, brokers, epoch, state
 
 from tidelog.controller import incarnations
 from tidelog.controller.registrations import broker_changes
+from tidelog.core import eligible_replicas
 from tidelog.core.types import BrokerInfo, Endpoint
 
 
@@ -56,8 +57,23 @@ def test_a_clean_shutdown_of_the_recorded_life_is_a_restart_but_no_bounce() -> N
 
 @pytest.mark.rule("E3", "V10")
 def test_a_clean_shutdown_of_a_later_life_proves_nothing() -> None:
-    live = brokers(1, broker(2, life=3, previous_broker_epoch=epoch(2, life=2)), 3)
+    clean = broker(2, life=3, previous_broker_epoch=epoch(2, 2))
+    live = brokers(1, clean, 3)
     assert incarnations.bounced_members(state(), live) == (2,)
+
+
+@pytest.mark.rule("E3", "V10")
+@pytest.mark.parametrize("recorded", [2, 4])
+def test_a_clean_shutdown_of_another_disk_proves_nothing(recorded: int) -> None:
+    """An older copy of the disk is back: the recorded incarnation wrote to another one. Life 4 came
+    after the copy, and life 2 between two of the copy's own."""
+    chain = (epoch(2, 1), epoch(2, 3))
+    older = broker(2, life=6, previous_broker_epoch=epoch(2, 5), earlier_broker_epochs=chain)
+    published = state(isr_epochs=[epoch(1), epoch(2, recorded), epoch(3)])
+    assert incarnations.bounced_members(published, brokers(1, older, 3)) == (2,)
+    for own in (1, 3, 5):
+        published = state(isr_epochs=[epoch(1), epoch(2, own), epoch(3)])
+        assert incarnations.bounced_members(published, brokers(1, older, 3)) == ()
 
 
 def test_without_recorded_epochs_a_registration_after_the_last_write_has_bounced() -> None:
@@ -81,4 +97,4 @@ def test_without_a_recorded_epoch_no_shutdown_is_proved() -> None:
 
 
 def test_epochs_that_do_not_match_the_isr_count_as_absent() -> None:
-    assert incarnations.recorded_epochs(state(isr_epochs=[epoch(1)])) == (-1, -1, -1)
+    assert eligible_replicas.isr_epochs(state(isr_epochs=[epoch(1)])) == (-1, -1, -1)

@@ -159,7 +159,8 @@ class TestBrokers:
             ("log.dirs", "read-only while the broker runs"),
             ("num.io.threads", "num.io.threads='0' is not valid: an integer of at least 1"),
             ("log.message.format.version", "read-only while the broker runs"),
-            ("inter.broker.protocol.version", "not supported here"),
+            ("inter.broker.protocol.version", "read-only while the broker runs"),
+            ("principal.builder.class", "not supported here"),
             ("listener.name.internal.ssl.keystore.location", "not supported here"),
         ],
     )

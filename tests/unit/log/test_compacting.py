@@ -363,12 +363,18 @@ def test_a_log_that_cannot_be_read_is_left_alone(harness: LogHarness, compact: S
     path.write_bytes(data)
     one = cleaner(harness.clock)
     marks = [(log, log.log_end_offset)]
+    told: list[TopicPartition] = []
+    directory_of(log).on_damage = told.append
     assert drive(one.clean_one(marks)) is None
-    assert any("is not compacted any more" in line for line in harness.tracer.lines)
+    assert any("is not compacted before it is truncated" in line for line in harness.tracer.lines)
+    assert told == [log.topic_partition] and log.damage is not None and log.damage.offset <= 1
     count = len(harness.tracer.lines)
     assert drive(one.clean_one(marks)) is None and len(harness.tracer.lines) == count
     assert not list(harness.log_path.glob("*.cleaned"))
     assert path.read_bytes() == data
+    log.truncate_to(log.damage.offset).result()
+    rounds(log, 10)
+    assert drive(one.clean_one([(log, log.log_end_offset)])) is not None
 
 
 def test_old_files_go_later_and_index_files_are_those_of_the_new_segment(

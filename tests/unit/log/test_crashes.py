@@ -24,6 +24,7 @@ from tests.support.log import (
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead
+from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
@@ -134,7 +135,7 @@ class Run:
                 lane.run()
         self.settle()
         if self.draw.random() < 0.3:
-            coroutine = self.directory.close(broker_epoch=7)
+            coroutine = self.directory.close(CleanEpochs(7))
             with pytest.raises(StopIteration):
                 coroutine.send(None)
             self.history.flushed(log.log_end_offset)

@@ -18,9 +18,10 @@ from tests.support.log import (
 )
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import CleanEpochs, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.index import TimeIndex
+from tidelog.log.log_state import Damage
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
 from tidelog.log.segment_reads import LogSlice
@@ -45,7 +46,7 @@ def filled(harness: LogHarness, config: LogConfig) -> PartitionLog:
 def closed(harness: LogHarness, small: Small) -> PartitionLog:
     """A log after a clean end: files are believed."""
     log = filled(harness, small())
-    drive(directory_of(log).close(broker_epoch=4))
+    drive(directory_of(log).close(CleanEpochs(4)))
     return log
 
 
@@ -59,6 +60,11 @@ def read(log: PartitionLog, offset: int) -> LogSlice:
     done = log.read(offset, 1 << 20, log.log_end_offset, min_one_batch=True)
     directory_of(log).lane.run()  # type: ignore[attr-defined]  # a lane that is run by hand
     return done.result()
+
+
+def damage_of(log: PartitionLog) -> Damage:
+    assert log.damage is not None
+    return log.damage
 
 
 def refused(log: PartitionLog, offset: int) -> ErrorCode:
@@ -77,7 +83,7 @@ def test_a_flipped_bit_is_never_served(harness: LogHarness, small: Small, at: in
     change(Path(segment.file.path), 2 * size + at, 0x10)
     log = harness.again()
     told: list[tuple[TopicPartition, int]] = []
-    directory_of(log).on_damage = lambda name, offset, why: told.append((name, offset))
+    directory_of(log).on_damage = lambda name: told.append((name, damage_of(log).offset))
     damaged = segment.base_offset + 2
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [(TP, damaged)]
@@ -189,7 +195,7 @@ def test_where_others_have_the_records_the_log_begins_again_before_the_damage(
     ended: list[StorageError] = []
     directory = directory_of(log)
     directory.on_failure = ended.append
-    directory.on_damage = directory.begin_again_at
+    directory.on_damage = lambda name: directory.begin_again_at(name, *damage_of(log))
     last = log.segments[3].base_offset - 1
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert [error.path for error in ended] == [f"{directory.path}/topic-0"]
@@ -256,7 +262,7 @@ def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(
     change(Path(segment.file.path), segment.size_bytes - 1, 1)
     log = harness.again()
     told: list[int] = []
-    directory_of(log).on_damage = lambda name, offset, why: told.append(offset)
+    directory_of(log).on_damage = lambda _: told.append(damage_of(log).offset)
     assert refused(log, segment.base_offset) == ErrorCode.CORRUPT_MESSAGE
     assert told == [segment.base_offset]
 
@@ -264,3 +270,90 @@ def test_a_flipped_leader_epoch_is_told_when_the_segment_is_checked(
 def test_reading_everything_still_reads_everything(harness: LogHarness, small: Small) -> None:
     log = filled(harness, small())
     assert [record.offset for record in read_all(log)] == list(range(COUNT))
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("at", [0, 6, 7, 9, 11, 16, 17, 22, 26, 40, 58, 62, 80, 100])
+def test_a_log_is_truncated_before_its_damage_and_goes_on(
+    harness: LogHarness, small: Small, at: int
+) -> None:
+    """Wherever in a batch the bit is: no header of the damaged batch is believed."""
+    log = closed(harness, small)
+    segment = log.segments[2]
+    size = segment.size_bytes // (log.segments[3].base_offset - segment.base_offset)
+    change(Path(segment.file.path), 2 * size + at, 0x10)
+    log = harness.again()
+    assert refused(log, segment.base_offset + 2) == ErrorCode.CORRUPT_MESSAGE
+    end = damage_of(log).offset
+    assert end == segment.base_offset + 2
+    log.truncate_to(end).result()
+    assert log.log_end_offset == end and log.damage is None
+    assert values_of(log) == VALUES[:end]
+    for number in range(end, COUNT):
+        append(log, [VALUES[number] or b""], epoch=9, timestamp_ms=NOW_MS + number)
+    assert values_of(log) == VALUES
+    drive(directory_of(log).close(CleanEpochs(5)))
+    log = harness.again()
+    assert values_of(log) == VALUES
+    found = log.offset_for_timestamp(NOW_MS + end, COUNT).result()
+    assert found is not None and found[1] == end
+
+
+@pytest.mark.rule("V68")
+def test_a_damaged_index_does_not_mislead_the_truncation(harness: LogHarness, small: Small) -> None:
+    log = closed(harness, small)
+    segment = log.segments[1]
+    path = Path(segment.path(".index"))
+    data = bytearray(path.read_bytes())
+    data[4:8] = (int.from_bytes(data[4:8], "big") + 5).to_bytes(4, "big")
+    path.write_bytes(data)
+    change(Path(segment.file.path), segment.size_bytes - 1, 1)
+    log = harness.again()
+    last = log.segments[2].base_offset - 1
+    assert refused(log, last) == ErrorCode.CORRUPT_MESSAGE
+    log.truncate_to(damage_of(log).offset).result()
+    assert log.log_end_offset == last and values_of(log) == VALUES[:last]
+
+
+@pytest.mark.rule("V68")
+def test_damage_is_known_until_it_is_truncated_or_before_the_log_start(
+    harness: LogHarness, small: Small
+) -> None:
+    log = closed(harness, small)
+    segment = log.segments[2]
+    change(Path(segment.file.path), segment.size_bytes - 1, 1)
+    log = harness.again()
+    last = log.segments[3].base_offset - 1
+    refused(log, segment.base_offset)
+    found = damage_of(log)
+    assert found.offset == last and segment.file.path in found.reason
+    log.note_damage(last + 3, "behind it")
+    assert log.damage == found, "the first damage counts"
+    log.truncate_to(last + 2).result()
+    assert log.damage == found, "a truncation behind it does not touch it"
+    log.advance_log_start(last)
+    assert log.damage == found
+    log.advance_log_start(last + 1)
+    assert log.damage is None
+    log.note_damage(0, "a batch that begins before the log")
+    assert damage_of(log).offset == last + 1
+    log.truncate_fully_and_start_at(70).result()
+    assert log.damage is None
+
+
+@pytest.mark.rule("V68")
+def test_more_damage_than_was_known_fails_the_truncation_and_the_directory(
+    harness: LogHarness, small: Small
+) -> None:
+    """Records before the known damage would go, and they may count."""
+    log = closed(harness, small)
+    segment = log.segments[2]
+    size = segment.size_bytes // (log.segments[3].base_offset - segment.base_offset)
+    change(Path(segment.file.path), segment.size_bytes - 1, 1)
+    log = harness.again()
+    refused(log, log.segments[3].base_offset - 1)
+    change(Path(segment.file.path), size + 70, 1)
+    with pytest.raises(StorageError, match=f"truncated at offset {segment.base_offset + 1} and"):
+        log.truncate_to(damage_of(log).offset).result()
+    log = harness.again()
+    assert log.log_end_offset == segment.base_offset + 1

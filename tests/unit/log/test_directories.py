@@ -22,7 +22,7 @@ from tests.support.log import (
 )
 
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError, StorageError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import CleanEpochs, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.runtime.files import OsFiles
 
@@ -329,13 +329,15 @@ def test_a_close_leaves_everything_for_a_clean_start(harness: LogHarness, small:
     for number in range(20):
         append(log, [bytes([65 + number]) * 60], epoch=number // 7)
     log.truncate_to(17).result()
-    drive(directory_of(log).close(broker_epoch=77))
+    drive(directory_of(log).close(CleanEpochs(77)))
     names = {path.name for path in harness.log_path.iterdir()}
     for segment in log.segments:
         for suffix in ("log", "index", "timeindex"):
             assert f"{segment.base_offset:020d}.{suffix}" in names
     assert f"{17:020d}.snapshot" in names
-    assert (harness.path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":77}'
+    assert (harness.path / ".kafka_cleanshutdown").read_bytes() == (
+        b'{"version":0,"brokerEpoch":77,"earlierEpochs":[]}'
+    )
     assert "topic 0 17" in (harness.path / "recovery-point-offset-checkpoint").read_text()
     assert len(values_of(harness.again())) == 17
 
@@ -359,7 +361,7 @@ def test_the_log_says_how_the_directory_was_left(harness: LogHarness) -> None:
     assert said() == f"{harness.path}: 0 partitions loaded in 0 ms after an unclean shutdown"
     harness.open().create(TP, TOPIC_ID, LogConfig()).result()
     assert said() == f"{harness.path}: 1 partitions loaded in 0 ms after an unclean shutdown"
-    drive(harness.open().close(broker_epoch=1))
+    drive(harness.open().close(CleanEpochs(1)))
     assert said() == f"{harness.path}: 1 partitions loaded in 0 ms after a clean shutdown"
     (harness.path / "meta.properties").unlink()
     assert "an unclean shutdown" in said(), "partitions without an owner are not new"
@@ -378,7 +380,7 @@ def test_a_close_waits_for_the_disk_once_and_then_tells_of_it(
     for log in logs:
         append(log, [b"x"] * 3)
     harness.files.calls.clear()
-    drive(directory.close(broker_epoch=77))
+    drive(directory.close(CleanEpochs(77)))
     calls = harness.files.calls
     waits = [call for call, _ in calls if call in ("fsync", "sync_volume")]
     assert waits == ["sync_volume", "sync_volume"]
@@ -400,7 +402,7 @@ def test_a_close_whose_files_do_not_reach_the_disk_leaves_no_marker(
     append(directory.create(TP, TOPIC_ID, small()).result(), [b"x"])
     harness.files.refuse = lambda call, path: errno.EIO if call == "sync_volume" else 0
     with pytest.raises(StorageError, match="EIO"):
-        drive(directory.close(broker_epoch=77))
+        drive(directory.close(CleanEpochs(77)))
     assert directory.failure is not None
     assert not (harness.path / ".kafka_cleanshutdown").exists()
     recovery_points = harness.path / "recovery-point-offset-checkpoint"

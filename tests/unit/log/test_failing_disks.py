@@ -21,6 +21,7 @@ from tests.support.log import (
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import CleanEpochs
 from tidelog.log.append_validation import note_refused
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
@@ -231,9 +232,9 @@ def test_a_clean_end_cuts_what_a_failed_write_left(harness: LogHarness) -> None:
     log.submit_planned()
     harness.files.room_bytes = None
     harness.files.refuse = lambda call, path: 0
-    drive(directory_of(log).close(broker_epoch=4))
+    drive(directory_of(log).close(CleanEpochs(4)))
     log = harness.again()
-    assert directory_of(log).clean_shutdown_epoch == 4
+    assert directory_of(log).clean_shutdown == CleanEpochs(4)
     assert values_of(log) == [b"a"]
     assert not harness.tracer.named("log_recovered")
 
@@ -293,7 +294,7 @@ def test_a_failed_fsync_is_never_tried_again(harness: LogHarness, number: int) -
     assert log.flush().error is error
     assert harness.files.calls == []
     with pytest.raises(StorageError):
-        drive(directory_of(log).close(broker_epoch=1))
+        drive(directory_of(log).close(CleanEpochs(1)))
     assert not (harness.path / ".kafka_cleanshutdown").exists()
 
 

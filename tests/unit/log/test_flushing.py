@@ -49,6 +49,25 @@ def test_a_flush_asked_for_during_another_covers_what_was_written_between(
     assert log.flush().done is False
 
 
+def test_a_flush_that_waits_when_the_log_is_closed_does_not_look_for_its_files(
+    harness: LogHarness,
+) -> None:
+    """The replica's directory is renamed by then: a missing file would be a failure of the disk."""
+    log = harness.log()
+    harness.lane.eager = False
+    append(log, [b"a"])
+    first = log.flush()
+    append(log, [b"b"])
+    second = log.flush()
+    closed = log.close("deleted")
+    harness.lane.run()
+    assert first.done and first.error is None
+    assert closed.done and second.done
+    assert second.error is not None and "the log was closed meanwhile" in str(second.error)
+    assert log.directory.failure is None
+    assert log.recovery_point == 1
+
+
 class TwoThreads(StepLane):
     """A lane whose fast and slow operations run, and are delivered, in an order that is drawn."""
 

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import CleanEpochs, TopicPartition
 from tidelog.log import names
 from tidelog.log.checkpoints import (
     DamagedCheckpoint,
@@ -191,8 +191,12 @@ def test_metadata_files_are_kafkas_text() -> None:
     text = format_partition_metadata(topic_id)
     assert text == b"version: 0\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA\n"
     assert parse_partition_metadata(text) == topic_id
-    assert format_clean_shutdown(42) == b'{"version":0,"brokerEpoch":42}'
-    assert parse_clean_shutdown(b'{"brokerEpoch":42,"version":0,"more":1}') == 42
+    epochs = CleanEpochs(42, (17, 30))
+    marker = format_clean_shutdown(epochs)
+    assert marker == b'{"version":0,"brokerEpoch":42,"earlierEpochs":[17,30]}'
+    assert parse_clean_shutdown(marker) == epochs
+    kafkas = b'{"brokerEpoch":42,"version":0,"more":1}'
+    assert parse_clean_shutdown(kafkas) == CleanEpochs(42)
     owner = parse_meta_properties(format_meta_properties("c1", 3))
     assert (owner.cluster_id, owner.broker_id) == ("c1", 3)
     owner = parse_meta_properties(b"#x\n#date\nnode.id=4\nversion=1\ncluster.id=c\n")
@@ -212,6 +216,7 @@ def test_damaged_partition_metadata_is_found(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"{}", b'{"brokerEpoch":"1"}', b'{"brokerEpoch":-2}', b"[" * 5000,
+             b'{"brokerEpoch":4,"earlierEpochs":[null]}', b'{"brokerEpoch":4,"earlierEpochs":null}',
              b'{"brokerEpoch":true}', b'{"brokerEpoch":1.5}', b"\xff"]
 )  # fmt: skip
 def test_a_damaged_clean_marker_proves_nothing(data: bytes) -> None:

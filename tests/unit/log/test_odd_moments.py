@@ -21,6 +21,7 @@ from tests.support.log import (
 
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Handle
+from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.open_files import OpenFile
 from tidelog.log.partition_log import PartitionLog
@@ -175,7 +176,7 @@ def test_nothing_is_removed_after_the_directory_was_closed(harness: LogHarness) 
     log = harness.log(LogConfig(file_delete_delay_ms=10))
     directory = directory_of(log)
     directory.delete(TP).result()
-    drive(directory.close(broker_epoch=1))
+    drive(directory.close(CleanEpochs(1)))
     harness.files.calls.clear()
     harness.clock.advance(10)
     assert harness.files.calls == []

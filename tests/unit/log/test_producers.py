@@ -56,6 +56,16 @@ def refused(state: ProducerState, view: BatchView) -> ErrorCode:
     return caught.value.code
 
 
+def test_a_new_leader_awaits_the_first_batches_of_a_new_epoch() -> None:
+    state = ProducerState()
+    state.append(batch(0, 0), NOW_MS)
+    state.refused.await_skipped(NOW_MS + 1)
+    assert refused(state, batch(1, 2, epoch=1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.check(batch(1, 0, epoch=1), NOW_MS) is None
+    state.refused.await_skipped(NOW_MS)
+    assert refused(state, batch(1, 2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_new_producer_may_start_anywhere() -> None:
     assert ProducerState().check(batch(0, 77), NOW_MS) is None
 

@@ -24,6 +24,7 @@ from tests.support.log import (
 )
 
 from tidelog.core.errors import StorageError
+from tidelog.core.types import CleanEpochs
 from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
@@ -247,7 +248,7 @@ def test_leader_epochs_are_rebuilt_from_the_batches(
     harness: LogHarness, name: str, content: bytes | None
 ) -> None:
     log = filled(harness)
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     path = harness.log_path / name
     if content is None:
         path.unlink()
@@ -266,7 +267,7 @@ def test_entries_at_or_beyond_the_log_end_do_not_count(harness: LogHarness) -> N
     log = harness.again()
     assert log.epochs.entries() == [(0, 0), (1, 4), (2, 8)]
     log.assign_epoch(9, COUNT)
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     assert b"9 12" in (harness.log_path / "leader-epoch-checkpoint").read_bytes()
     assert harness.again().epochs.entries() == [(0, 0), (1, 4), (2, 8)], "also after a clean end"
 
@@ -309,7 +310,7 @@ def test_indexes_are_rebuilt(
     harness: LogHarness, small: Small, suffix: str, content: bytes | None
 ) -> None:
     log = filled(harness, small(segment_bytes=600))
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     for path in harness.log_path.glob(f"*{suffix}"):
         if content is None:
             path.unlink()
@@ -324,7 +325,7 @@ def test_indexes_are_rebuilt(
 
 def test_a_damaged_snapshot_costs_only_time(harness: LogHarness, small: Small) -> None:
     log = filled(harness, small(segment_bytes=600))
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     for path in harness.log_path.glob("*.snapshot"):
         path.write_bytes(b"\xff" * 50)
     expect(harness.again(), COUNT)
@@ -344,7 +345,7 @@ def test_a_producer_is_not_taken_up_from_before_what_retention_took(
     segments = [SegmentFile(one.base_offset, one.size_bytes) for one in log.segments]
     second, third = segments[1].base_offset, segments[2].base_offset
     assert 0 < second <= 7 < third, "the second batch of producer 8 is in the second segment"
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
 
     def last_sequence(producer_id: int, first_segment: int) -> int:
         state = producers_at(
@@ -503,7 +504,7 @@ def test_damage_where_records_were_flushed_is_refused_and_nothing_is_cut(
 ) -> None:
     log = filled(harness)
     if clean:
-        drive(directory_of(log).close(broker_epoch=1))
+        drive(directory_of(log).close(CleanEpochs(1)))
     else:
         log.flush().result()
         directory_of(log).checkpoint().result()
@@ -528,7 +529,7 @@ def test_a_file_without_batches_that_were_flushed_is_refused(
     """No byte that is there is wrong; what is missing was counted on all the same."""
     log = filled(harness)
     if clean:
-        drive(directory_of(log).close(broker_epoch=1))
+        drive(directory_of(log).close(CleanEpochs(1)))
     else:
         log.flush().result()
         directory_of(log).checkpoint().result()
@@ -564,7 +565,7 @@ def test_an_index_that_points_into_a_batch_is_not_believed(
     harness: LogHarness, small: Small, position: int
 ) -> None:
     log = filled(harness, small(segment_bytes=100_000))
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     path = harness.log_path / "00000000000000000000.index"
     path.write_bytes(struct.pack(">ii", 3, position))
     expect(harness.again(), COUNT)
@@ -576,14 +577,14 @@ def test_damage_in_a_segment_of_old_hurts_no_start(
     harness: LogHarness, small: Small, offset: int
 ) -> None:
     log = filled(harness, small(segment_bytes=600))
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     damaged(harness, 2, 0, struct.pack(">q", offset))
     for path in harness.log_path.glob("*index"):
         path.unlink()
     log = harness.again()
     assert log.log_end_offset == COUNT
     assert log.offset_for_timestamp(NOW_MS + COUNT - 1, COUNT).result() is not None
-    drive(directory_of(log).close(broker_epoch=2))
+    drive(directory_of(log).close(CleanEpochs(2)))
     for path in harness.log_path.glob("*.snapshot"):
         path.unlink()
     with pytest.raises(StorageError, match="damaged at byte"):
@@ -598,7 +599,7 @@ def test_after_a_clean_shutdown_only_the_end_of_each_segment_is_looked_at(
     harness: LogHarness, small: Small
 ) -> None:
     log = filled(harness, small(segment_bytes=600), count=3 * COUNT)
-    drive(directory_of(log).close(broker_epoch=42))
+    drive(directory_of(log).close(CleanEpochs(42)))
     harness.files.calls.clear()
     directory = harness.open()
     reads = [
@@ -606,20 +607,31 @@ def test_after_a_clean_shutdown_only_the_end_of_each_segment_is_looked_at(
     ]
     old = [path for path in reads if int(Path(path).name[:20]) < log.active_segment.base_offset]
     assert len(old) == len(set(old)) == len(log.segments) - 1 > 3
-    assert directory.clean_shutdown_epoch == 42
+    assert directory.clean_shutdown == CleanEpochs(42)
     assert directory.logs[TP].log_end_offset == 3 * COUNT
     assert not (harness.path / ".kafka_cleanshutdown").exists()
-    assert harness.open().clean_shutdown_epoch is None, "the marker counts once"
+    assert harness.open().clean_shutdown is None, "the marker counts once"
 
 
 @pytest.mark.rule("E3")
 def test_a_damaged_marker_is_no_marker(harness: LogHarness) -> None:
     log = filled(harness)
-    drive(directory_of(log).close(broker_epoch=42))
+    drive(directory_of(log).close(CleanEpochs(42)))
     (harness.path / ".kafka_cleanshutdown").write_bytes(b"{")
     directory = harness.open()
-    assert directory.clean_shutdown_epoch is None
+    assert directory.clean_shutdown is None
     expect(directory.logs[TP], COUNT)
+
+
+@pytest.mark.rule("E3")
+def test_a_directory_whose_partition_lost_its_topic_id_proves_nothing(harness: LogHarness) -> None:
+    """The broker no longer knows whose records these are, so a replica is lost."""
+    log = filled(harness)
+    drive(directory_of(log).close(CleanEpochs(42)))
+    (harness.log_path / "partition.metadata").write_bytes(b"version: 0\ntopic_id: \xff\n")
+    assert harness.open().clean_shutdown is None
+    noted = [line for line in harness.tracer.lines if "is not believed" in line]
+    assert len(noted) == 1 and "a partition's topic is unknown" in noted[0]
 
 
 def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_crash(
@@ -628,7 +640,7 @@ def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_
     """A gap is compaction's only below the recovery point, so that has to be on disk first."""
     log = filled(harness, small(segment_bytes=600))
     first = log.segments[0]
-    drive(directory_of(log).close(broker_epoch=42))
+    drive(directory_of(log).close(CleanEpochs(42)))
     for suffix in (".log", ".index", ".timeindex"):
         (harness.log_path / f"{first.base_offset:020d}{suffix}").write_bytes(b"")
     (harness.path / "recovery-point-offset-checkpoint").write_bytes(b"damaged")
@@ -640,18 +652,18 @@ def test_what_lies_behind_a_gap_survives_the_loss_of_recovery_points_and_then_a_
 
 def test_closing_what_did_not_change_writes_no_log_file(harness: LogHarness) -> None:
     log = filled(harness)
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     directory: LogDirectory = harness.open()
     harness.files.calls.clear()
-    drive(directory.close(broker_epoch=2))
+    drive(directory.close(CleanEpochs(2)))
     written = [path for call, path in harness.files.calls if call in ("fsync", "replace_file")]
     assert not [path for path in written if "topic-0" in path]
-    assert harness.open().clean_shutdown_epoch == 2
+    assert harness.open().clean_shutdown == CleanEpochs(2)
 
 
 def test_five_duplicates_are_known_after_a_clean_restart(harness: LogHarness) -> None:
     log = filled(harness)
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     log = harness.again()
     entry = log.producers.entry(7)
     assert entry is not None
@@ -664,7 +676,7 @@ def test_the_time_index_of_a_segment_that_was_rolled_at_the_recovery_point_is_wh
 ) -> None:
     """A start counts all as flushed, with indexes of an earlier end; the roll is not flushed."""
     log = filled(harness, small(segment_bytes=100_000), count=4)
-    drive(directory_of(log).close(broker_epoch=1))
+    drive(directory_of(log).close(CleanEpochs(1)))
     log = harness.again()
     for number in range(4, COUNT):
         append(log, [bytes(30)], epoch=number // 4, timestamp_ms=NOW_MS + number)

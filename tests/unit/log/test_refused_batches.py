@@ -9,7 +9,11 @@ from tests.support.draws import examples
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
-from tidelog.log.refused_batches import EarlierBatchRefusedError, RefusedBatches
+from tidelog.log.refused_batches import (
+    EarlierBatchRefusedError,
+    RefusedBatches,
+    SkippedBatchesError,
+)
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch
 
@@ -163,3 +167,19 @@ def test_whatever_is_refused_everything_is_stored_in_order_and_nothing_is_out_of
                 expected = (view.last_sequence + 1) & MAX_SEQUENCE
                 batches.remove(view)
     assert len(refused) == 0
+
+
+@pytest.mark.parametrize("expected", [0, 40, MAX_SEQUENCE])
+def test_a_skip_is_awaited_until_a_time_and_a_rewind_is_not(expected: int) -> None:
+    refused = RefusedBatches()
+    later = batch(expected + 2)
+    refused.check_skipped(later, expected, 0)
+    refused.await_skipped(NOW_MS)
+    for view in (batch(expected), batch(expected - 1)):
+        refused.check_skipped(view, expected, NOW_MS - 1)
+    with pytest.raises(SkippedBatchesError) as caught:
+        refused.check_skipped(later, expected, NOW_MS - 1)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    refused.check_skipped(later, expected, NOW_MS)
+    refused.await_skipped(0)
+    refused.check_skipped(later, expected, NOW_MS - 1)

@@ -386,6 +386,9 @@ REPLICAS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4, unique=Tr
 def test_states_survive_the_round_trip(state: PartitionState, with_epochs: bool) -> None:
     if with_epochs:
         state = dataclasses.replace(state, isr_epochs=tuple(2**40 + one for one in state.isr))
+    state = dataclasses.replace(
+        state, elr_epochs=tuple(2**41 + one if with_epochs else -1 for one in state.elr)
+    )
     read = layout.decode_partition_state(PATH, layout.encode_partition_state(state), STAT)
     assert read == state
     assert read.mzxid == STAT.mzxid

@@ -16,6 +16,7 @@ from tidelog.replication.effects import (
     AskLogStart,
     BackOff,
     Effects,
+    Flush,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
@@ -147,6 +148,31 @@ def test_errors_and_failures_back_off() -> None:
     assert not follower.is_busy
 
 
+@pytest.mark.rule("V66")
+def test_records_whose_flush_failed_are_flushed_before_the_next_fetch() -> None:
+    follower = a_follower(log_end_offset=10)
+    answer(follower, has_records=True, leader_high_watermark=12)
+    follower.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert follower.resumed(0, 10, -1) is NOTHING, "nothing was written"
+    assert not follower.is_busy
+    assert follower.resumed(0, 14, 5) == (Flush(),)
+    assert follower.is_busy and follower.position == (5, 10, -1)
+    assert answer(follower, has_records=True) is NOTHING, "the log has these records"
+    assert follower.resumed(0, 14, 5) is NOTHING
+    follower.appended(14, 5)
+    assert (follower.position, follower.high_watermark) == ((5, 14, 5), 12)
+
+
+@pytest.mark.rule("V66", "V38")
+def test_a_truncation_that_failed_in_part_moves_the_position() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=14)
+    assert answer(follower, diverging=EpochEnd(1, 9)) == (TruncateTo(9),)
+    follower.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert follower.resumed(0, 12, 1) is NOTHING
+    assert not follower.is_busy
+    assert (follower.position, follower.high_watermark) == ((5, 12, 1), 9)
+
+
 def test_retention_moves_the_log_start_and_what_lies_before_it_is_committed() -> None:
     follower = a_follower(log_end_offset=10, high_watermark=3)
     follower.log_start_moved(5)
@@ -160,3 +186,37 @@ def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
     answer(copy, leader_high_watermark=5)
     assert copy.key() != follower.key()
     assert follower.high_watermark == 0
+
+
+@pytest.mark.rule("V68")
+def test_a_damaged_log_is_truncated_before_the_first_fetch() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, high_watermark=14, damaged_from=12)
+    assert follower.begin() == (TruncateTo(12),)
+    assert follower.is_busy and follower.high_watermark == 12
+    follower.truncated(0, 12, 1)
+    assert follower.position == (5, 12, 1)
+    assert follower.begin() is NOTHING, "what is fetched from now on is not damaged"
+    assert a_follower(log_end_offset=15, damaged_from=15).begin() is NOTHING
+
+
+@pytest.mark.rule("V68")
+@pytest.mark.parametrize("end", [15, 13], ids=["nothing was removed", "a part was removed"])
+def test_damage_that_could_not_be_truncated_is_truncated_after_the_pause(end: int) -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, damaged_from=12)
+    follower.begin()
+    assert follower.failed(ErrorCode.KAFKA_STORAGE_ERROR) == (
+        BackOff(ErrorCode.KAFKA_STORAGE_ERROR),
+    )
+    assert follower.resumed(0, end, 3) == (TruncateTo(12),)
+    follower.truncated(0, 12, 1)
+    assert follower.resumed(0, 12, 1) is NOTHING
+    assert follower.position == (5, 12, 1)
+
+
+@pytest.mark.rule("V68")
+def test_a_truncation_that_failed_after_the_damage_was_gone_is_not_repeated() -> None:
+    follower = a_follower(epochs=EPOCHS, log_end_offset=15, damaged_from=12)
+    follower.begin()
+    follower.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert follower.resumed(0, 12, 1) is NOTHING
+    assert follower.position == (5, 12, 1)

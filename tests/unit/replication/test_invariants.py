@@ -13,7 +13,7 @@ from tidelog.core.types import EpochEnd
 from tidelog.replication import isr as isr_rules
 from tidelog.replication import watermark
 from tidelog.replication.effects import APPEND
-from tidelog.replication.isr import IsrChange, IsrState
+from tidelog.replication.isr import Awaits, IsrChange, IsrState
 
 JOIN = IsrChange((1, 2), (101, 102), leader_epoch=5, partition_epoch=10)
 
@@ -79,7 +79,7 @@ class TestLeader:
     def test_it_does_not_propose_to_leave(self) -> None:
         leader = a_leader()
         with pytest.raises(AssertionError, match="does not propose to leave"):
-            leader._propose((2, 3))
+            leader._propose((2, 3), 0)
 
 
 class TestIsr:
@@ -89,12 +89,18 @@ class TestIsr:
         assert isr_rules.maximal_isr(IsrState((1, 2), 10, queued=shrink)) == (1, 2)
 
     @pytest.mark.rule("A8")
-    def test_one_change_is_in_flight_at_a_time(self) -> None:
-        busy = IsrState((1,), 10, in_flight=(JOIN,))
-        with pytest.raises(AssertionError, match="one change is in flight"):
+    @pytest.mark.parametrize("awaits", [Awaits.RESPONSE, Awaits.COMMAND])
+    def test_one_request_is_with_the_controller_at_a_time(self, awaits: Awaits) -> None:
+        busy = IsrState((1,), 10, in_flight=(JOIN,), awaits=awaits)
+        with pytest.raises(AssertionError, match="one request is with the controller"):
             isr_rules.queue(busy, JOIN)
-        with pytest.raises(AssertionError, match="one change is in flight"):
+        with pytest.raises(AssertionError, match="the one that waits"):
             isr_rules.sent(replace(busy, queued=JOIN), JOIN)
+
+    @pytest.mark.rule("A2")
+    def test_only_a_request_can_stay_without_a_response(self) -> None:
+        with pytest.raises(AssertionError, match="only a request can stay"):
+            isr_rules.unanswered(IsrState((1,), 10, queued=JOIN))
 
     @pytest.mark.rule("A1")
     def test_a_change_builds_on_the_confirmed_state(self) -> None:

@@ -77,7 +77,8 @@ def test_a_fetch_of_an_earlier_incarnation_is_refused() -> None:
         fetch(leader, 2, 4, broker_epoch=199)
     assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.followers[2].log_end_offset == 1
-    assert fetch(leader, 2, 2, broker_epoch=-1) is NOTHING
+    assert fetch(leader, 2, 2, now_ms=LAG_MS + 1, broker_epoch=-1) is NOTHING
+    assert leader.followers[2].log_end_offset == 2
 
 
 def test_a_fetch_above_the_log_end_is_refused() -> None:
@@ -139,6 +140,7 @@ def test_an_examination_lets_the_slow_go_and_the_reached_join() -> None:
     leader.isr = IsrState((1, 2), 10)
     fetch(leader, 2, 4, now_ms=0)
     leader.followers[3].fetched(8, 0, 8, 103, LAG_MS)
+    leader.followers[3].counted_broker_epoch = 103
     assert proposed(leader.examine(LAG_MS + 1)).isr == (1, 3)
 
 
@@ -217,6 +219,7 @@ def test_a_refused_newcomer_is_left_alone_for_a_moment() -> None:
 def test_what_else_a_refused_change_held_is_proposed_again() -> None:
     leader = a_leader(isr=(1, 3), log_end_offset=8)
     leader.followers[2].fetched(8, 0, 8, 102, LAG_MS + 1)
+    leader.followers[2].counted_broker_epoch = 102
     change = send(leader, leader.examine(LAG_MS + 1))
     assert change.isr == (1, 2)
     effects = leader.change_refused(change, ErrorCode.OPERATION_NOT_ATTEMPTED, LAG_MS + 1)
@@ -250,6 +253,22 @@ def test_an_unknown_outcome_keeps_the_change_and_asks_again() -> None:
     )
     assert leader.change_refused(change, ErrorCode.INVALID_UPDATE_VERSION, 0) is NOTHING
     assert leader.is_wanted(change)
+
+
+@pytest.mark.rule("A2", "A8")
+def test_a_request_without_response_is_noted_once_and_only_for_the_newest_change() -> None:
+    leader = a_leader(isr=(1,), log_end_offset=8)
+    first = send(leader, fetch(leader, 2, 8))
+    assert leader.change_unanswered(first, 0) == (RetryAlterPartition(first),)
+    known = leader.key()
+    assert leader.change_unanswered(first, 0) is NOTHING, "no response is awaited"
+    assert leader.key() == known
+    second = send(leader, fetch(leader, 3, 8))
+    assert second != first and leader.is_wanted(first)
+    known = leader.key()
+    assert leader.change_unanswered(first, 0) is NOTHING, "the response to the second is awaited"
+    assert leader.key() == known
+    assert leader.change_unanswered(second, 0) == (RetryAlterPartition(second),)
 
 
 def test_the_refusal_of_a_change_that_is_void_means_nothing() -> None:
@@ -301,6 +320,15 @@ def test_raising_the_minimum_may_refuse_and_lowering_it_may_commit() -> None:
     assert leader.appended(5, 0) is NOTHING
     assert leader.minimum_changed(1, 0) == MOVED
     assert leader.high_watermark == 5
+
+
+def test_acks_all_waits_for_eligible_replicas_where_it_is_not_refused() -> None:
+    leader = a_leader(isr=(1, 2), min_insync_replicas=2)
+    assert not leader.awaits_eligible
+    leader.commanded((1, 2), (1, 2, 3), 11, lambda _: True, 0, has_eligible=True)
+    assert leader.awaits_eligible
+    leader.minimum_changed(3, 0)
+    assert not leader.awaits_eligible, "the leader refuses acks=all"
 
 
 def test_brokers_that_come_back_may_join() -> None:

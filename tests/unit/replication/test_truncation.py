@@ -67,3 +67,14 @@ def test_without_an_epoch_of_its_own_the_leaders_end_counts() -> None:
 def test_an_epoch_that_the_leader_does_not_have_diverges_wherever_the_one_before_ends() -> None:
     epochs = LeaderEpochs([(1, 0), (3, 10)])
     assert truncation.diverging_epoch(epochs, 20, 2, 8) == EpochEnd(1, 10)
+
+
+@pytest.mark.rule("V67")
+def test_a_log_of_epochs_before_the_first_known_one_diverges_below_the_log_start() -> None:
+    epochs = LeaderEpochs([(3, 10)])
+    assert truncation.below_log_start(epochs, 10, 2, 10) == EpochEnd(2, 9)
+    assert truncation.below_log_start(epochs, 5, 2, 10) == EpochEnd(2, 4)
+    assert truncation.below_log_start(epochs, 0, 2, 10) == EpochEnd(2, 0)
+    assert truncation.below_log_start(epochs, 10, 2, 9) is None, "it is out of range already"
+    assert truncation.below_log_start(epochs, 10, 3, 10) is None
+    assert truncation.below_log_start(epochs, 10, -1, 10) is None

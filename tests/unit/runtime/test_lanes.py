@@ -27,7 +27,7 @@ from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime import lanes
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.files import OsFiles, lock_directory
-from tidelog.runtime.lanes import ThreadLane, open_lane
+from tidelog.runtime.lanes import SYNC_THREADS, ThreadLane, open_lane
 
 
 def run(test: Callable[[ThreadLane], Coroutine[Any, Any, None]], directory: Path) -> None:
@@ -440,5 +440,29 @@ def test_a_long_computation_holds_up_neither_the_disk_nor_the_loop(tmp_path: Pat
         may_end.set()
         assert await long and await behind != threading.get_ident()
         assert order == ["long", "behind"], "one at a time, in order"
+
+    run(test, tmp_path)
+
+
+def test_syncs_of_several_files_run_at_the_same_time(tmp_path: Path) -> None:
+    async def test(lane: ThreadLane) -> None:
+        together = threading.Barrier(SYNC_THREADS)
+        syncs = [
+            lane.submit(lambda _: together.wait(60), Work.SYNC, "flush")
+            for _ in range(SYNC_THREADS)
+        ]
+        for sync in syncs:
+            await sync
+        gate = threading.Event()
+        held = [
+            lane.submit(lambda _: gate.wait(60), Work.SYNC, "flush") for _ in range(SYNC_THREADS)
+        ]
+        beyond = lane.submit(here, Work.SYNC, "flush")
+        assert await lane.submit(here, Work.SLOW, "read") != threading.get_ident()
+        assert not beyond.done, "no more threads than that"
+        gate.set()
+        for waiting in held:
+            await waiting
+        await beyond
 
     run(test, tmp_path)

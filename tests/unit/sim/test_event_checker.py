@@ -16,6 +16,8 @@ from tests.support.controller.values import (
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
+from tidelog.core.leader_wait import LeaderWait, MemberStatus
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.sim.checkers import event_checker as checkers
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.published_state import PublishedPartition
@@ -130,3 +132,28 @@ def test_what_the_last_term_left_out_is_seen_unless_it_may_be_on_its_way(run: Ru
     assert run.judge(FIRST, is_complete=True) == []
     run.now_ns, run.truth.controller_epoch = 60 * NS_PER_S, 8
     assert run.judge(FIRST, is_complete=True) == [], "an earlier controller may have died with it"
+
+
+def awaited(leader_epoch: int) -> ClusterEvent:
+    wait = LeaderWait(((1, MemberStatus.NOT_REGISTERED),), 1)
+    return cluster_events.leader_awaited(
+        TP, topic_id("t"), leader_epoch, 1, wait, controller_epoch=7, number=1
+    )
+
+
+def test_a_leader_is_awaited_only_where_there_is_none(run: Run) -> None:
+    leaderless = state((2, 3), leader=-1, leader_epoch=7, partition_epoch=12)
+    run.truth.on_state[0](published(AFTER), published(leaderless))
+    assert run.judge(awaited(7)) == []
+    assert len(run.judge(awaited(6))) == 1
+    assert "2 led in that epoch" in run.violations[0]
+
+
+@pytest.mark.parametrize(("left", "is_true"), [(1, True), (2, False), (9, False)])
+def test_only_a_former_member_can_have_left(run: Run, left: int, is_true: bool) -> None:
+    causes = ((left, ShrinkCause.SESSION),)
+    event = cluster_events.of_state(
+        StateChange(TP, topic_id("t"), BEFORE, AFTER, shrinks=causes), brokers(2, 3), 1, 7
+    )
+    assert event is not None
+    assert (run.judge(event) == []) is is_true

@@ -108,29 +108,40 @@ class Setup:
         self.version = -1
         self.state(1, 0, [1, 2, 3], [11, 12, 13])
 
-    def commit(self, op: Op, version: int = 0) -> None:
+    def commit(self, op: Op, version: int = 0, session_id: int = 1) -> None:
         self.zxid += 1
         stat = None if isinstance(op, Delete) else Stat(version, self.zxid, self.zxid, 0)
-        self.published.committed(self.zxid, 1, [op], [OpResult(op.path, stat)])
+        self.published.committed(self.zxid, session_id, [op], [OpResult(op.path, stat)])
 
     def register(self, node_id: int, broker_epoch: int) -> None:
         self.zxid = broker_epoch - 1
-        self.commit(Create(f"/brokers/ids/{node_id}", b"{}", ephemeral=True))
+        path = f"/brokers/ids/{node_id}"
+        self.commit(Create(path, b"{}", ephemeral=True), session_id=1_000 + node_id)
 
-    def state(self, leader: int, epoch: int, isr: list[int], isr_epochs: list[int]) -> None:
+    def state(
+        self,
+        leader: int,
+        epoch: int,
+        isr: list[int],
+        isr_epochs: list[int],
+        *,
+        by: int = 0,
+        controller_epoch: int = 1,
+    ) -> None:
+        """Another state, which a controller wrote, or the broker `by` itself."""
         self.version += 1
         value = {
             "leader": leader,
             "leader_epoch": epoch,
             "isr": isr,
             "isr_epochs": isr_epochs,
-            "controller_epoch": 1,
+            "controller_epoch": controller_epoch,
             "version": 1,
         }
         path = "/brokers/topics/t/partitions/0/state"
         data = json.dumps(value).encode()
         op = SetData(path, data, ANY_VERSION) if self.version else Create(path, data)
-        self.commit(op, self.version)
+        self.commit(op, self.version, 1_000 + by if by else 1)
 
     def look(self, *node_ids: int) -> None:
         for node_id in node_ids or self.nodes:
@@ -163,6 +174,29 @@ def test_a_replicated_batch_is_committed_read_and_acknowledged(setup: Setup) -> 
     setup.history.read(102, TOPIC_ID, 0, 1, [2])
     assert setup.clients.read_end == {KEY: 2}
     assert setup.violations == []
+
+
+def test_a_leader_may_write_the_isr_itself(setup: Setup) -> None:
+    setup.commit(SetData("/controller_epoch", b"2", ANY_VERSION))
+    setup.state(1, 0, [1, 2], [11, 12], by=1)
+    assert setup.violations == []
+    assert setup.published.direct_changes == 1
+
+
+@pytest.mark.parametrize(
+    "by, leader, epoch, controller_epoch, told",
+    [
+        (2, 1, 0, 1, "broker 2 wrote the state, where broker 1 leads (A12)"),
+        (1, 1, 1, 1, "changed (leader, leader epoch, controller epoch) from (1, 0, 1)"),
+        (1, 2, 0, 1, "changed (leader, leader epoch, controller epoch) from (1, 0, 1)"),
+        (1, 1, 0, 2, "changed (leader, leader epoch, controller epoch) from (1, 0, 1)"),
+    ],
+)
+def test_a_broker_that_writes_more_than_the_isr_of_its_own_partition_is_told(
+    setup: Setup, by: int, leader: int, epoch: int, controller_epoch: int, told: str
+) -> None:
+    setup.state(leader, epoch, [1, 2], [11, 12], by=by, controller_epoch=controller_epoch)
+    assert told in setup.violations[0]
 
 
 def test_a_high_watermark_above_a_member_of_the_isr_is_told(setup: Setup) -> None:

@@ -88,6 +88,24 @@ def test_closing_finishes_what_follows_from_what_was_submitted(
         lane.submit(append("/data/x", b"late"), work, "late")
 
 
+def test_syncs_wait_for_no_other_operation(simulator: Simulator) -> None:
+    node, lane = opened(simulator)
+    order: list[str] = []
+    for number in range(8):
+        for work in (Work.SLOW, Work.SYNC):
+            name = f"{work.value} {number}"
+            lane.submit(lambda _: None, work, name).then(
+                partial(lambda name, _: order.append(name), name)
+            )
+    run(simulator, node, lane.close())
+    slow = [f"slow {number}" for number in range(8)]
+    syncs = [f"sync {number}" for number in range(8)]
+    assert sorted(order) == sorted([*slow, *syncs])
+    assert [name for name in order if name in slow] == slow
+    assert [name for name in order if name in syncs] != syncs, "they keep no order"
+    assert order.index(syncs[-1]) < order.index(slow[-1])
+
+
 def test_fast_operations_of_a_slow_disk_wait_in_order(simulator: Simulator) -> None:
     node, lane = opened(simulator)
     disk = simulator.disk(1, "/data")

@@ -117,3 +117,19 @@ def test_a_producer_whose_id_is_not_known_takes_another_one(bench: Bench) -> Non
     outcomes = [operation.outcome for operation in bench.history.produces]
     assert Outcome.UNKNOWN in outcomes
     assert outcomes[-1] is Outcome.DONE
+
+
+def test_a_new_batch_may_overtake_those_that_the_former_leader_refused(bench: Bench) -> None:
+    bench.shared.overtake(1.0, random.Random(1))
+    bench.broker.script.extend([ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    partition = bench.add(pace_ms=10)
+    bench.shared.client.tasks.spawn("produce", partition.run())
+    bench.simulator.run_until(S // 4)
+    assert bench.shared.bumps == 0, "the leader is the same, so no batch overtook"
+    partition._former_leader = 2
+    bench.broker.script.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    bench.simulator.run_until(S // 2)
+    partition.stopping = True
+    bench.simulator.run_until(20 * S)
+    assert bench.shared.bumps == 1, "a batch out of sequence came behind the refused one"
+    assert partition.is_done

@@ -1,4 +1,4 @@
-"""AlterPartition (key 56), versions 2 and 3: a leader asks the controller for new ISRs (A1-A4).
+"""AlterPartition (key 56), versions 0 to 3: a leader asks the controller for new ISRs (A1-A4).
 
 Inter-broker. The controller responds when the accepted changes are durable. Any other broker
 responds NOT_CONTROLLER.
@@ -15,7 +15,7 @@ from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPa
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
 
-CARD = Card(api_key=56, min_version=2, max_version=3, inter_broker=True)
+CARD = Card(api_key=56, min_version=0, max_version=3, inter_broker=True)
 
 
 def handle(

@@ -3,8 +3,9 @@
 Topics come in the order of their names, from the cursor on. A page ends at the smaller of the
 client's limit and `max.request.partition.size.limit`; the next cursor is where it ends. The state
 is published state only (V82). Authorized operations come with every topic, without being asked for,
-as in Kafka. Brokers keep no eligible leader replicas. Their lists are empty, and not null, which
-Java's admin client cannot read.
+as in Kafka. Lists of eligible replicas are empty where there are none, and not null, which Java's
+admin client cannot read. The last known one is the last leader of a partition without one (E4), as
+in Kafka 4. Tagged fields of tidelog's own say who is awaited there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic, validate_topic_name
+from tidelog.core.types import NO_LEADER
 from tidelog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -92,6 +94,7 @@ def _topic(
 def _partition(
     context: ApiContext, listener: str, number: int, partition: PartitionView
 ) -> DescribeTopicPartitionsResponsePartition:
+    wait = partition.wait
     has_leader = context.services.view.endpoint(partition.leader, listener) is not None
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -100,9 +103,13 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        eligible_leader_replicas=(),
-        last_known_elr=(),
+        eligible_leader_replicas=partition.eligible,
+        last_known_elr=() if partition.last_leader == NO_LEADER else (partition.last_leader,),
         offline_replicas=partition.offline_replicas,
+        awaited=() if wait is None else [member for member, _ in wait.members],
+        statuses=() if wait is None else [status for _, status in wait.members],
+        quorum=0 if wait is None else wait.quorum,
+        is_waiting=wait is not None and wait.is_waiting,
     )
 
 

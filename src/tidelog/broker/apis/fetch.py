@@ -21,6 +21,8 @@ from tidelog.broker.replicas.fetch_sessions import (
 )
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.replication.pending_reads import PendingReads
 from tidelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -47,7 +49,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         broker_epoch = message.replica_state.replica_epoch
     else:
         replica_id = message.replica_id
-        broker_epoch = -1
+        broker_epoch = NO_BROKER_EPOCH
     now_ms = request.received_ms
     found = _session(context, message, version, replica_id, now_ms)
     if isinstance(found, ErrorCode):
@@ -55,9 +57,10 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
     session, listed = found
     checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
-        if broker_epoch != session.broker_epoch:
+        if broker_epoch != session.broker_epoch or broker_epoch == NO_BROKER_EPOCH:
             # The follower re-registered and kept its log: re-check every partition of its session,
-            # or an idle replica could never rejoin the ISR (V63).
+            # or an idle replica could never rejoin the ISR (V63). A follower without a broker epoch
+            # joins by its fetches alone, so each of them is about every partition, as in Kafka.
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:
@@ -74,6 +77,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         max(min(message.max_bytes, limit), 0),
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
         listener=request.connection.listener,
+        received_ms=now_ms,
     )
     return fetch.start(message.max_wait_ms, checked)
 
@@ -87,7 +91,10 @@ def _session(
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         if message.session_id:
             sessions.remove(message.session_id)
-        session = FetchSession(replica_id, uses_topic_ids, now_ms)
+        reads = None
+        if replica_id >= 0:
+            reads = PendingReads(context.services.config.replica_socket_timeout_ms)
+        session = FetchSession(replica_id, uses_topic_ids, now_ms, reads)
         listed = _update(context, session, message)
         if message.session_epoch == INITIAL_EPOCH and session.partitions:
             sessions.add(session, context.services.ports.random.randrange(1, 0x7FFFFFFF), now_ms)
@@ -129,6 +136,7 @@ def _update(
             item.fetch_offset = wanted.fetch_offset
             item.last_fetched_epoch = wanted.last_fetched_epoch
             item.log_start_offset = wanted.log_start_offset
+            item.is_synced = wanted.is_synced
             item.max_bytes = wanted.partition_max_bytes
             item.current_leader_epoch = wanted.current_leader_epoch
             dirty[item] = listed[item] = None

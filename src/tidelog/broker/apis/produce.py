@@ -1,8 +1,9 @@
 """Produce (key 0), versions 3 to 11.
 
 Appends each partition's batch to the log that this broker leads. acks=0 gets no response, acks=1
-one when the leader has written, acks=-1 one when the high watermark passes the batch (V64). One
-response covers all partitions, each with its own error. Not supported yet: transactions (a
+one when the leader has written, acks=-1 one when the high watermark passes the batch (V64). With
+`flush.before.ack` acks=1 waits until the leader has synced the batch (V69). One response covers all
+partitions, each with its own error. Not supported yet: transactions (a
 transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
 Kafka, since no response could report it. ApiVersions advertises versions from 0 on, as Kafka 4
 does. librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659),
@@ -15,6 +16,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tidelog.broker.replicas import frozen_watermarks
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -66,6 +68,7 @@ class _Produce:
         "response",
         "timeout",
         "unanswered",
+        "waits_for_sync",
     )
 
     def __init__(self, context: ApiContext, acks: int) -> None:
@@ -77,6 +80,8 @@ class _Produce:
         #: Partitions without a result, plus 1 until the loop has begun them all.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
+        #: A partition answers acks=1 only after a sync, for which the response waits (V69).
+        self.waits_for_sync = False
         #: How many bad records the response may still name.
         self.record_errors_left = MAX_RECORD_ERRORS
 
@@ -89,10 +94,13 @@ class _Produce:
 
     def timed_out(self) -> None:
         for append in list(self.unanswered):
-            append.refused(
-                ErrorCode.REQUEST_TIMED_OUT,
-                "the in-sync replicas did not replicate the records in time",
-            )
+            append.refused(ErrorCode.REQUEST_TIMED_OUT, self._overdue(append.partition))
+
+    def _overdue(self, partition: Partition) -> str:
+        if self.acks != -1:
+            return "the leader did not sync the records to its disk in time"
+        frozen = frozen_watermarks.reason(self.context.services, partition)
+        return frozen or "the in-sync replicas did not replicate the records in time"
 
 
 class _PartitionAppend:
@@ -121,14 +129,19 @@ class _PartitionAppend:
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
-        if self.produce.acks != -1 or partition.high_watermark > info.last_offset:
+        end = info.last_offset + 1
+        waits_for_sync = self.produce.acks == 1 and partition.awaits_sync(end)
+        if not waits_for_sync and (self.produce.acks != -1 or partition.high_watermark >= end):
             self._finish()
             return
         if not partition.is_leader:
             self.refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost while appending")
             return
         self.produce.unanswered[self] = None
-        partition.watchers.wait_for_acks(info.last_offset + 1, self)
+        if waits_for_sync:
+            partition.watchers.wait_for_sync(end, self)
+        else:
+            partition.watchers.wait_for_acks(end, self)
 
     def acknowledged(self) -> None:
         self._finish()
@@ -180,7 +193,7 @@ def handle(
     if produce.remaining == 0:
         return produce.response
     produce.pending = Pending()
-    if acks == -1:
+    if acks == -1 or produce.waits_for_sync:
         produce.timeout = context.services.serving_timers.after(
             message.timeout_ms, produce.timed_out
         )
@@ -231,6 +244,8 @@ def _begin(
         _set_error(produce, topic_partition, answer, error)
         return
     produce.remaining += 1
+    if produce.acks == 1 and partition.log.config.flush_before_ack:
+        produce.waits_for_sync = True
     completion.then(_PartitionAppend(produce, partition, answer).appended)
 
 

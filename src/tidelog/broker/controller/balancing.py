@@ -62,7 +62,7 @@ class Balancing:
         percentage = _EVERYTHING
         if config.auto_leader_rebalance_enable:
             percentage = config.leader_imbalance_per_broker_percentage
-        if config.auto_leader_rebalance_enable or self._balance:
+        if config.auto_leader_rebalance_enable or self._balance or self._balance.counts_looks:
             self._offer(RebalanceDue(percentage))
         interval_ms = config.leader_imbalance_check_interval_seconds * 1000
         self._services.timers.after(interval_ms, self._look)

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.peers import PeerConnection, api_name
 from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
+from tidelog.controller.elections.recoveries import LogEndsReported
 from tidelog.controller.events import Event
 from tidelog.controller.overdue import Overdue
+from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, LogEnd
 from tidelog.controller.replica_answers import (
     CommandsDropped,
     LeaderAndIsrAnswered,
@@ -32,6 +34,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.tasks import Signal
 from tidelog.core.types import BrokerInfo, TopicPartition
+from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoResponse, PartitionLogInfo
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from tidelog.wire.peer import CorrelationIds
@@ -48,6 +51,8 @@ FIRST_RETRY_MS = 20
 #: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
 
+#: What a broker gets once it has acknowledged its roles.
+_LATE = (Part.SHOWN, Part.LOG_ENDS)
 #: Reasons for retries that the log reports once each, until the broker has taken all commands.
 _MAX_REPORTED = 20
 
@@ -160,8 +165,8 @@ class Channel:
     async def _deliver(self, commands: Commands) -> bool:
         """Send all commands; return False when some of them must be sent again."""
         outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
-        early = [request for request in outgoing if request.part is not Part.SHOWN]
-        late = [request for request in outgoing if request.part is Part.SHOWN]
+        early = [request for request in outgoing if request.part not in _LATE]
+        late = [request for request in outgoing if request.part in _LATE]
         return await self._exchange(commands, early) and await self._exchange(commands, late)
 
     async def _exchange(self, commands: Commands, outgoing: list[Outgoing]) -> bool:
@@ -176,10 +181,10 @@ class Channel:
         def answered(request: Outgoing, answer: Any, error: Exception | None) -> None:
             nonlocal pending, succeeded
             pending -= 1
-            if self._take_answer(request, answer, error):
+            if self._take_answer(commands, request, answer, error):
                 if request.part is Part.ROLES:
                     self._roles_answered(commands, request.message, answer)
-                commands.answered(request.part)
+                commands.answered(request)
             else:
                 succeeded = False
             if pending == 0 and not done.done():
@@ -210,7 +215,9 @@ class Channel:
         if connection is not None:
             connection.close(reason)
 
-    def _take_answer(self, request: Outgoing, answer: Any, error: Exception | None) -> bool:
+    def _take_answer(
+        self, commands: Commands, request: Outgoing, answer: Any, error: Exception | None
+    ) -> bool:
         """Pass a response on; return False when the request must be sent again."""
         if self._closed:
             return False
@@ -218,6 +225,8 @@ class Channel:
             self._report(request, str(error))
             self._disconnect(str(error))
             return False
+        if request.part is Part.LOG_ENDS:
+            return self._log_ends_reported(commands, request, answer)
         code = ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
             self._report(request, code.name)
@@ -348,6 +357,35 @@ class Channel:
             StopReplicaAnswered(self.info.broker_id, self.info.broker_epoch, stopped)
         )
 
+    def _log_ends_reported(
+        self, commands: Commands, request: Outgoing, answer: GetReplicaLogInfoResponse
+    ) -> bool:
+        """Pass on the ends of logs (E6); return False when the broker must be asked again.
+
+        It answered for another registration, or could not look at some logs now.
+        """
+        if answer.broker_epoch != self.info.broker_epoch:
+            self._report(request, f"an answer of broker epoch {answer.broker_epoch}")
+            return False
+        logs: dict[TopicPartition, LogEnd] = {}
+        failed: list[str] = []
+        for topic in answer.topic_partition_log_info_list:
+            for info in topic.partition_log_info:
+                key = (topic.topic_id, info.partition)
+                topic_partition = commands.log_ends.get(key)
+                if topic_partition is None:
+                    continue
+                end = _log_end(info)
+                if end is None:
+                    failed.append(f"{topic_partition}: {ErrorCode(info.error_code).name}")
+                else:
+                    logs[topic_partition] = end
+                    del commands.log_ends[key]
+        self._channels.offer(LogEndsReported(self.info.broker_id, self.info.broker_epoch, logs))
+        if failed:
+            self._report(request, ", ".join(failed[:20]))
+        return not failed
+
     def _report_errors(self, api: str, outcomes: list[tuple[TopicPartition, ErrorCode]]) -> None:
         failed = [
             f"{topic_partition}: {error.name}"
@@ -361,6 +399,21 @@ class Channel:
                 f"broker {self.info.broker_id} responded to {api} with {len(failed)} errors: "
                 + ", ".join(failed[:20]),
             )
+
+
+def _log_end(info: PartitionLogInfo) -> LogEnd | None:
+    """Return the end of a log; None where the broker must be asked again."""
+    match info.error_code:
+        case ErrorCode.NONE:
+            return LogEnd(
+                info.last_written_leader_epoch, info.log_end_offset, info.log_start_offset
+            )
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return NO_LOG
+        case ErrorCode.KAFKA_STORAGE_ERROR:
+            return UNREADABLE_LOG
+        case _:
+            return None
 
 
 class Channels:

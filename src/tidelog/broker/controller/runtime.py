@@ -25,12 +25,15 @@ from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiti
 from tidelog.broker.server.requests import Pending
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.decision import Effects
-from tidelog.controller.elections.leaders import ElectLeadersAsked, UncleanRead
+from tidelog.controller.elections.leaders import ElectLeadersAsked, MinimumRead, UncleanRead
+from tidelog.controller.elections.recoveries import RecoveryBegun, RecoveryWaitOver
+from tidelog.controller.elections.relinquishing import RelinquishAsked
 from tidelog.controller.events import Event
 from tidelog.controller.notices import TopicOutdated
 from tidelog.controller.partitions import removal
 from tidelog.controller.partitions.addition import CreatePartitionsAsked
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.partitions.expansions import ExpansionsDue, ExpansionsHeld
 from tidelog.controller.partitions.removal import RemovePartitionsAsked
 from tidelog.controller.producer_ids import ProducerIdsAsked
 from tidelog.controller.reassignments.progress import SweepDue
@@ -67,6 +70,7 @@ from tidelog.wire.messages.create_topics import CreateTopicsRequest
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tidelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.wire.messages.relinquish_leadership import RelinquishLeadershipRequest
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest
 
 if TYPE_CHECKING:
@@ -170,7 +174,9 @@ class ControllerRuntime:
 
     def defaults_changed(self) -> None:
         """Pass on that the configuration of this broker has changed."""
-        self.offer(UncleanRead({}, self.services.config.unclean_leader_election_enable))
+        config = self.services.config
+        self.offer(UncleanRead({}, config.unclean_leader_election_enable))
+        self.offer(MinimumRead({}, config.min_insync_replicas))
 
     # requests
 
@@ -224,6 +230,12 @@ class ControllerRuntime:
         return self._ask(
             lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_acknowledged=True
         )
+
+    def relinquish_leadership(
+        self, request: RelinquishLeadershipRequest, refusal: Refusal
+    ) -> Pending | Any:
+        """Ask for other leaders in place of one whose reads are slow (F11)."""
+        return self._ask(lambda ticket: RelinquishAsked(ticket, request), refusal)
 
     def reassign(
         self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
@@ -294,6 +306,28 @@ class ControllerRuntime:
         answer = term.controller.give_up(ticket)
         if answer is not None:
             term.waiting.pop(ticket).pending.complete(answer)
+
+    def _time_recoveries(self, term: Term, effects: Effects) -> None:
+        """Let the waits of recoveries that begin end (E6)."""
+        begun = effects.notices.of(RecoveryBegun)
+        if not begun:
+            return
+
+        def over() -> None:
+            if self._term is term:
+                self.offer(RecoveryWaitOver(begun))
+
+        self.services.timers.after(self.services.config.leader_recovery_wait_ms, over)
+
+    def _time_expansions(self, term: Term, effects: Effects) -> None:
+        """Let the wait of expansions end that begin to be held back (A11)."""
+        for held in effects.notices.of(ExpansionsHeld):
+
+            def over() -> None:
+                if self._term is term:
+                    self.offer(ExpansionsDue())
+
+            self.services.timers.after(held.linger_ms, over)
 
     # elections
 
@@ -508,6 +542,8 @@ class ControllerRuntime:
         term.balancing.decided()
         # Watch the nodes of new topics.
         self._store_watches.look_at(topic.name for topic in effects.notices.of(TopicCreated))
+        self._time_recoveries(term, effects)
+        self._time_expansions(term, effects)
         outdated = [topic.name for topic in effects.notices.of(TopicOutdated)]
         if outdated:
             self._store_watches.read_again(outdated)

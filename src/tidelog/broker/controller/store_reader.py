@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tidelog.broker.controller.store_ops import producer_ids_found
-from tidelog.controller.elections.leaders import UncleanRead
+from tidelog.controller.elections.leaders import MinimumRead, UncleanRead
 from tidelog.controller.elections.preferred import PreferredElectionRead
 from tidelog.controller.partitions.addition import AdditionsRead, FormerRead
 from tidelog.controller.partitions.refusals import RequestsUnreadable
@@ -24,10 +24,11 @@ from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.controller.topics.readings import StatesRead, TopicsRead
-from tidelog.core.errors import KafkaError
+from tidelog.core.errors import ConfigError, KafkaError
 from tidelog.core.names import validate_topic_name
 from tidelog.core.ports import Tracer
 from tidelog.core.tasks import Tasks
+from tidelog.core.topic_config import validate_topic_configs
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
@@ -35,6 +36,7 @@ from tidelog.metadata.store import MetadataStore, Node, WatchCallback
 
 T = TypeVar("T")
 _UNCLEAN = "unclean.leader.election.enable"
+_MINIMUM = "min.insync.replicas"
 
 
 class StoreReader:
@@ -191,6 +193,35 @@ class StoreReader:
             }
         )
 
+    async def isr_changes(
+        self, on_change: WatchCallback
+    ) -> tuple[list[str], dict[TopicPartition, PartitionState | str]]:
+        """Read the notifications of ISR changes that leaders made themselves (A12).
+
+        Returns the paths of the notifications, and the present states of the partitions that they
+        name: a state, or why it cannot be read. Partitions without a state node are left out.
+        """
+        names = await self._watched(layout.ISR_CHANGES, on_change)
+        paths = [f"{layout.ISR_CHANGES}/{name}" for name in names]
+        named: dict[TopicPartition, None] = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            try:
+                if node is not None:
+                    named.update(dict.fromkeys(layout.decode_isr_change(path, node.data)))
+            except LayoutError as error:
+                # Nothing can be learned from it: it is removed like the others.
+                self._report(str(error), "removed")
+        if named:
+            self._tracer.mark("direct_isr_changes_read")
+        states = [layout.partition_state_path(partition) for partition in named]
+        nodes = await self._store.get_many(states) if states else []
+        found = {
+            partition: self._state(partition, path, node)
+            for partition, path, node in zip(named, states, nodes, strict=True)
+            if node is not None
+        }
+        return paths, found
+
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
         """Read the administrators' requests to delete topics."""
         return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))
@@ -226,10 +257,11 @@ class StoreReader:
             )
         )
 
-    async def unclean(self, names: Sequence[str]) -> UncleanRead:
-        """Read the present unclean.leader.election.enable of these topics."""
+    async def election_configs(self, names: Sequence[str]) -> tuple[UncleanRead, MinimumRead]:
+        """Read the present configuration of these topics on which elections depend."""
         paths = [layout.config_path("topics", name) for name in names]
-        found: dict[str, bool | None] = {}
+        unclean: dict[str, bool | None] = {}
+        minimums: dict[str, int | None] = {}
         nodes = await self._store.get_many(paths)
         for name, path, node in zip(names, paths, nodes, strict=True):
             try:
@@ -237,8 +269,8 @@ class StoreReader:
             except LayoutError as error:
                 self._report(str(error))
             else:
-                found[name] = _unclean(configs)
-        return UncleanRead(found)
+                unclean[name], minimums[name] = _unclean(configs), _minimum(configs)
+        return UncleanRead(unclean), MinimumRead(minimums)
 
     async def _watched(self, path: str, on_change: WatchCallback) -> list[str]:
         return await self._store.children(path, on_change) or []
@@ -339,6 +371,7 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
         _unclean(configs),
         node.stat.version,
         _moves(assignment, node.stat.mzxid),
+        _minimum(configs),
     )
 
 
@@ -357,3 +390,15 @@ def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
 def _unclean(configs: Mapping[str, str]) -> bool | None:
     value = configs.get(_UNCLEAN)
     return None if value is None else value == "true"
+
+
+def _minimum(configs: Mapping[str, str]) -> int | None:
+    """Return min.insync.replicas; None where it is not valid, so that leaders ignore it too."""
+    value = configs.get(_MINIMUM)
+    if value is None:
+        return None
+    try:
+        return int(validate_topic_configs({_MINIMUM: value})[_MINIMUM])
+    except ConfigError:
+        # Brokers that host the topic report the value (`TopicConfig.lenient`).
+        return None

@@ -1,9 +1,9 @@
 """Announcements of watches that a controller has not read yet (V41, S1).
 
 This module sets the watches, notes the changes that they announce, and reads them in the
-controller's turn. It covers live brokers, topics and their nodes, configurations, and
-administrators' requests. The results go to the term's controller as events, in a fixed order. This
-module decides and writes nothing.
+controller's turn. It covers live brokers, topics and their nodes, configurations, requests of
+administrators, and notifications of leaders (A12). The results go to the term's controller as
+events, in a fixed order. This module decides and writes nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tidelog.broker.controller import isr_change_notifications
 from tidelog.core.tasks import Signal
 from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import WatchEvent
@@ -33,6 +34,7 @@ class Reading(Enum):
     ELECTION = "requested preferred leaders"
     REASSIGNMENTS = "requested reassignments"
     DELETIONS = "requests to delete topics"
+    ISR_CHANGES = "ISR changes that leaders made themselves"
 
 
 class StoreWatches:
@@ -105,6 +107,7 @@ class StoreWatches:
         term.events.has_read()
         self._due[Reading.ELECTION] = self._due[Reading.REASSIGNMENTS] = None
         self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
+        self._due[Reading.ISR_CHANGES] = None
 
     async def refresh(self, term: Term) -> None:
         """Read the changes that watches have announced."""
@@ -133,6 +136,8 @@ class StoreWatches:
             ]
             if unread:
                 controller.offer(await term.patiently(lambda: reader.states(unread)))
+        if self._take(Reading.ISR_CHANGES):
+            await isr_change_notifications.read(term, self._on_isr_changes)
         await self._refresh_requests(term)
         if self._take(Reading.DELETIONS):
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
@@ -154,7 +159,8 @@ class StoreWatches:
         if self._configs_changed or is_every_due:
             wanted = list(controller.image.topics if is_every_due else self._configs_changed)
             self._configs_changed = {}
-            controller.offer(await term.patiently(lambda: reader.unclean(wanted)))
+            for read in await term.patiently(lambda: reader.election_configs(wanted)):
+                controller.offer(read)
         if self._take(Reading.REMOVALS):
             for event in await term.patiently(lambda: reader.removals(self._on_removals)):
                 controller.offer(event)
@@ -192,6 +198,9 @@ class StoreWatches:
 
     def _on_deletions(self, event: WatchEvent) -> None:
         self._mark(Reading.DELETIONS)
+
+    def _on_isr_changes(self, event: WatchEvent) -> None:
+        self._mark(Reading.ISR_CHANGES)
 
     def _on_election(self, event: WatchEvent) -> None:
         self._mark(Reading.ELECTION)

@@ -160,6 +160,19 @@ class StoreWriter:
 
     # deletion
 
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove these nodes; nodes that are gone already are no error. DeposedError."""
+        for first in range(0, len(paths), store_ops.MAX_OPS):
+            batch = paths[first : first + store_ops.MAX_OPS]
+            while True:
+                try:
+                    await self._delete(batch)
+                except (OutcomeUnknown, TransactionFailed) as error:
+                    # The next attempt leaves out what is gone by then.
+                    self._tracer.event("removal_repeated", count=len(batch), reason=str(error))
+                else:
+                    break
+
     async def _remove_topic(self, write: RemoveTopic) -> None:
         """Remove all nodes of a topic, its request last (V22); repeat until nothing is left."""
         below = _known_below(write)

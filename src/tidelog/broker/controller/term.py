@@ -20,14 +20,18 @@ from tidelog.controller.cluster_events import StateChange, is_unclean
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
+from tidelog.controller.elections.recoveries import LeaderAwaited
 from tidelog.controller.notices import Notices, Report
+from tidelog.controller.partitions.expansions import ExpansionsHeld
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.requests import ReassignmentRefused
 from tidelog.controller.settings import Settings, TopicDefaults
 from tidelog.controller.shutdowns import LeadershipsTransferred
 from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
 from tidelog.controller.topics.readings import TopicNodeRemoved
+from tidelog.core import protocol_level
 from tidelog.core.ports import Tracer
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.metadata import layout
 from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
@@ -40,6 +44,10 @@ if TYPE_CHECKING:
 
 #: Pause between two attempts at a store that cannot be reached.
 RETRY_MS = 50
+#: Partitions without a leader that the log names after one decision.
+_MAX_AWAITED_LOGGED = 20
+#: Partitions that the log names for each broker that left ISRs.
+_MAX_SHRUNK_LOGGED = 5
 
 #: Response to a request when this broker is not the controller; made by the API's own handler.
 Refusal = Callable[[], Any]
@@ -89,6 +97,8 @@ class Term:
                     deletion_enabled=config.delete_topic_enable,
                 ),
                 unclean=config.unclean_leader_election_enable,
+                min_insync_replicas=config.min_insync_replicas,
+                isr_expand_linger_ms=config.isr_expand_linger_ms,
             )
         )
         self.writer = StoreWriter(store, services.tasks, services.tracer, claim.epoch_version)
@@ -96,7 +106,12 @@ class Term:
         self.events = TermEvents(services, cluster_events, claim.controller_epoch)
         self.channels = Channels(
             services,
-            Sender(services.broker_id, claim.controller_epoch, config.inter_broker_listener_name),
+            Sender(
+                services.broker_id,
+                claim.controller_epoch,
+                config.inter_broker_listener_name,
+                protocol_level.request_versions(config.inter_broker_protocol_version),
+            ),
             offer,
             verify,
             self.events,
@@ -148,6 +163,7 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
                 f" was {list(change.before.isr)}; broker {change.after.leader} leads in epoch"
                 f" {change.after.leader_epoch}, and logs which offsets are at risk",
             )
+    _report_shrinks(log, notices)
     _report_reassignments(tracer, log, notices)
     _report_topics(tracer, log, notices)
     for transferred in notices.of(LeadershipsTransferred):
@@ -163,9 +179,50 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             f"broker {broker_id} is shutting down: {len(left)} of its partitions wait for another"
             " in-sync replica",
         )
+    _report_recoveries(log, notices)
+    if notices.of(ExpansionsHeld):
+        tracer.mark("isr_expansion_held")
     for refused in notices.of(Report):
         tracer.event("store_edit_refused", reason=refused.text)
         log(logging.ERROR, refused.text)
+
+
+def _report_shrinks(log: Log, notices: Notices) -> None:
+    """Log the brokers that the controller took out of ISRs, and why; leaders log their own."""
+    left: dict[tuple[int, ShrinkCause], list[str]] = {}
+    for change in notices.of(StateChange):
+        if not change.asked_by_leader:
+            for broker_id, cause in change.shrinks:
+                left.setdefault((broker_id, cause), []).append(str(change.topic_partition))
+    for (broker_id, cause), partitions in left.items():
+        more = len(partitions) - _MAX_SHRUNK_LOGGED
+        log(
+            logging.INFO,
+            f"broker {broker_id} left the ISR of {len(partitions)} partitions, cause {cause.word}:"
+            f" {', '.join(partitions[:_MAX_SHRUNK_LOGGED])}"
+            f"{f' and {more} more' if more > 0 else ''}",
+        )
+
+
+def _report_recoveries(log: Log, notices: Notices) -> None:
+    """Log the partitions without a leader, and which of their members are awaited (E4, E6)."""
+    awaited = notices.of(LeaderAwaited)
+    for partition in awaited[:_MAX_AWAITED_LOGGED]:
+        plan = partition.plan
+        missing, step = list(plan.missing), "an operator must elect a leader uncleanly"
+        if plan.is_under_way:
+            step = f"comparing their logs; brokers {missing} are awaited for a while"
+        elif missing:
+            step = f"waiting until {plan.quorum} of them are there; brokers {missing} are not"
+        log(
+            logging.WARNING,
+            f"partition {partition.topic_partition} has no leader, the last was"
+            f" {partition.last_leader}: no live member of {list(plan.members)} is proven to have"
+            f" all committed records; {step}",
+        )
+    if len(awaited) > _MAX_AWAITED_LOGGED:
+        more = len(awaited) - _MAX_AWAITED_LOGGED
+        log(logging.WARNING, f"{more} more partitions have no leader for such a reason")
 
 
 def _report_reassignments(

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
+from tidelog.controller.elections.waits import WaitChanged
 from tidelog.controller.failover import Failovers, Loss, Turn
 from tidelog.controller.registrations import BrokerArrived, BrokerGone
 from tidelog.controller.topics.deletion import TopicRemoved
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
+from tidelog.core.metrics import (
+    FAILOVER_MS,
+    FAILOVERS,
+    ISR_EXPANDS,
+    ISR_SHRINKS,
+    LEADERS_AWAITED,
+    PARTITIONS_UNLED,
+)
 from tidelog.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ class TermEvents:
         self._noticed_ms = self._now_ms()
         self._turn = Turn(self._noticed_ms)
         self._times_behind = 0
+        self._times_awaited = 0
 
     def _now_ms(self) -> int:
         return self._services.clock.monotonic_ms()
@@ -96,8 +105,13 @@ class TermEvents:
         for topic in effects.notices.of(TopicRemoved):
             over += self._failovers.removed(topic.name, now_ms)
         self._services.metrics.put(PARTITIONS_UNLED, self._failovers.unled)
+        self._count_isr_changes(effects.notices.of(StateChange))
+        awaited = effects.notices.of(WaitChanged)
+        if awaited:
+            self._services.metrics.add(LEADERS_AWAITED, len(awaited))
         if self._cluster_events.is_on:
             self._record_changes(effects, image)
+            self._record_waits(awaited)
         self._report_failovers(over)
 
     def _loss(self, effects: Effects, image: Image) -> Loss | None:
@@ -138,6 +152,35 @@ class TermEvents:
                 for change in changes
             ),
         )
+
+    def _record_waits(self, awaited: Sequence[WaitChanged]) -> None:
+        first, self._times_awaited = self._times_awaited + 1, self._times_awaited + len(awaited)
+        self._cluster_events.record_later(
+            len(awaited),
+            (
+                cluster_events.leader_awaited(
+                    changed.topic_partition,
+                    changed.topic_id,
+                    changed.leader_epoch,
+                    changed.last_leader,
+                    changed.wait,
+                    controller_epoch=self._controller_epoch,
+                    number=number,
+                )
+                for number, changed in enumerate(awaited, first)
+            ),
+        )
+
+    def _count_isr_changes(self, changes: Sequence[StateChange]) -> None:
+        metrics = self._services.metrics
+        for change in changes:
+            for _, cause in change.shrinks:
+                metrics.add(ISR_SHRINKS, label=cause.word)
+            if change.before is not None:
+                before = change.before.isr
+                joined = sum(member not in before for member in change.after.isr)
+                if joined:
+                    metrics.add(ISR_EXPANDS, joined)
 
     def answered(
         self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]

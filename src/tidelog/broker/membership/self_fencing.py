@@ -91,7 +91,7 @@ class SelfFencing:
         """Note that the session has ended: from here on this broker leads nothing.
 
         The view of a broker that was stopped meanwhile is as old as the gap: clients wait for the
-        controller's next one.
+        controller's next one. Any other broker goes on with the view that it has.
         """
         if self._fence.is_fenced:
             self._services.view.is_known = False

@@ -5,8 +5,9 @@ Rules V4, V40, E3, S3, S5.
 A broker is alive as long as its session is. The loop itself proves life (`beat`), so a broker that
 does not turn is not alive (DESIGN.md, rule 4). A store that cannot be reached is not an expired
 session: the broker serves on (S3). On expiry the broker stops leading at once, re-registers under a
-new broker epoch, and takes its state from the controller. Its view of the cluster stays until the
-controller replaces it: clients drop the brokers that an empty view does not list.
+new broker epoch, and takes its state from the controller. So it does where an administrator deleted
+its registration while the session lives on. Its view of the cluster stays until the controller
+replaces it: clients drop the brokers that an empty view does not list.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from tidelog.broker.membership.registration_watch import RegistrationWatch
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint, topic_id_to_text
 from tidelog.metadata import layout
@@ -46,8 +48,8 @@ class BrokerIdInUseError(TidelogError):
 class Tenant(Protocol):
     """The parts of a broker that act under its registration."""
 
-    def session_expired(self) -> None:
-        """Stop acting under the registration, which is gone."""
+    def session_expired(self, reason: str) -> None:
+        """Stop acting under the registration, which is gone for this reason."""
 
     def session_renewed(self) -> None:
         """Catch up: the broker is registered again, with changes missed meanwhile."""
@@ -70,6 +72,7 @@ class Session:
         self._store = services.store
         self._closing = False
         self._registering = False
+        self._watch = RegistrationWatch(services, self._registration_lost)
         #: How many sessions have ended by themselves.
         self._expiries = 0
 
@@ -89,6 +92,7 @@ class Session:
             await self._register()
         finally:
             self._registering = False
+        self._watch.begin()
 
     def is_lost(self) -> bool:
         """Whether this broker has no registration that it could act under."""
@@ -116,10 +120,30 @@ class Session:
             return
         self._expiries += 1
         services.tracer.log("server", logging.WARNING, "the session with the store has expired")
-        services.identity.broker_epoch = NO_BROKER_EPOCH
-        self._tenant.session_expired()
+        services.identity.session_expired()
+        self._tenant.session_expired("the session has expired")
         if not self._registering:
             services.tasks.spawn("register again", self._register_again())
+
+    def _registration_lost(self, reason: str) -> None:
+        """Register again: the node is gone, or another's, although the session lives (V4).
+
+        The controller takes the incarnation of that node for dead, so nothing may go on under it.
+        """
+        services = self._services
+        if self._closing or self._registering or not services.identity.is_registered:
+            return
+        services.tracer.event("registration_lost", reason=reason, epoch=services.broker_epoch)
+        services.tracer.mark("registration_lost_while_session_lives")
+        services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"{reason}: the registration of broker {services.broker_id} epoch"
+            f" {services.broker_epoch} is lost; registering again",
+        )
+        services.identity.session_expired()
+        self._tenant.session_expired(reason)
+        services.tasks.spawn("register again", self._register_again())
 
     async def _register_again(self) -> None:
         services = self._services
@@ -136,9 +160,11 @@ class Session:
                     )
                     await services.tasks.sleep(_RETRY_MS)
                 else:
-                    return
+                    break
         finally:
             self._registering = False
+        if not self._closing:
+            self._watch.begin()
 
     # registration
 
@@ -153,7 +179,9 @@ class Session:
                 broker_epoch=NO_BROKER_EPOCH,
                 endpoints=self._advertised_endpoints(),
                 rack=services.config.broker_rack or None,
-                previous_broker_epoch=services.identity.clean_shutdown_epoch,
+                previous_broker_epoch=services.identity.clean_epochs.last,
+                earlier_broker_epochs=services.identity.clean_epochs.earlier,
+                reports_log_ends=True,
             )
             data = layout.encode_broker(info, services.clock.wall_ms())
             try:
@@ -207,6 +235,7 @@ class Session:
         """
         if self._expiries != expiries:
             self._services.tracer.mark("session_lost_while_registering")
+            self._services.identity.lost_while_registering(broker_epoch)
             raise SessionExpired()
         services = self._services
         services.identity.registered(broker_epoch)

@@ -134,7 +134,8 @@ class _LeaderAndIsr:
                 topic_id=topic_id,
                 is_new=state.is_new,
                 leader=state.leader,
-                isr=state.isr,
+                # A member without its replica must not come back with an empty one (E1).
+                isr=(*state.isr, *state.eligible),
             )
             if placement is Placement.OTHER_TOPIC:
                 # No controller of tidelog sends this: it sets is_new, or lists everything on this
@@ -311,7 +312,7 @@ class _LeaderAndIsr:
                 is_empty=partition.log.log_end_offset == 0,
                 is_new=state.is_new,
                 leader=state.leader,
-                isr=state.isr,
+                isr=(*state.isr, *state.eligible),
             ):
                 found.append(topic_partition)
         return found

@@ -14,8 +14,8 @@ from tidelog.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
     from tidelog.broker.replicas.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.services import Services
@@ -40,7 +40,7 @@ class PartitionContext:
 
     services: Services
     appends: PlannedAppends
-    alter_partition_manager: AlterPartitionManager
+    alter_partition_manager: IsrChanges
     takeovers: Takeovers
     coordinators: Coordinators
     events: ClusterEvents

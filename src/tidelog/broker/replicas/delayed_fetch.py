@@ -18,6 +18,7 @@ from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
+from tidelog.replication.pending_reads import NO_READ, PendingRead
 from tidelog.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -43,7 +44,7 @@ _LEADER_HINT_VERSION = 16
 class _Read:
     """A read from the disk for one partition, under the leadership in which it began."""
 
-    __slots__ = ("_partition", "_role", "answer", "completion", "item")
+    __slots__ = ("_number", "_partition", "_role", "answer", "completion", "item")
 
     def __init__(
         self, item: SessionPartition, answer: PartitionData, completion: Completion[LogSlice]
@@ -54,6 +55,19 @@ class _Read:
         self.completion = completion
         self._partition = item.watched
         self._role = item.watched.role
+        self._number = 0
+
+    def begin(self, now_ms: int) -> None:
+        """Count the read among those of its leadership (F11)."""
+        leadership = self._role.leadership
+        if leadership is not None:
+            self._number = leadership.reads_under_way.begin(now_ms)
+
+    def end(self) -> None:
+        """Count the read no longer."""
+        leadership = self._role.leadership
+        if leadership is not None and self._number:
+            leadership.reads_under_way.end(self._number)
 
     @property
     def is_over(self) -> bool:
@@ -72,7 +86,9 @@ class DelayedFetch:
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
+        "_read_number",
         "_reading",
+        "_received_ms",
         "_replicas",
         "_services",
         "_session",
@@ -91,8 +107,12 @@ class DelayedFetch:
         max_bytes: int,
         all_partitions: bool,
         listener: str,
+        received_ms: int = 0,
     ) -> None:
-        """`listener` accepted the request: leader hints name endpoints there."""
+        """`listener` accepted the request: leader hints name endpoints there.
+
+        `received_ms` is the monotonic time of its arrival.
+        """
         self._services = services
         self._replicas = replicas
         self._listener = listener
@@ -106,7 +126,10 @@ class DelayedFetch:
         #: names changed partitions only.
         self._all_partitions = all_partitions
         self._missing_bytes = 0
+        self._received_ms = received_ms
         self._reading = 0
+        #: Number of this fetch among the pending reads of a follower (F5).
+        self._read_number = NO_READ
         #: Kept while waiting, so that only changed partitions are looked at again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
@@ -155,10 +178,17 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
+        if session.reads is not None:
+            # Nothing will end this fetch's entry: its reads go on, and no response leaves (F7).
+            session.reads.drop(self._read_number)
         self._complete()
 
     def _cancelled(self) -> None:
         self._answered = True
+        reads = self._session.reads
+        if reads is not None:
+            # The read goes on, and proves nothing of a follower that is gone (F7).
+            reads.drop(self._read_number)
         self._close()
 
     def _wait(self, max_wait_ms: int) -> None:
@@ -229,6 +259,7 @@ class DelayedFetch:
             self._await_reads(reads)
         elif final or urgent or total >= self._min_bytes > 0 or self._min_bytes <= 0:
             self._answered = True
+            self._reads_done()
         else:
             self._missing_bytes = self._min_bytes - total
             for item in answers:
@@ -248,8 +279,16 @@ class DelayedFetch:
     def _await_reads(self, reads: list[_Read]) -> None:
         """Respond when all reads from the disk are done."""
         self._reading = len(reads)
+        pending = self._session.reads
+        if pending is not None and pending.is_watched:
+            self._read_number = pending.begin(self._pending_read())
+
+        if self._services.config.leader_relinquish_on_slow_reads_enable:
+            for read in reads:
+                read.begin(self._services.clock.monotonic_ms())
 
         def one_read(read: _Read) -> None:
+            read.end()
             if read.is_over:
                 # The log may have been truncated, or the bytes be of an epoch unknown to the
                 # reader.
@@ -260,11 +299,22 @@ class DelayedFetch:
             self._reading -= 1
             if self._reading == 0 and not self._answered:
                 self._answered = True
+                self._reads_done()
                 if self.pending is not None:
                     self._complete()
 
         for read in reads:
             read.completion.then(lambda _, read=read: one_read(read))  # type: ignore[misc]
+
+    def _pending_read(self) -> PendingRead:
+        return PendingRead(self._session.broker_epoch, self._received_ms)
+
+    def _reads_done(self) -> None:
+        """Note that the leader has read for this fetch, and the response leaves (F6)."""
+        reads = self._session.reads
+        if reads is not None and reads.is_watched:
+            now_ms = self._services.clock.monotonic_ms()
+            reads.done(self._read_number, self._pending_read(), now_ms)
 
     def _look(
         self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool

@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import NO_EPOCH, EpochEnd, TopicPartition
+from tidelog.replication import truncation
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
+
+#: Errors of a follower whose leader epoch or broker epoch differs from what the leader knows.
+_EPOCH_ERRORS = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
 
 
 class Refusal(NamedTuple):
@@ -50,7 +58,13 @@ def readable(
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
     except KafkaError as refused:
-        return Refusal(refused.code, None, partition)
+        end = None
+        if session.replica_id >= 0:
+            end = truncation.below_log_start(
+                log.epochs, log.log_start_offset, last_epoch, item.fetch_offset
+            )
+        if end is None:
+            return Refusal(refused.code, None, partition)
     if end is not None:
         return Refusal(ErrorCode.NONE, end, partition)
     if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
@@ -83,6 +97,8 @@ def note_follower(
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):
+        if partition.error in _EPOCH_ERRORS and session.replica_id >= 0:
+            _note_epoch(replicas, session, item, now_ms)
         if replicas.takeovers.watched and partition.partition is not None:
             _note_refusal(replicas, session, partition, partition.partition, now_ms)
         return None
@@ -93,8 +109,20 @@ def note_follower(
         item.fetch_offset,
         item.log_start_offset,
         now_ms,
+        item.is_synced,
+        session.reads,
     )
     return partition
+
+
+def _note_epoch(
+    replicas: ReplicaSet, session: FetchSession, item: SessionPartition, now_ms: int
+) -> None:
+    """Note a follower whose fetches do not count because of an epoch (V63)."""
+    partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
+    leadership = None if partition is None else partition.leadership
+    if leadership is not None:
+        leadership.fetch_refused(session.replica_id, now_ms)
 
 
 def _note_refusal(

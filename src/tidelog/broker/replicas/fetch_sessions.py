@@ -20,6 +20,7 @@ from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.replication.pending_reads import PendingReads
 
 #: Session epochs (KIP-227).
 INITIAL_EPOCH = 0
@@ -48,6 +49,7 @@ class SessionPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "is_synced",
         "key",
         "last_fetched_epoch",
         "log_start_offset",
@@ -68,6 +70,8 @@ class SessionPartition:
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
+        #: The follower has synced its log up to `fetch_offset` (V69).
+        self.is_synced = False
         self.max_bytes = 0
         self.current_leader_epoch = -1
         #: The offsets in the last response, to recognize a repetition (V61).
@@ -85,8 +89,12 @@ class SessionPartition:
 
     def unwatch(self) -> None:
         """Watch nothing any more."""
-        if self.watched is not None:
-            self.watched.watchers.unwatch(self)
+        watched = self.watched
+        if watched is not None:
+            watched.watchers.unwatch(self)
+            reads = self.session.reads
+            if reads is not None and reads.is_watched and watched.leadership is not None:
+                watched.leadership.reads_forgotten(self.session.replica_id, reads)
             self.watched = None
 
     def changed(self) -> None:
@@ -115,13 +123,20 @@ class FetchSession:
         "epoch",
         "last_used_ms",
         "partitions",
+        "reads",
         "replica_id",
         "session_id",
         "uses_topic_ids",
         "waiting",
     )
 
-    def __init__(self, replica_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self,
+        replica_id: int,
+        uses_topic_ids: bool,
+        now_ms: int,
+        reads: PendingReads | None = None,
+    ) -> None:
         #: 0 while it is not in the cache.
         self.session_id = 0
         #: The epoch that the next incremental fetch must carry.
@@ -134,6 +149,8 @@ class FetchSession:
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
         self.waiting: WaitingFetch | None = None
+        #: The reads under way for a follower; None for a consumer (F5).
+        self.reads = reads
 
     def remove(self, key: PartitionKey) -> SessionPartition | None:
         """Forget one partition; return it if it was there."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.peers import PeerConnection
 from tidelog.broker.replicas.followed_partition import FollowedPartition
 from tidelog.broker.replicas.partition import Partition
+from tidelog.core import protocol_level
 from tidelog.core.errors import ConnectionLost, ErrorCode
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
 from tidelog.wire.messages.fetch import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.replication.follower import FollowerReplica
 
-_VERSION = 17
 _FULL_EPOCH = 0
 _MAX_EPOCH = 0x7FFFFFFF
 #: Fetches in flight: one that the leader holds, and one that ends it.
@@ -83,6 +83,12 @@ class Fetchers:
                 # fetch that the leader holds would delay a new fetcher's on this connection.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
+    def renew(self, partition: Partition) -> None:
+        """Fetch a followed partition again: its `flush.before.ack` may have changed (V69)."""
+        fetcher = self._assigned.get(partition.topic_partition)
+        if fetcher is not None:
+            fetcher.renew(partition)
+
     def _close_empty(self, fetcher: Fetcher) -> None:
         if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
             del self._fetchers[fetcher.key]
@@ -114,6 +120,8 @@ class Fetcher:
         self.key = (leader, index)
         self._leader = leader
         self._purpose = f"fetcher-{index}"
+        level = services.config.inter_broker_protocol_version
+        self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
         #: Partitions that are not in the session, or whose position the session does not know.
         self._changed: dict[FollowedPartition, None] = {}
@@ -161,6 +169,12 @@ class Fetcher:
         if followed is not None:
             followed.end()
             self._drop_from_session(followed)
+
+    def renew(self, partition: Partition) -> None:
+        """Fetch a partition again, though its position is known (V69)."""
+        followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
+        if followed is not None:
+            followed.renew()
 
     def close(self) -> None:
         """Close the fetcher; requests in flight are dropped."""
@@ -232,7 +246,7 @@ class Fetcher:
         number, sequence = self._connection_number, self._sequence
         connection.send(
             FETCH,
-            _VERSION,
+            self._version,
             request,
             services.config.replica_socket_timeout_ms,
             lambda answer, error: self._answered(number, sequence, connection, answer, error),
@@ -265,10 +279,13 @@ class Fetcher:
                     last_fetched_epoch=position.last_fetched_epoch,
                     log_start_offset=role.log_start_offset,
                     partition_max_bytes=config.replica_fetch_max_bytes,
+                    is_synced=followed.is_synced,
                 )
             )
         request = FetchRequest(
-            replica_state=ReplicaState(self._services.broker_id, self._services.broker_epoch),
+            replica_state=ReplicaState(
+                self._services.broker_id, self._services.identity.fetching_epoch
+            ),
             # The first fetch only makes the session: held, it would hold back the next ones.
             max_wait_ms=0
             if is_full and not self._is_sessionless

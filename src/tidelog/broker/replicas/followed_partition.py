@@ -2,8 +2,10 @@
 
 Runs the effects of `replication.follower` on the log. Keeps the partition out of the fetches while
 it must wait (V66). It waits for a truncation, a question to the leader, or a backoff that grows
-with each failure. Ends with its role. Operations still under way then change the log, but no role
-(V33).
+with each failure. With `flush.before.ack` it also waits until its log is synced, so that its fetch
+offset is its synced offset (V69). Partitions of one fetch response are synced together: the next
+fetch waits for them as it waits for slow appends. Ends with its role. Operations still under way
+then change the log, but no role (V33).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.core import protocol_level
 from tidelog.core.completion import Completion
 from tidelog.core.errors import (
     ConnectionLost,
@@ -27,6 +30,7 @@ from tidelog.replication.effects import (
     AskLogStart,
     BackOff,
     Effects,
+    Flush,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
 
-_LIST_OFFSETS_VERSION = 9
 _EARLIEST_TIMESTAMP = -2
 _OFFSETS_PURPOSE = "fetcher-offsets"
 #: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
@@ -79,6 +82,7 @@ class FollowedPartition:
         "_ended",
         "_failures",
         "_fetcher",
+        "_is_syncing",
         "_services",
         "is_ready",
         "key",
@@ -110,7 +114,20 @@ class FollowedPartition:
         self.is_ready = False
         self._backoff: Timeout | None = None
         self._failures = 0
+        self._is_syncing = False
         self._ended = False
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the log is on the disk up to the fetch offset, and the leader may know (V69)."""
+        log = self.partition.log
+        return log.config.flush_before_ack and log.recovery_point >= self.role.position.fetch_offset
+
+    def renew(self) -> None:
+        """Fetch again after `flush.before.ack` changed: the leader must learn what is synced."""
+        if self.is_ready:
+            self._ready()
+            self._fetcher.pump()
 
     def begin(self) -> None:
         """Start to fetch."""
@@ -194,6 +211,15 @@ class FollowedPartition:
             self._appended(completion)
             self._fetcher.append_done(self)
 
+    def _flushed(self, completion: Completion[None]) -> None:
+        """Take up the position behind records that are flushed at last, and fetch from there."""
+        if self._ended:
+            return
+        if completion.error is None:
+            self._services.tracer.mark("append_flushed_again")
+        self._appended(completion)
+        self._fetcher.pump()
+
     def _append_failed(self, error: BaseException) -> None:
         """Back off after bad records or a full disk; the fetcher asks for them again later."""
         if isinstance(error, KafkaError):
@@ -215,6 +241,9 @@ class FollowedPartition:
         for effect in effects:
             if isinstance(effect, BackOff):
                 self._back_off(effect.error)
+            elif isinstance(effect, Flush):
+                self._not_ready()
+                self.partition.log.flush().then(self._flushed)
             elif isinstance(effect, TruncateTo):
                 is_empty = effect.offset >= self.role.log_end_offset
                 self._truncate(
@@ -235,8 +264,44 @@ class FollowedPartition:
                 raise InvariantError(f"{effect} is not an effect of a follower")
 
     def _ready(self) -> None:
+        log = self.partition.log
+        if log.config.flush_before_ack and log.recovery_point < log.log_end_offset:
+            self._sync()
+            return
         self.is_ready = True
         self._fetcher.ready(self)
+
+    def _sync(self) -> None:
+        """Sync the log before the next fetch, whose offset promises that (V69)."""
+        self.is_ready = False
+        self._fetcher.append_begun(self)
+        if not self._is_syncing:
+            self._is_syncing = True
+            self.partition.log.flush().then(self._synced)
+
+    def _synced(self, completion: Completion[None]) -> None:
+        self._is_syncing = False
+        if self._ended:
+            self._services.tracer.mark("sync_outlived_role")
+            return
+        if self.role.is_busy or self._backoff is not None:
+            return  # the end of that looks again whether the log is synced
+        if completion.error is not None:
+            self._sync_failed(completion.error)
+        else:
+            self._services.tracer.mark("follower_synced")
+            self._ready()
+        self._fetcher.append_done(self)
+
+    def _sync_failed(self, error: BaseException) -> None:
+        """Back off: a full disk may have room later; after a device error the broker ends (D17)."""
+        self._services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"partition {self.partition.topic_partition}: cannot sync the log before the next"
+            f" fetch (flush.before.ack): {error}",
+        )
+        self._run(self.role.failed(ErrorCode.KAFKA_STORAGE_ERROR))
 
     def _not_ready(self) -> None:
         self.is_ready = False
@@ -262,7 +327,15 @@ class FollowedPartition:
 
     def _backed_off(self) -> None:
         self._backoff = None
-        if not self._ended:
+        if self._ended:
+            return
+        log = self.partition.log
+        effects = self.role.resumed(
+            log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch
+        )
+        if effects:
+            self._run(effects)
+        else:
             self._ready()
             self._fetcher.pump()
 
@@ -279,19 +352,25 @@ class FollowedPartition:
 
     def _report_truncation(self, offset: int) -> None:
         self._mark_truncation(offset)
-        log_end_offset = self.role.log_end_offset
+        role = self.role
+        log_end_offset = role.log_end_offset
         self._services.tracer.event(
             "truncated",
             partition=str(self.partition.topic_partition),
-            leader_epoch=self.role.leader_epoch,
+            leader_epoch=role.leader_epoch,
             log_end_offset=log_end_offset,
             to=offset,
         )
+        level, why = logging.INFO, f"to match leader {role.leader} of epoch {role.leader_epoch}"
+        if role.damaged_from is not None:
+            self._services.tracer.mark("damage_truncated")
+            level, damage = logging.WARNING, self.partition.log.damage
+            reason = "damaged" if damage is None else damage.reason
+            why = f"to refetch the records from leader {role.leader}: {reason}"
         self._services.tracer.log(
             "server",
-            logging.INFO,
-            f"truncating {self.partition.topic_partition} from {log_end_offset} to {offset} to"
-            f" match leader {self.role.leader} of epoch {self.role.leader_epoch}",
+            level,
+            f"truncating {self.partition.topic_partition} from {log_end_offset} to {offset} {why}",
         )
 
     def _mark_truncation(self, offset: int) -> None:
@@ -330,7 +409,9 @@ class FollowedPartition:
             return
         connection.send(
             LIST_OFFSETS,
-            _LIST_OFFSETS_VERSION,
+            protocol_level.request_versions(
+                services.config.inter_broker_protocol_version
+            ).list_offsets,
             ListOffsetsRequest(
                 replica_id=services.broker_id, topics=[ListOffsetsTopic(name, [question])]
             ),

@@ -6,9 +6,11 @@ manager of one partition. This module decides nothing itself.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.replication import shrinks
 from tidelog.replication.effects import (
     Effects,
     HighWatermarkMoved,
@@ -18,6 +20,7 @@ from tidelog.replication.effects import (
     SendAlterPartition,
     WithdrawAlterPartition,
 )
+from tidelog.replication.isr import maximal_isr
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
@@ -50,7 +53,8 @@ def run(
             tracer.mark("isr_change_withdrawn")
             context.alter_partition_manager.withdraw(partition)
         elif isinstance(effect, RetryAlterPartition):
-            context.alter_partition_manager.retry(partition, effect.change)
+            manager = context.alter_partition_manager
+            manager.retry(partition, effect.change, effect.after_ms)
         else:
             raise InvariantError(f"{effect} is not an effect of a leader")
 
@@ -72,6 +76,36 @@ def below_minimum(partition: HostedReplica, core: LeaderReplica) -> str:
         f"the ISR of {partition.topic_partition} is {list(isr)}: {len(isr)} in-sync replicas, "
         f"{core.minimum} are needed (min.insync.replicas={core.min_insync_replicas})"
     )
+
+
+def note_supersession(tracer: Tracer, partition: HostedReplica, core: LeaderReplica) -> None:
+    """Log the newer ISR change that is about to supersede one whose outcome is open (A8)."""
+    state = core.isr
+    newer = state.queued
+    assert newer is not None and state.in_flight, "a newer change supersedes one in flight (A8)"
+    tracer.mark("isr_change_superseded")
+    tracer.log(
+        "state_change",
+        logging.INFO,
+        f"partition {partition.topic_partition}: requesting ISR {list(newer.isr)} instead of "
+        f"{list(state.in_flight[-1].isr)}, whose request got no response; until the controller "
+        f"settles it, records wait for {list(maximal_isr(state))}",
+    )
+
+
+def log_shrinks(
+    tracer: Tracer, partition: HostedReplica, core: LeaderReplica, change: IsrChange
+) -> None:
+    """Log the members that left with a change of the ISR, and why (V62)."""
+    for shrink in change.shrinks:
+        if shrink.replica_id not in core.isr.committed:
+            tracer.log(
+                "state_change",
+                logging.INFO,
+                f"partition {partition.topic_partition}: follower {shrink.replica_id} left the ISR:"
+                f" {shrinks.describe(shrink, core.max_lag_ms)}; ISR is now"
+                f" {list(core.isr.committed)}",
+            )
 
 
 def mark_refusal(

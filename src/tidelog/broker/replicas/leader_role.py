@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tidelog.broker.replicas import leader_effects, unclean_elections
 from tidelog.broker.replicas.late_appends import LateAppends
+from tidelog.broker.replicas.leader_syncs import LeaderSyncs
 from tidelog.broker.replicas.log_bytes import bytes_from
 from tidelog.broker.replicas.role import note_refusal
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import RECOVERING
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.log.partition_log import AppendInfo
     from tidelog.replication.leader import LeaderReplica
+    from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: The offset that means the high watermark in DeleteRecords.
@@ -38,7 +41,9 @@ TO_HIGH_WATERMARK = -1
 class LeaderRole:
     """One leadership of a hosted replica."""
 
-    __slots__ = ("_context", "_log", "_partition", "_services", "_watchers", "core", "late")
+    __slots__ = (
+        "_context", "_log", "_partition", "_services", "_syncs", "_watchers", "core", "late",
+    )  # fmt: skip
 
     is_assigned: ClassVar[bool] = True
     is_leader: ClassVar[bool] = True
@@ -58,6 +63,7 @@ class LeaderRole:
         self._log = partition.log
         self._watchers = partition.watchers
         self.core = core
+        self._syncs = LeaderSyncs(self._services, self._log, self._synced, self._sync_failed)
         self.late = LateAppends(partition, self) if late is None else late
         self.late.role = self
 
@@ -71,18 +77,33 @@ class LeaderRole:
         """The partition epoch of the confirmed ISR."""
         return self.core.isr.partition_epoch
 
+    @property
+    def minimum(self) -> int:
+        """The effective minimum by which this leader commits records (V60)."""
+        return self.core.minimum
+
     # begin and end
 
     def begin(self, state: LeaderAndIsrPartitionState, latest_epoch: int) -> None:
         """Lead from now on; `latest_epoch` is that of the log's last record, -1 for none."""
         context, partition, core = self._context, self._partition, self.core
         context.takeovers.begun(partition)
+        self._await_skipped_batches()
         if state.leader_recovery_state == RECOVERING:
             unclean_elections.report(self._services, context.events, partition, core, latest_epoch)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             context.coordinators.role_taken(partition, core.leader_epoch)
         self.examine()
         self._watchers.log_end_moved(partition)
+        if core.flush_before_ack:
+            self._syncs.start()
+
+    def _await_skipped_batches(self) -> None:
+        """Expect batches that the former leader refused, unless this leader lacks records (V38)."""
+        core, until_ms = self.core, 0
+        if core.epoch_start_offset > 0 and not core.is_recovering:
+            until_ms = self._services.clock.monotonic_ms() + SKIPPED_BATCHES_AWAITED_MS
+        self._log.producers.refused.await_skipped(until_ms)
 
     def end(self) -> None:
         """Respond to all waiting requests, as the leadership is over (V38)."""
@@ -92,6 +113,7 @@ class LeaderRole:
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             context.coordinators.role_ended(partition)
         partition.flush_appends()
+        self._syncs.end()
         self.late.refuse()
         context.alter_partition_manager.withdraw(partition)
         if self._watchers.acks_waiting:
@@ -150,6 +172,18 @@ class LeaderRole:
             self._watchers.log_end_moved(self._partition)
             if effects:
                 self.run(effects)
+            if self.core.flush_before_ack:
+                self._syncs.start()
+
+    def _synced(self, synced_offset: int) -> None:
+        """Take over the end of the synced log: it may commit, and acks=1 has its promise (V69)."""
+        self.log_grew()
+        self.run(self.core.synced(synced_offset, self._services.clock.monotonic_ms()))
+        self._watchers.synced(synced_offset)
+
+    def _sync_failed(self, error: BaseException) -> None:
+        """Fail the requests with acks=1 that wait: the leader cannot promise their records."""
+        self._watchers.sync_failed(f"{self._partition.topic_partition} cannot be synced: {error}")
 
     # followers
 
@@ -160,7 +194,8 @@ class LeaderRole:
         this leader is (as in Kafka's Partition.followerReplicaOrThrow).
         """
         try:
-            self.core.follower(replica_id, broker_epoch)
+            now_ms = self._services.clock.monotonic_ms()
+            self.core.follower(replica_id, broker_epoch, now_ms)
         except KafkaError as error:
             return error.code if asked_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
@@ -172,17 +207,22 @@ class LeaderRole:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> None:
-        """Note that a follower has this log up to `fetch_offset` (V60).
+        """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
 
-        A follower that does not count changes nothing; `check_follower` says why.
+        `reads` are the reads for that follower's fetches (F5). A follower that does not count
+        changes nothing; `check_follower` says why.
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
             # The follower read the written batch before its produce was answered (flush.messages).
             self.log_grew()
         try:
-            effects = core.fetched(replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms)
+            effects = core.fetched(
+                replica_id, broker_epoch, fetch_offset, log_start_offset, now_ms, is_synced, reads
+            )
         except KafkaError:
             return
         takeovers = self._context.takeovers
@@ -260,6 +300,7 @@ class LeaderRole:
                 self._services.view.is_alive,
                 self._services.clock.monotonic_ms(),
                 state.leader_recovery_state,
+                bool(state.eligible),
             )
         )
         self._low_watermark_may_move()
@@ -270,23 +311,63 @@ class LeaderRole:
             now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
 
+    def flush_policy_changed(self) -> None:
+        """Take over the present `flush.before.ack` (V69)."""
+        core, is_on = self.core, self._log.config.flush_before_ack
+        if core.flush_before_ack == is_on:
+            return
+        now_ms = self._services.clock.monotonic_ms()
+        if is_on:
+            synced_offset = min(self._syncs.synced_offset, core.log_end_offset)
+            self.run(core.synced(synced_offset, now_ms))
+        self.run(core.flush_before_ack_changed(is_on, now_ms))
+        if is_on:
+            self._syncs.start()
+        else:
+            self._watchers.synced(self._log.next_offset)
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
+        if self.core.counts_pending_reads != is_enabled:
+            self.core.pending_reads_changed(is_enabled)
+
     # changes of the ISR
 
+    def is_change_to_be_sent(self, change: IsrChange) -> bool:
+        """Whether the next request is to carry the change."""
+        return self.core.is_to_be_sent(change)
+
     def is_change_wanted(self, change: IsrChange) -> bool:
-        """Whether an ISR change is still to be sent, or its outcome awaited."""
+        """Whether a change still waits to be sent, or for an outcome."""
         return self.core.is_wanted(change)
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that a change is about to leave; only for one that `is_change_wanted`."""
-        if change == self.core.isr.queued:
-            self.core.change_sent(change)
+        """Note that a change is about to leave; only for one that `is_change_to_be_sent`."""
+        if self.core.isr.in_flight and change == self.core.isr.queued:
+            leader_effects.note_supersession(self._services.tracer, self._partition, self.core)
+        self.core.change_sent(change)
+
+    def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
+        """Note that the request for a change got no response that settles it."""
+        now_ms = self._services.clock.monotonic_ms()
+        self.run(self.core.change_unanswered(change, now_ms, held_ms))
 
     def change_accepted(
-        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        has_eligible: bool = False,
     ) -> None:
         """Take over the state in the controller's response to a change."""
         now_ms = self._services.clock.monotonic_ms()
-        self.run(self.core.change_accepted(change, isr, leader_epoch, partition_epoch, now_ms))
+        effects = self.core.change_accepted(
+            change, isr, leader_epoch, partition_epoch, now_ms, has_eligible
+        )
+        if effects and change.shrinks:
+            leader_effects.log_shrinks(self._services.tracer, self._partition, self.core, change)
+        self.run(effects)
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused a change."""

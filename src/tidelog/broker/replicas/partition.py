@@ -178,6 +178,11 @@ class Partition:
     def _log_grew(self, _: Completion[AppendInfo]) -> None:
         self.role.log_grew()
 
+    def awaits_sync(self, next_offset: int) -> bool:
+        """Whether acks=1 must wait until the log is synced up to `next_offset` (V69)."""
+        log = self.log
+        return log.config.flush_before_ack and log.recovery_point < next_offset
+
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset`, -1 for the high watermark; return that offset.
 
@@ -198,10 +203,14 @@ class Partition:
         self.role.log_start_moved()
         self.watchers.isr_or_log_start_changed(self)
 
-    def configured(self, config: LogConfig, min_insync_replicas: int) -> None:
-        """Apply the topic's configuration, which may have changed (V60, V64)."""
+    def configured(
+        self, config: LogConfig, min_insync_replicas: int, counts_pending_reads: bool = False
+    ) -> None:
+        """Apply the topic's configuration, which may have changed (V60, V64, V69, F5)."""
         self.log.configured(config)
         self.role.minimum_changed(min_insync_replicas)
+        self.role.flush_policy_changed()
+        self.role.pending_reads_changed(counts_pending_reads)
 
     def is_quiet(self) -> bool:
         """Whether the log is quiet: planned appends are written, and no operation is under way."""
@@ -260,6 +269,10 @@ class Partition:
             is_eligible=services.view.is_alive,
             now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
+            has_eligible=bool(state.eligible),
+            flush_before_ack=log.config.flush_before_ack,
+            synced_offset=min(log.recovery_point, log_end_offset),
+            counts_pending_reads=topic_config.follower_fetch_pending_reads_insync_enable,
         )
         role = LeaderRole(self, self._context, core, self.role.late)
         self._take_role(role, core, state, "became_leader")
@@ -268,9 +281,16 @@ class Partition:
     def become_follower(self, state: LeaderAndIsrPartitionState) -> None:
         """Follow under a new leader epoch (V32, V33); the log is quiet.
 
-        Without a leader (-1) the replica waits for the next command.
+        Without a leader (-1) the replica waits for the next command. Outside the ISR it truncates
+        a damaged log first (V68).
         """
         log = self.log
+        damaged_from = None
+        if log.damage is not None:
+            members = (*state.isr, *state.eligible)
+            damaged_from = truncation.before_damage(
+                log.damage.offset, self._services.broker_id, members
+            )
         if state.leader == NO_LEADER:
             self._services.tracer.mark("follower_without_leader")
         core = FollowerReplica(
@@ -281,6 +301,7 @@ class Partition:
             log_end_offset=log.log_end_offset,
             latest_epoch=log.epochs.latest_epoch,
             high_watermark=self._starting_high_watermark(),
+            damaged_from=damaged_from,
         )
         self._take_role(FollowerRole(self, self._services, core), core, state, "became_follower")
 

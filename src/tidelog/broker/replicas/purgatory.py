@@ -58,13 +58,15 @@ _NOBODY: deque[tuple[int, AcksWait]] = deque(maxlen=0)
 class PartitionWatchers:
     """All waits on one hosted replica."""
 
-    __slots__ = ("_acks", "_consumers", "_deletions", "_followers")
+    __slots__ = ("_acks", "_consumers", "_deletions", "_followers", "_syncs")
 
     def __init__(self) -> None:
         #: (first offset the high watermark must reach, the waiting produce), rising in offset.
         self._acks = _NOBODY
         #: (offset that the low watermark must reach, the waiting deletion); few, in no order.
         self._deletions: list[tuple[int, AcksWait]] = []
+        #: (offset up to which the leader must have synced its log, the waiting produce).
+        self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
 
@@ -84,6 +86,10 @@ class PartitionWatchers:
             self._acks = deque(sorted(waiting, key=lambda entry: entry[0]))
         else:
             waiting.append((offset, wait))
+
+    def wait_for_sync(self, offset: int, wait: AcksWait) -> None:
+        """Acknowledge `wait` when the leader has synced its log up to `offset` (V69)."""
+        self._syncs.append((offset, wait))
 
     @property
     def deletions_wait(self) -> bool:
@@ -133,6 +139,22 @@ class PartitionWatchers:
             for wait in done:
                 wait.acknowledged()
 
+    def synced(self, synced_offset: int) -> None:
+        """Acknowledge the produces with acks=1 whose records the leader has synced (V69)."""
+        waiting = self._syncs
+        if not waiting:
+            return
+        self._syncs = [entry for entry in waiting if entry[0] > synced_offset]
+        for offset, wait in waiting:
+            if offset <= synced_offset:
+                wait.acknowledged()
+
+    def sync_failed(self, message: str) -> None:
+        """Refuse the produces that wait for a sync."""
+        waiting, self._syncs = self._syncs, []
+        for _, wait in waiting:
+            wait.refused(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
     def log_end_moved(self, partition: WatchedReplica) -> None:
         """Wake waiting followers, which may read further."""
         for watcher in list(self._followers):
@@ -150,7 +172,8 @@ class PartitionWatchers:
         gone = f"{partition.topic_partition} is not led by this broker any more"
         self._refuse_all(error, gone)
         deletions, self._deletions = self._deletions, []
-        for _, wait in deletions:
+        syncs, self._syncs = self._syncs, []
+        for _, wait in (*deletions, *syncs):
             wait.refused(error, gone)
         for watcher in [*self._followers, *self._consumers]:
             watcher.readable()

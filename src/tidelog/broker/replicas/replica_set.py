@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
@@ -38,7 +38,7 @@ from tidelog.replication import commands
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
+    from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.server.requests import Request
@@ -61,7 +61,7 @@ class ReplicaSet:
         self,
         services: Services,
         appends: PlannedAppends,
-        alter_partition_manager: AlterPartitionManager,
+        alter_partition_manager: IsrChanges,
         takeovers: Takeovers,
         coordinators: Coordinators,
         events: ClusterEvents,
@@ -100,6 +100,8 @@ class ReplicaSet:
         #: One command is run at a time, in the order of arrival.
         self.command_order = asyncio.Lock()
         self.upkeep = ReplicaUpkeep(services, self, takeovers)
+        #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
+        self.renew_fetch: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
 
@@ -239,13 +241,20 @@ class ReplicaSet:
                 self._services.tracer.log("server", logging.WARNING, f"topic {topic}: {note}")
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """Give replicas of these topics their loaded configuration (V60)."""
+        """Give replicas of these topics their loaded configuration (V60, V69)."""
         changed = dict.fromkeys(topics)
         for partition in self.all():
             topic = partition.topic_partition.topic
             if topic in changed:
-                minimum = self.topic_config(topic).min_insync_replicas
-                partition.configured(self.log_config(topic), minimum)
+                own = self.topic_config(topic)
+                was_synced = partition.log.config.flush_before_ack
+                partition.configured(
+                    self.log_config(topic),
+                    own.min_insync_replicas,
+                    own.follower_fetch_pending_reads_insync_enable,
+                )
+                if partition.log.config.flush_before_ack and not was_synced:
+                    self.renew_fetch(partition)
 
     def defaults_changed(self) -> None:
         """Apply the broker's changed configuration: it holds where a topic sets nothing."""
@@ -389,6 +398,7 @@ def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         max_compaction_lag_ms=topic.max_compaction_lag_ms,
         min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
         flush_ms=topic.flush_ms,
+        flush_before_ack=topic.flush_before_ack,
         codec=CODECS[topic.compression_type],
         compression_level=levels.get(topic.compression_type),
         segment_jitter_ms=topic.segment_jitter_ms,

@@ -17,7 +17,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.ports import Buffer
 from tidelog.log.append_validation import note_refused
-from tidelog.log.refused_batches import EarlierBatchRefusedError
+from tidelog.log.refused_batches import EarlierBatchRefusedError, SkippedBatchesError
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidelog.replication.follower import FollowerReplica
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
+    from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: Refusals after which an idempotent producer sends the same batch again.
@@ -92,8 +93,13 @@ class Role(ChangingRole, Protocol):
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> None:
-        """Note that a follower has this log up to `fetch_offset` (V60)."""
+        """Note that a follower has this log up to `fetch_offset` (V60), perhaps on disk (V69).
+
+        `reads` are the reads for that follower's fetches (F5).
+        """
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start at `offset` (`Partition.delete_records_before`)."""
@@ -106,6 +112,12 @@ class Role(ChangingRole, Protocol):
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over the present `min.insync.replicas` (V60, V64)."""
+
+    def flush_policy_changed(self) -> None:
+        """Take over the present `flush.before.ack` of the log (V69)."""
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Note that other brokers came or went."""
@@ -152,6 +164,8 @@ class _NotLeading:
         fetch_offset: int,
         log_start_offset: int,
         now_ms: int,
+        is_synced: bool = False,
+        reads: PendingReads | None = None,
     ) -> None:
         """Count nothing."""
 
@@ -168,12 +182,27 @@ class _NotLeading:
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Change nothing."""
 
+    def flush_policy_changed(self) -> None:
+        """Change nothing: a followed partition reads the policy with each fetch."""
+
+    def pending_reads_changed(self, is_enabled: bool) -> None:
+        """Change nothing."""
+
     def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
         """Change nothing."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Take over the partition epoch."""
         self.partition_epoch = state.partition_epoch
+
+    @property
+    def minimum(self) -> int:
+        """1, the least: this replica commits nothing."""
+        return 1
+
+    def is_change_to_be_sent(self, change: IsrChange) -> bool:
+        """Send none."""
+        return False
 
     def is_change_wanted(self, change: IsrChange) -> bool:
         """Want none."""
@@ -182,8 +211,16 @@ class _NotLeading:
     def change_sent(self, change: IsrChange) -> None:
         """Change nothing."""
 
+    def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
+        """Change nothing."""
+
     def change_accepted(
-        self, change: IsrChange, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self,
+        change: IsrChange,
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        partition_epoch: int,
+        has_eligible: bool = False,
     ) -> None:
         """Change nothing."""
 
@@ -249,4 +286,6 @@ def note_refusal(
     if isinstance(error, EarlierBatchRefusedError):
         services.tracer.mark("produce_refused_behind_refused")
     elif code in _RETRIABLE:
+        if isinstance(error, SkippedBatchesError):
+            services.tracer.mark("produce_refused_before_skipped")
         note_refused(log.producers.refused, records, code, services.clock.monotonic_ms())

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
+from tidelog.broker.replicas.relinquishing import Relinquishing
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
@@ -54,6 +56,8 @@ class ReplicaUpkeep:
         self._services = services
         self._hosted = hosted
         self._takeovers = takeovers
+        self._relinquishing = Relinquishing(services)
+        self._frozen_watermarks = FrozenWatermarks(services)
         self._closing = False
         settings = _cleaner_settings(services.config)
         self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
@@ -93,6 +97,11 @@ class ReplicaUpkeep:
     def configured(self) -> None:
         """Apply the broker's changed configuration (`log.cleaner.*`, KIP-226)."""
         self._cleaner.settings = _cleaner_settings(self._services.config)
+
+    def damage_found(self) -> None:
+        """Have the controller replace replicas with a damaged log (V68)."""
+        if not self._closing and not self._services.fence.is_fenced:
+            self._relinquishing.damage_found(self._hosted.all)
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -137,6 +146,8 @@ class ReplicaUpkeep:
             return  # the followers' fetches wait here (V47)
         for partition in self._hosted.all():
             partition.role.examine()
+        self._relinquishing.look(self._hosted.all())
+        self._frozen_watermarks.look(self._hosted.all())
         self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:

@@ -14,7 +14,7 @@ from tidelog.broker.server.served import ErrorResponse, Handler, Served
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.tasks import Tasks
 from tidelog.wire.messages.api_versions import ApiVersion
-from tidelog.wire.registry import API, FIRST_OWN_KEY
+from tidelog.wire.registry import API, FIRST_OWN_KEY, GET_REPLICA_LOG_INFO
 
 
 class Dispatcher:
@@ -57,12 +57,13 @@ class Dispatcher:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         """Return the ranges of the ApiVersions response, derived from the cards.
 
-        tidelog's own APIs are included only for clients that know their keys (G5).
+        tidelog's own APIs are included only for clients that know their keys (G5). So is
+        GetReplicaLogInfo, which no release of Kafka with ZooKeeper has: kafka-python fails at it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
             for key, entry in self._served.items()
-            if include_own or key < FIRST_OWN_KEY
+            if include_own or (key < FIRST_OWN_KEY and key != GET_REPLICA_LOG_INFO)
         ]
 
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:

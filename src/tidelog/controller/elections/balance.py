@@ -20,6 +20,10 @@ from tidelog.controller.image import Image
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
 
+#: Looks at the balance before a broker with slow reads may lead again by itself: more than one
+#: interval (leader.imbalance.check.interval.seconds), at most two.
+SLOW_LOOKS = 2
+
 
 @dataclass(slots=True)
 class _Registration:
@@ -37,10 +41,12 @@ class _Registration:
 class Balance:
     """Partitions that are to return to their preferred leaders, in the order of those replicas."""
 
-    __slots__ = ("_brokers", "_waiting")
+    __slots__ = ("_brokers", "_slow", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, None] = {}
+        #: Brokers that reported slow reads, in which incarnation, and the looks to leave out (F11).
+        self._slow: dict[int, tuple[int, int]] = {}
         self._brokers: dict[int, _Registration] = {}
 
     def __bool__(self) -> bool:
@@ -53,7 +59,16 @@ class Balance:
         `percentage` is leader.imbalance.per.broker.percentage. A partition that waited since the
         last look stays only where it is found again.
         """
-        self._waiting = dict.fromkeys(out_of_balance(image, percentage))
+        self._slow = {
+            broker_id: (epoch, looks - 1)
+            for broker_id, (epoch, looks) in self._slow.items()
+            if looks > 1
+        }
+        self._waiting = {
+            topic_partition: None
+            for topic_partition in out_of_balance(image, percentage)
+            if not self.is_slow(image.replicas(topic_partition)[0], image)
+        }
         known, self._brokers = self._brokers, {}
         for preferred in dict.fromkeys(image.replicas(partition)[0] for partition in self._waiting):
             epoch = image.brokers[preferred].broker_epoch
@@ -72,7 +87,11 @@ class Balance:
             if len(due) == MAX_AUTOMATIC_ELECTIONS_PER_STEP:
                 break
             preferred = _elsewhere(image, topic_partition)
-            if preferred is None or preferred not in image.brokers:
+            if (
+                preferred is None
+                or preferred not in image.brokers
+                or self.is_slow(preferred, image)
+            ):
                 del self._waiting[topic_partition]
                 continue
             if preferred not in held:
@@ -83,6 +102,21 @@ class Balance:
             if preferred in image.states[topic_partition].isr:
                 due.append(topic_partition)
         return due
+
+    def note_slow(self, broker_id: int, image: Image) -> None:
+        """Give a live broker no leaderships before the second look from now (F11)."""
+        self._slow[broker_id] = (image.brokers[broker_id].broker_epoch, SLOW_LOOKS)
+
+    def is_slow(self, broker_id: int, image: Image) -> bool:
+        """Return whether a broker reported slow reads lately, in its present incarnation."""
+        broker = image.brokers.get(broker_id)
+        found = self._slow.get(broker_id)
+        return broker is not None and found is not None and found[0] == broker.broker_epoch
+
+    @property
+    def counts_looks(self) -> bool:
+        """Whether looks are due even if no leadership returns automatically."""
+        return bool(self._slow)
 
     def held_back(self) -> tuple[int, ...]:
         """Return the brokers that had to catch up first, at the last step."""
@@ -105,6 +139,7 @@ class Balance:
         """Return an independent copy."""
         other = Balance()
         other._waiting = dict(self._waiting)
+        other._slow = dict(self._slow)
         other._brokers = {key: replace(registration) for key, registration in self._brokers.items()}
         return other
 

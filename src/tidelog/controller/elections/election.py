@@ -1,23 +1,27 @@
-"""The next published state of one partition: its leader and its ISR (V11-V14, V20, V46, D3).
+"""The next published state of one partition: leader, ISR, eligible replicas (V11-V14, E1-E6, D3).
 
-Level-triggered: the decision follows from published state and the live brokers alone. Every
+Level-triggered: the decision follows from published state and its circumstances alone. Every
 controller therefore decides the same, and deciding twice changes nothing. `None` means that no
-change is due. Members that bounced leave the ISR before any election, as long as another member
-remains, alive or not (V10). Members whose broker has no such replica leave it likewise (D3). When
-all members bounced, one of them is elected and alone stays in the ISR: the others catch up from it.
-A leader that restarted gets a new leader epoch, also after a clean shutdown. A broker that is
-leaving is no candidate, and leaves every ISR in which a live broker stays. Where none stays, a
-leader leads until it goes (V43).
+change is due. While a *proven* member is alive, members that bounced leave the ISR before any
+election, and so do members whose broker has no such replica (V10, D3). A proven member of the ISR
+leads, else a proven eligible replica (E2). While none is alive, all members stay, and recovery by
+proof decides (E6). A leader that restarted gets a new leader epoch, also after a clean shutdown. A
+broker that is leaving is no candidate, and leaves every ISR in which a live broker stays. Where
+none stays, a leader leads until it goes (V43).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.controller import incarnations
+from tidelog.controller.elections import recovery
+from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.incarnations import Brokers
-from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState
+from tidelog.core import eligible_replicas
+from tidelog.core.eligible_replicas import BOUNCED_EPOCH
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, RECOVERING, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,47 +33,95 @@ class Election:
     creates_leader: bool = False
 
 
-def elect(
-    state: PartitionState,
-    replicas: Sequence[int],
-    brokers: Brokers,
-    absent: Sequence[int],
-    unclean: bool,
-    controller_epoch: int,
-) -> Election | None:
-    """Return the state to publish now, None when the state can stay.
+def elect(state: PartitionState, around: Circumstances) -> Election | None:
+    """Return the state to publish now, None when the state can stay."""
+    if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
+        # The minimum is lower than it was when they left. Its leader commits records without them
+        # as soon as it hears of this write, and no other leader exists that may.
+        return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
+            state, around
+        )
+    return _elect(state, around)
 
-    `absent`: live brokers that reported the replica missing (D3). `unclean`: the effective
-    unclean.leader.election.enable.
-    """
+
+def _leads_on(state: PartitionState, around: Circumstances) -> bool:
+    """Return whether the leader lives in the incarnation that was elected."""
+    leads = state.leader in around.brokers
+    return leads and not incarnations.is_leader_restarted(state, around.brokers)
+
+
+def _without_eligible(state: PartitionState, around: Circumstances) -> Election:
+    """Return the same state without eligible replicas; leader and ISR go on (E1)."""
+    return Election(
+        replace(
+            state,
+            controller_epoch=around.controller_epoch,
+            partition_epoch=state.partition_epoch + 1,
+            elr=(),
+            elr_epochs=(),
+            isr_epochs=_kept_epochs(state, state.isr, around.brokers),
+            mzxid=0,
+        )
+    )
+
+
+def _elect(state: PartitionState, around: Circumstances) -> Election | None:
+    brokers, absent = around.brokers, around.absent
     if not absent and _is_untouched(state, brokers):
         return None
     restarted = incarnations.restarted_members(state, brokers)
-    leads_here = _is_here(state.leader, brokers, absent) and state.leader not in restarted
+    leads_here = around.has_replica(state.leader) and state.leader not in restarted
     bounced = incarnations.bounced_members(state, brokers) if restarted else ()
-    if leads_here and not bounced and all(_can_lead(m, brokers, absent) for m in state.isr):
+    is_whole = not any(replica in absent for replica in state.elr)
+    if leads_here and not bounced and is_whole and all(map(around.can_lead, state.isr)):
         return None
+    proven = [member for member in proven_members(state, around) if around.has_replica(member)]
+    if not proven:
+        return _elect_unproven(state, around)
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
-    all_bounced = not survivors
-    if all_bounced:
-        survivors = [m for m in state.isr if m not in absent]
     candidates = [m for m in survivors if m in brokers and not brokers[m].is_leaving]
     if not candidates and leads_here and state.leader in survivors:
         # No other replica can take over the leadership.
         candidates = [state.leader]
         if state.isr == (state.leader,):
             return None
-    leader = _leader(state.leader if leads_here else NO_LEADER, replicas, candidates)
+    leader = _leader(state.leader if leads_here else NO_LEADER, around.replicas, candidates)
+    if leader == NO_LEADER:
+        eligible = [m for m in proven if m not in state.isr and around.can_lead(m)]
+        leader = _leader(NO_LEADER, around.replicas, eligible)
+        candidates = [leader]
     if leader != NO_LEADER:
-        isr = [leader] if all_bounced else candidates
-        return Election(
-            _published(state, leader, isr, brokers, controller_epoch, state.leader_recovery_state)
-        )
-    if unclean:
-        election = _elect_uncleanly(state, replicas, brokers, absent, controller_epoch)
+        return Election(_published(state, leader, candidates, around))
+    if around.unclean:
+        election = _elect_uncleanly(state, around)
         if election is not None:
             return election
-    return _leaderless(state, survivors or list(state.isr), controller_epoch)
+    return _leaderless(state, survivors or list(state.isr), around)
+
+
+def proven_members(state: PartitionState, around: Circumstances) -> dict[int, int]:
+    """Return the live assigned members that are proven (E6), with their live broker epochs."""
+    proven = incarnations.proven_members(state, around.brokers)
+    return {member: epoch for member, epoch in proven.items() if member in around.replicas}
+
+
+def needs_recovery(state: PartitionState, around: Circumstances) -> bool:
+    """Return whether a partition waits for a recovery by proof (E6)."""
+    return state.leader == NO_LEADER and not any(
+        map(around.has_replica, proven_members(state, around))
+    )
+
+
+def _elect_unproven(state: PartitionState, around: Circumstances) -> Election | None:
+    """Elect where no live member is proven: by recovery, or uncleanly where that is allowed."""
+    plan = recovery.plan(state, around)
+    if plan.leader != NO_LEADER:
+        return Election(_published(state, plan.leader, [plan.leader], around))
+    if around.unclean and (around.is_forced or not plan.is_under_way):
+        election = _elect_uncleanly(state, around)
+        if election is not None:
+            return election
+    return _leaderless(state, state.isr, around)
 
 
 def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
@@ -77,24 +129,54 @@ def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
     return state.leader != replicas[0]
 
 
-def elect_preferred(
-    state: PartitionState,
-    replicas: Sequence[int],
-    brokers: Brokers,
-    absent: Container[int],
-    controller_epoch: int,
-) -> Election | None:
+def elect_preferred(state: PartitionState, around: Circumstances) -> Election | None:
     """Elect the preferred replica as leader (V46); None where it is not alive and in sync.
 
     No other change may be due: call `elect` first.
     """
-    preferred = replicas[0]
-    live = [member for member in state.isr if _can_lead(member, brokers, absent)]
-    if preferred not in live or preferred in incarnations.bounced_members(state, brokers):
+    preferred = around.replicas[0]
+    live = [member for member in state.isr if around.can_lead(member)]
+    if preferred not in live or incarnations.bounced_members(state, around.brokers):
         return None
-    return Election(
-        _published(state, preferred, live, brokers, controller_epoch, state.leader_recovery_state)
-    )
+    return Election(_published(state, preferred, live, around))
+
+
+def elect_instead(
+    state: PartitionState, around: Circumstances, slow: Sequence[int]
+) -> Election | None:
+    """Elect another leader from the ISR, none of `slow` (F11); None where none can lead.
+
+    The former leader stays in the ISR. A partition with a bounced member is left alone: `elect`
+    decides on it.
+    """
+    live = [member for member in state.isr if around.can_lead(member)]
+    heirs = [member for member in live if member != state.leader and member not in slow]
+    leader = _leader(NO_LEADER, around.replicas, heirs)
+    if leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
+        return None
+    return Election(_published(state, leader, live, around))
+
+
+def elect_without(
+    state: PartitionState, around: Circumstances, damaged: int, slow: Sequence[int]
+) -> Election | None:
+    """Take a replica with a damaged log out of the members (V68); None where none can lead then.
+
+    A live member of the ISR leads in its place, one of `slow` only where there is no other. Another
+    leader stays, in the next leader epoch: so the replica's broker learns that it is no member. It
+    truncates its log then, so it is no eligible replica either. A partition without a leader or
+    with a bounced member is left alone: `elect` decides on it.
+    """
+    if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
+        return None
+    without = replace(around, absent=(*around.absent, damaged))
+    live = [member for member in state.isr if without.can_lead(member)]
+    quick = [member for member in live if member not in slow]
+    current = state.leader if state.leader in live else NO_LEADER
+    leader = _leader(current, around.replicas, live if current in live else quick or live)
+    if leader == NO_LEADER:
+        return None
+    return Election(_published(state, leader, live, without))
 
 
 def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
@@ -112,94 +194,116 @@ def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
     return state.leader in state.isr
 
 
-def _is_here(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
-    """Return whether a replica exists and its broker is alive, leaving or not."""
-    return broker_id in brokers and broker_id not in absent
-
-
-def _can_lead(broker_id: int, brokers: Brokers, absent: Container[int]) -> bool:
-    return _is_here(broker_id, brokers, absent) and not brokers[broker_id].is_leaving
-
-
-def _leader(current: int, replicas: Sequence[int], candidates: Sequence[int]) -> int:
+def _leader(current: int, replicas: Sequence[int], candidates: Container[int]) -> int:
     """Return the current leader if it can stay, else the first candidate as assigned (V12)."""
     if current in candidates:
         return current
     return next((replica for replica in replicas if replica in candidates), NO_LEADER)
 
 
-def _elect_uncleanly(
-    state: PartitionState,
-    replicas: Sequence[int],
-    brokers: Brokers,
-    absent: Container[int],
-    controller_epoch: int,
-) -> Election | None:
+def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election | None:
     """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
 
-    A replica with a log goes first.
+    Members go first, and a replica with a log before one without. Records that others have do not
+    count any more, so no other replica is eligible.
     """
+    members = eligible_replicas.members(state)
     live = [
-        replica for replica in replicas if replica in brokers and not brokers[replica].is_leaving
+        replica
+        for replica in around.replicas
+        if replica in around.brokers and not around.brokers[replica].is_leaving
     ]
     if not live:
         return None
-    with_log = [replica for replica in live if replica not in absent]
-    leader = (with_log or live)[0]
-    return Election(
-        _published(state, leader, [leader], brokers, controller_epoch, RECOVERING),
-        creates_leader=not with_log,
+    leader = min(live, key=lambda replica: (replica in around.absent, replica not in members))
+    elected = replace(
+        _published(state, leader, [leader], around),
+        leader_recovery_state=RECOVERING,
+        elr=(),
+        elr_epochs=(),
     )
+    return Election(elected, creates_leader=leader in around.absent)
 
 
 def _published(
-    state: PartitionState,
-    leader: int,
-    isr: Sequence[int],
-    brokers: Brokers,
-    controller_epoch: int,
-    recovery_state: int,
+    state: PartitionState, leader: int, isr: Sequence[int], around: Circumstances
 ) -> PartitionState:
     """Return the next state with a leader; every member of the ISR is alive."""
     assert leader in isr, f"leader {leader} is not in the ISR {isr}"
-    return PartitionState(
+    eligible = _eligible(state, isr, around)
+    return replace(
+        state,
         leader=leader,
         leader_epoch=state.leader_epoch + 1,
         isr=tuple(isr),
-        controller_epoch=controller_epoch,
+        controller_epoch=around.controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        leader_recovery_state=recovery_state,
         # A member that stayed, or that others follow from now on, counts in its present
         # incarnation.
-        isr_epochs=tuple(brokers[member].broker_epoch for member in isr),
-        elr=state.elr,
-        last_leader=state.last_leader,
-        reassigned_to=state.reassigned_to,
-        first_epochs=state.first_epochs,
+        isr_epochs=tuple(around.brokers[member].broker_epoch for member in isr),
+        elr=eligible.elr,
+        elr_epochs=eligible.elr_epochs,
+        last_leader=NO_LEADER,
+        mzxid=0,
     )
 
 
 def _leaderless(
-    state: PartitionState, survivors: Sequence[int], controller_epoch: int
+    state: PartitionState, survivors: Sequence[int], around: Circumstances
 ) -> Election | None:
     """Return the state without a leader; its ISR keeps the members that may lead later (V13)."""
     if state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
-    recorded = dict(zip(state.isr, incarnations.recorded_epochs(state), strict=True))
+    eligible = _eligible(state, survivors, around)
     return Election(
-        PartitionState(
+        replace(
+            state,
             leader=NO_LEADER,
             leader_epoch=state.leader_epoch + 1,
             isr=tuple(survivors),
-            controller_epoch=controller_epoch,
+            controller_epoch=around.controller_epoch,
             partition_epoch=state.partition_epoch + 1,
-            leader_recovery_state=state.leader_recovery_state,
-            isr_epochs=tuple(recorded[member] for member in survivors),
-            elr=state.elr,
-            last_leader=state.last_leader,
-            reassigned_to=state.reassigned_to,
-            first_epochs=state.first_epochs,
+            isr_epochs=_kept_epochs(state, survivors, around.brokers),
+            elr=eligible.elr,
+            elr_epochs=eligible.elr_epochs,
+            last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
+            mzxid=0,
         )
+    )
+
+
+def _kept_epochs(
+    state: PartitionState, survivors: Sequence[int], brokers: Brokers
+) -> tuple[int, ...]:
+    """Return the epochs to record for members that stay without a leader.
+
+    Where none is recorded, the node's last modification shows who has bounced (V10). The write
+    moves that, so it records what is known so far.
+    """
+    recorded = eligible_replicas.members(state)
+    bounced = incarnations.bounced_members(state, brokers)
+    kept = []
+    for member in survivors:
+        epoch = recorded[member]
+        if epoch == NO_BROKER_EPOCH:
+            # One that registers from now on may do so before this write, and looks unchanged then.
+            is_here = member in brokers and member not in bounced
+            epoch = brokers[member].broker_epoch if is_here else BOUNCED_EPOCH
+        kept.append(epoch)
+    return tuple(kept)
+
+
+def _eligible(
+    state: PartitionState, isr: Sequence[int], around: Circumstances
+) -> eligible_replicas.EligibleReplicas:
+    """Return the eligible replicas beside `isr`; a proven member counts as it lives now (E1)."""
+    return eligible_replicas.after(
+        state,
+        isr,
+        around.minimum,
+        around.replicas,
+        lost=around.absent,
+        epochs=proven_members(state, around),
     )
 
 

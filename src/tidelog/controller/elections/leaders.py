@@ -15,7 +15,8 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.draft import Draft
-from tidelog.controller.elections import election, preferred
+from tidelog.controller.elections import election, preferred, recoveries, waits
+from tidelog.controller.elections.circumstances import circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
@@ -52,6 +53,14 @@ class UncleanRead(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MinimumRead(Event):
+    """New values of min.insync.replicas, as in UncleanRead."""
+
+    topics: Mapping[str, int | None]
+    cluster: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ElectLeadersAsked(Event):
     """A client's request for preferred or for unclean leaders."""
 
@@ -71,6 +80,20 @@ class UncleanChanged(Change):
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, unclean=self.unclean)
+
+
+@dataclass(frozen=True, slots=True)
+class MinimumChanged(Change):
+    """A topic's own min.insync.replicas has changed; None where it has none."""
+
+    name: str
+    min_insync_replicas: int | None
+
+    def apply(self, image: Image) -> None:
+        """Take over the value; nothing where the topic is gone."""
+        topic = image.topics.get(self.name)
+        if topic is not None:
+            image.topics[self.name] = replace(topic, min_insync_replicas=self.min_insync_replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +128,29 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     if state is None or lifecycle.is_tombstone(state):
         _begin(topic_partition, replicas, state, draft)
         return
-    absent = image.absent(topic_partition)
+    around = circumstances(topic_partition, draft)
     if (
-        absent
+        around.absent
         and election.cut_short(state, replicas, image.brokers)
         and _ask_for_replicas(topic_partition, replicas, draft)
     ):
         return
-    elected = election.elect(
-        state,
-        replicas,
-        image.brokers,
-        absent,
-        draft.settings.unclean if topic.unclean is None else topic.unclean,
-        controller_epoch,
-    )
+    elected = election.elect(state, around)
+    after = state if elected is None else elected.state
+    if election.needs_recovery(after, around):
+        recoveries.go_on(topic_partition, after, around, draft, is_news=elected is not None)
+    if after.leader == NO_LEADER:
+        waits.look_at(topic_partition, after, around, draft, is_news=elected is not None)
     if elected is not None:
         _write(topic_partition, state, elected, draft)
         return
     move = image.move(topic_partition)
     if move is not None and state.mzxid < move.since_zxid:
         # The replicas may not have been sent the changed assignment yet.
-        after = transitions.under_next_epoch(state, controller_epoch)
+        under_next = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
-            after = replace(after, reassigned_to=state.reassigned_to)
-        draft.write_state(WritePartitionState(topic_partition, after, state.partition_epoch))
+            under_next = replace(under_next, reassigned_to=state.reassigned_to)
+        draft.write_state(WritePartitionState(topic_partition, under_next, state.partition_epoch))
 
 
 def _write(
@@ -183,6 +204,8 @@ def settle(settlement: Settlement) -> None:
     for order in settlement.orders:
         if isinstance(order, RecreateReplicas):
             settlement.apply(ReplicasRemade(order.topic_partition))
+    recoveries.settle(settlement)
+    waits.settle(settlement)
 
 
 def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:
@@ -197,6 +220,27 @@ def unclean_read(event: UncleanRead, image: Image, agenda: Agenda, settings: Set
         if name in image.topics:
             _look_at_leaderless(name, image, agenda)
     return settings
+
+
+def minimum_read(event: MinimumRead, image: Image, agenda: Agenda, settings: Settings) -> Settings:
+    """Take over a configuration; fewer members may be enough now (E1, E6)."""
+    if event.cluster is not None and event.cluster != settings.min_insync_replicas:
+        settings = replace(settings, min_insync_replicas=event.cluster)
+        for name, topic in image.topics.items():
+            if topic.min_insync_replicas is None:
+                _look_at_eligible(name, image, agenda)
+    for name, minimum in event.topics.items():
+        image.apply(MinimumChanged(name, minimum))
+        if name in image.topics:
+            _look_at_eligible(name, image, agenda)
+    return settings
+
+
+def _look_at_eligible(name: str, image: Image, agenda: Agenda) -> None:
+    for topic_partition in image.topics[name].partitions:
+        state = image.states.get(topic_partition)
+        if state is not None and (state.elr or state.leader == NO_LEADER):
+            agenda.look_at((topic_partition,))
 
 
 def _look_at_leaderless(name: str, image: Image, agenda: Agenda) -> None:
@@ -285,14 +329,8 @@ def _elect_uncleanly(
     if state.leader in image.brokers:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads")
     replicas = image.replicas(topic_partition)
-    elected = election.elect(
-        state,
-        replicas,
-        image.brokers,
-        image.absent(topic_partition),
-        True,
-        draft.settings.controller_epoch,
-    )
+    around = circumstances(topic_partition, draft)
+    elected = election.elect(state, replace(around, unclean=True, is_forced=True))
     if elected is None or elected.state.leader not in image.brokers:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import election
 from tidelog.controller.elections.balance import Balance
+from tidelog.controller.elections.circumstances import circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.events import Event
 from tidelog.controller.image import Image
@@ -120,11 +121,4 @@ def _give_back(topic_partition: TopicPartition, draft: Draft) -> None:
 
 def elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> Election | None:
     """Elect the preferred replica; None where it is not alive and in sync (V46)."""
-    image = draft.image
-    return election.elect_preferred(
-        state,
-        image.replicas(topic_partition),
-        image.brokers,
-        image.absent(topic_partition),
-        draft.settings.controller_epoch,
-    )
+    return election.elect_preferred(state, circumstances(topic_partition, draft))

@@ -1,27 +1,29 @@
 """AlterPartition: a leader proposes an ISR, and receives the state once that is durable (A1-A4).
 
 This module checks the sender; `isr` judges each partition. A conflict in the store is the leader's
-INVALID_UPDATE_VERSION (A3).
+INVALID_UPDATE_VERSION (A3). An expansion that `expansions` holds back is judged again when its time
+is over. The response does not name it, and its leader gets the outcome as a command (A11).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.orders import SendRoleAgain
-from tidelog.controller.partitions import isr
+from tidelog.controller.partitions import expansions, isr
+from tidelog.controller.partitions.expansions import HeldExpansion, HeldExpansions
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.core.errors import ErrorCode
+from tidelog.core.shrink_causes import cause_of
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    RequestPartitionData,
     ResponsePartitionData,
     ResponseTopicData,
 )
@@ -36,50 +38,119 @@ class AlterPartitionAsked(Event):
     request: AlterPartitionRequest
 
 
+#: From this version on a request gives topic ids, before it topic names (KIP-841).
+FIRST_VERSION_WITH_TOPIC_IDS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """A partition of a request, and the state that holds unless the proposal is rejected."""
 
+    #: As the request names the topic: by id, or by name (versions 0 and 1).
     topic_id: TopicId
+    topic_name: str
     partition: int
     state: PartitionState | None = None
+    #: The controller holds the proposal back: the response does not name the partition (A11).
+    is_held: bool = False
+
+    @property
+    def key(self) -> tuple[TopicId, str, int]:
+        """The partition as the request names it."""
+        return self.topic_id, self.topic_name, self.partition
 
 
-def alter_partitions(asked: AlterPartitionAsked, draft: Draft) -> None:
+def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Draft) -> None:
     """Judge a leader's request."""
     request = asked.request
-    sender = draft.image.brokers.get(request.broker_id)
-    is_stale = sender is None or sender.broker_epoch != request.broker_epoch
-    error = ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.NONE
-    answer = Answer[Proposed](asked.ticket, Precedence.ALTER_PARTITION, partial(_response, error))
+    error = ErrorCode.NONE
+    if not _is_registered(request.broker_id, request.broker_epoch, draft):
+        error = ErrorCode.STALE_BROKER_EPOCH
+    respond = partial(_response, error, draft.settings.isr_expand_linger_ms)
+    answer = Answer[Proposed](asked.ticket, Precedence.ALTER_PARTITION, respond)
     draft.answer(answer)
-    if is_stale:
+    if error is not ErrorCode.NONE:
         return
+    named: set[tuple[TopicId, str, int]] = set()
     for topic in request.topics:
         for data in topic.partitions:
-            answer.results.append(_alter(asked, topic.topic_id, data, draft))
+            subject = Proposed(topic.topic_id, topic.topic_name, data.partition_index)
+            if subject.key in named:
+                # One request changes a partition once: a leader has one ISR in mind for it.
+                answer.results.append(Result(subject, ErrorCode.INVALID_REQUEST))
+                continue
+            named.add(subject.key)
+            expansion = HeldExpansion(
+                request.broker_id, request.broker_epoch, asked.version, topic, data
+            )
+            answer.results.append(_alter(expansion, held if request.may_hold else None, draft))
 
 
-def _alter(
-    asked: AlterPartitionAsked, topic_id: TopicId, data: RequestPartitionData, draft: Draft
-) -> Result[Proposed]:
-    image, partition = draft.image, data.partition_index
-    name = image.topic_name(topic_id)
+def alter_held(held: HeldExpansions, draft: Draft) -> None:
+    """Judge the expansions that were held back; each leader gets the outcome as a command (A11)."""
+    for expansion in held.take().values():
+        if not _is_registered(expansion.sender, expansion.sender_epoch, draft):
+            continue
+        result = _alter(expansion, None, draft)
+        topic_partition = _find(expansion, draft)
+        if topic_partition is not None and result.error is ErrorCode.NONE:
+            draft.order(SendRoleAgain(expansion.sender, topic_partition))
+
+
+def _is_registered(broker_id: int, broker_epoch: int, draft: Draft) -> bool:
+    """Return whether the sender of a request is alive in the incarnation that sent it (A2)."""
+    sender = draft.image.brokers.get(broker_id)
+    return sender is not None and sender.broker_epoch == broker_epoch
+
+
+def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
+    """Return the partition, None where there is no such topic."""
+    image = draft.image
+    if asked.version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        name = image.topic_name(asked.topic.topic_id)
+    else:
+        name = asked.topic.topic_name if asked.topic.topic_name in image.topics else None
     if name is None or image.is_deleting(name):
-        return Result(Proposed(topic_id, partition), ErrorCode.UNKNOWN_TOPIC_ID)
-    topic_partition = TopicPartition(name, partition)
+        return None
+    return TopicPartition(name, asked.data.partition_index)
+
+
+def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> Result[Proposed]:
+    """Judge one partition; with `held`, an expansion may be held back."""
+    image = draft.image
+    topic = asked.topic
+    subject = Proposed(topic.topic_id, topic.topic_name, asked.data.partition_index)
+    topic_partition = _find(asked, draft)
+    if topic_partition is None:
+        has_ids = asked.version >= FIRST_VERSION_WITH_TOPIC_IDS
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Result(subject, unknown)
     state = draft.state(topic_partition)
     if state is None:
-        return Result(Proposed(topic_id, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    sender = asked.request.broker_id
+        return Result(subject, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    sender = asked.sender
+    wanted = isr.proposal(sender, asked.data, asked.version)
+    published = image.states.get(topic_partition)
+    if published is not None and wanted.partition_epoch > published.partition_epoch:
+        # No leader knows the epoch of a state that this decision is about to write. The epoch is
+        # another controller's, or made up (A3).
+        return Result(subject, ErrorCode.NOT_CONTROLLER)
+    replicas = image.replicas(topic_partition)
+    minimum = _minimum(asked, replicas, draft.minimum(topic_partition))
     verdict = isr.judge(
-        isr.proposal(sender, data, asked.version),
+        wanted,
         state,
-        image.replicas(topic_partition),
+        replicas,
         image.brokers,
         draft.settings.controller_epoch,
         asked.version,
+        minimum,
     )
+    if held is not None and _is_held_back(wanted, verdict, state, minimum, topic_partition, draft):
+        if held.hold(topic_partition, asked):
+            linger_ms = draft.settings.isr_expand_linger_ms
+            draft.notice(expansions.ExpansionsHeld(topic_partition, linger_ms))
+        return Result(replace(subject, is_held=True))
     is_refused = verdict.error is not ErrorCode.NONE
     # Under another leader epoch every replica is sent its role.
     to_all = verdict.state is not None and verdict.state.leader_epoch != state.leader_epoch
@@ -96,21 +167,59 @@ def _alter(
                 verdict.state,
                 state.partition_epoch,
                 asked_by_leader=not to_all,
+                shrinks=tuple(
+                    zip(asked.data.shrunk, map(cause_of, asked.data.causes), strict=False)
+                ),
             )
         )
-    proposed = Proposed(topic_id, partition, None if is_refused else verdict.state)
+    proposed = replace(subject, state=None if is_refused else verdict.state)
     return Result(proposed, verdict.error, write=draft.written(topic_partition))
 
 
-def _response(error: ErrorCode, results: Sequence[Result[Proposed]]) -> AlterPartitionResponse:
-    topics: dict[TopicId, ResponseTopicData] = {}
+def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
+    """Return the greater of the leader's effective minimum and the controller's `own` (E1).
+
+    They differ while brokers get another `min.insync.replicas` one by one. The leader commits by
+    its minimum: with a smaller one, the controller would drop replicas that have every committed
+    record. By a greater one of the controller, the leader commits nothing until `elr` is cleared.
+    """
+    return max(own, min(asked.data.minimum, len(replicas)))
+
+
+def _is_held_back(
+    wanted: isr.Proposal,
+    verdict: isr.Verdict,
+    state: PartitionState,
+    minimum: int,
+    topic_partition: TopicPartition,
+    draft: Draft,
+) -> bool:
+    image = draft.image
+    return draft.settings.isr_expand_linger_ms > 0 and expansions.may_wait(
+        wanted,
+        verdict,
+        state,
+        minimum,
+        is_moving=image.move(topic_partition) is not None,
+        is_leaving=image.brokers[wanted.leader].is_leaving,
+    )
+
+
+def _response(
+    error: ErrorCode, linger_ms: int, results: Sequence[Result[Proposed]]
+) -> AlterPartitionResponse:
+    topics: dict[tuple[TopicId, str], ResponseTopicData] = {}
+    held_ms = 0
     for result in results:
-        topic_id = result.subject.topic_id
-        topic = topics.get(topic_id)
+        if result.subject.is_held:
+            held_ms = linger_ms
+            continue
+        key = (result.subject.topic_id, result.subject.topic_name)
+        topic = topics.get(key)
         if topic is None:
-            topic = topics[topic_id] = ResponseTopicData(topic_id=topic_id)
+            topic = topics[key] = ResponseTopicData(topic_id=key[0], topic_name=key[1])
         topic.partitions.append(_partition(result))
-    return AlterPartitionResponse(error_code=error, topics=list(topics.values()))
+    return AlterPartitionResponse(error_code=error, topics=list(topics.values()), held_ms=held_ms)
 
 
 def _partition(result: Result[Proposed]) -> ResponsePartitionData:
@@ -125,4 +234,5 @@ def _partition(result: Result[Proposed]) -> ResponsePartitionData:
         isr=state.isr,
         leader_recovery_state=state.leader_recovery_state,
         partition_epoch=state.partition_epoch,
+        has_eligible=bool(state.elr),
     )

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 from tidelog.controller import incarnations
 from tidelog.controller.incarnations import Brokers
+from tidelog.core import eligible_replicas
+from tidelog.core.eligible_replicas import EligibleReplicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, RECOVERED, RECOVERING, PartitionState
 from tidelog.wire.messages.alter_partition import RequestPartitionData
@@ -75,8 +77,12 @@ def judge(
     brokers: Brokers,
     controller_epoch: int,
     version: int,
+    minimum: int = 1,
 ) -> Verdict:
-    """Accept or reject a proposal, or find that published state is already the same (A3, A4)."""
+    """Accept or reject a proposal, or find that published state is already the same (A3, A4).
+
+    `minimum` is the effective minimum, on which the eligible replicas depend (E1).
+    """
     error = fencing_error(wanted, state)
     if error is not ErrorCode.NONE:
         return Verdict(error)
@@ -96,7 +102,15 @@ def judge(
         if version < FIRST_VERSION_WITH_INELIGIBLE:
             error = ErrorCode.OPERATION_NOT_ATTEMPTED
         return _refused_for_good(error, wanted, state, controller_epoch)
-    return Verdict(state=_accepted(wanted, state, brokers, controller_epoch), is_new=True)
+    eligible = eligible_replicas.after(
+        state,
+        wanted.isr,
+        minimum,
+        replicas,
+        epochs=incarnations.proven_members(state, brokers),
+    )
+    accepted = _accepted(wanted, state, brokers, controller_epoch, eligible)
+    return Verdict(state=accepted, is_new=True)
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
@@ -168,8 +182,9 @@ def _is_eligible(
         return epoch == broker.broker_epoch
     if member in state.isr:
         return member not in bounced
-    # The broker registered before the present state was written: it has fetched in no other
-    # incarnation since.
+    # The broker registered before the present state was written. A leader proposes a follower
+    # without an epoch only in response to a fetch, and knew this state by then, so the present
+    # incarnation made that fetch. A leader of Kafka proposes it likewise.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -234,19 +249,21 @@ def _refused_for_good(
 
 
 def _accepted(
-    wanted: Proposal, state: PartitionState, brokers: Brokers, controller_epoch: int
+    wanted: Proposal,
+    state: PartitionState,
+    brokers: Brokers,
+    controller_epoch: int,
+    eligible: EligibleReplicas,
 ) -> PartitionState:
-    return PartitionState(
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
+    return replace(
+        state,
         isr=wanted.isr,
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=wanted.leader_recovery_state,
         # Every member was found to be in its present incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
-        elr=state.elr,
-        last_leader=state.last_leader,
-        reassigned_to=state.reassigned_to,
-        first_epochs=state.first_epochs,
+        elr=eligible.elr,
+        elr_epochs=eligible.elr_epochs,
+        mzxid=0,
     )

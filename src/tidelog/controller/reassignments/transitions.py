@@ -78,7 +78,9 @@ def completed(
         # No member has bounced: a member that restarted kept its log, and counts in its present
         # incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
-        elr=tuple(replica for replica in state.elr if replica in target),
-        last_leader=state.last_leader if state.last_leader in target else NO_LEADER,
+        # The whole target is in the ISR: no other replica is eligible (E1).
+        elr=(),
+        elr_epochs=(),
+        last_leader=NO_LEADER,
         reassigned_to=target,
     )

@@ -43,6 +43,7 @@ DEFAULT_COUNT = -1
 #: `config_source` of a value set for the topic itself (Kafka's DYNAMIC_TOPIC_CONFIG).
 _TOPIC_CONFIG = 1
 _UNCLEAN = "unclean.leader.election.enable"
+_MINIMUM = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +231,13 @@ def plan(
                 f" {sorted(brokers)}",
             )
         states[partition] = state
-    unclean = configs.get(_UNCLEAN)
+    unclean, minimum = configs.get(_UNCLEAN), configs.get(_MINIMUM)
     topic = Topic(
-        wanted.name, topic_id, assignments, None if unclean is None else unclean == "true"
+        wanted.name,
+        topic_id,
+        assignments,
+        None if unclean is None else unclean == "true",
+        min_insync_replicas=None if minimum is None else int(minimum),
     )
     return NewTopic(topic, configs, states)
 

@@ -8,7 +8,7 @@ be new to brokers although no write of it is due, brokers are sent everything (V
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
@@ -16,9 +16,15 @@ from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.partitions.addition import FormerFound
 from tidelog.controller.partitions.removal import RemovalsAdded
-from tidelog.controller.state_writes import StatePublished, StateUnreadable, last_known
+from tidelog.controller.state_writes import (
+    StatePublished,
+    StateUnreadable,
+    last_known,
+    strangers_reported,
+)
 from tidelog.controller.topics import edits
 from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnreadable
+from tidelog.core import eligible_replicas
 from tidelog.core.types import PartitionState, TopicPartition
 
 
@@ -65,6 +71,7 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
     if isinstance(taken, TopicUnreadable):
         image.apply(taken)
         return
+    taken = _without_strangers(taken, draft)
     if _is_news_to_brokers(taken, image):
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
@@ -77,6 +84,21 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
     draft.show(topic.partitions)
     moving = [TopicPartition(topic.name, partition) for partition in topic.moves]
     agenda.look_at_departures(moving, image)
+
+
+def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
+    """Drop eligible replicas that are not assigned from the states, and report them (E1)."""
+    topic, states = found.topic, dict(found.states)
+    for partition, state in found.states.items():
+        assigned = topic.assignments.get(partition)
+        if assigned is None:
+            continue
+        topic_partition = TopicPartition(topic.name, partition)
+        report = strangers_reported(topic_partition, state, assigned)
+        if report:
+            draft.report(report)
+            states[partition] = eligible_replicas.without_strangers(state, assigned)
+    return replace(found, states=states)
 
 
 def _vanished(name: str, draft: Draft) -> None:
@@ -147,6 +169,11 @@ def states_read(event: StatesRead, draft: Draft, agenda: Agenda) -> None:
         if isinstance(found, str):
             image.apply(StateUnreadable(topic_partition, found))
             continue
+        assigned = image.assigned(topic_partition)
+        report = strangers_reported(topic_partition, found, assigned)
+        if report:
+            draft.report(report)
+        found = eligible_replicas.without_strangers(found, assigned)
         image.apply(StatePublished(topic_partition, found))
         draft.send_everything(image.brokers)
         agenda.look_at((topic_partition,))

@@ -43,6 +43,8 @@ _CREATE, _DELETE, _EXISTS, _GET_DATA, _SET_DATA, _GET_CHILDREN = 1, 2, 3, 4, 5, 
 _SYNC, _PING, _CHECK, _MULTI, _CREATE2, _MULTI_READ = 9, 11, 13, 14, 15, 22
 _SET_WATCHES, _CLOSE = 101, -11
 _ERROR = -1
+#: Length of a buffer that is none.
+_NO_DATA = -1
 
 OK = 0
 NO_NODE = -101
@@ -215,7 +217,10 @@ def multi(ops: Sequence[Op], chroot: str, is_protected: bool) -> Message:
             acl = _acl(access_to(op.path, is_protected))
             flags = (_EPHEMERAL if op.ephemeral else 0) | (_SEQUENCE if op.sequence else 0)
             parts.append(_MULTI_HEADER.pack(_CREATE2, False, -1))
-            parts.append(path + _INT.pack(len(op.data)) + op.data + acl + _INT.pack(flags))
+            # No data, as Kafka makes it: its broker below protocol level 3.0 does not start where
+            # /latest_producer_id_block has data of no bytes.
+            length = len(op.data) or _NO_DATA
+            parts.append(path + _INT.pack(length) + op.data + acl + _INT.pack(flags))
         else:
             kind = _DELETE if isinstance(op, Delete) else _CHECK
             parts.append(_MULTI_HEADER.pack(kind, False, -1) + path + _INT.pack(op.version))

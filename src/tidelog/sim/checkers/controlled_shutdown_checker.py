@@ -3,7 +3,8 @@
 The controller responds to a broker that shuts down with the remaining partitions. The broker then
 leads only these partitions, and partitions without another live member in the ISR. It is in the ISR
 of no partition with another leader. If no partition remains, the broker is elected leader of no
-partition and joins no ISR until its registration ends.
+partition and joins no ISR until its registration ends. A new controller knows of no shutdown: it
+may elect the broker where that is an eligible replica (E2).
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ class ControlledShutdownChecker:
         self._published = published
         self._violate = violate
         self._is_leaving = is_leaving
-        #: Broker epoch of each broker whose controlled shutdown left no partition.
-        self._gone: dict[int, int] = {}
+        #: Broker epoch of each broker whose controlled shutdown left no partition, and the epoch of
+        #: the controller at that time.
+        self._gone: dict[int, tuple[int, int]] = {}
         self.shutdowns = 0
         published.on_state.append(self._changed)
 
@@ -60,8 +62,9 @@ class ControlledShutdownChecker:
 
     def may_stop(self, broker_id: int) -> None:
         """Record that a broker learned that no partition remains, and is about to stop."""
-        if broker_id in self._published.brokers:
-            self._gone[broker_id] = self._published.brokers[broker_id]
+        published = self._published
+        if broker_id in published.brokers:
+            self._gone[broker_id] = published.brokers[broker_id], published.controller_epoch
 
     def _stays(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member of an ISR is still in its recorded registration and stays up."""
@@ -73,8 +76,10 @@ class ControlledShutdownChecker:
     def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
         if before is None:
             return
-        for broker_id, epoch in self._gone.items():
+        for broker_id, (epoch, controller_epoch) in self._gone.items():
             if self._published.brokers.get(broker_id) != epoch:
+                continue
+            if controller_epoch != self._published.controller_epoch and broker_id in before.elr:
                 continue
             is_elected = now.leader == broker_id != before.leader != NO_LEADER
             joins = broker_id in now.isr and broker_id not in before.isr

@@ -115,6 +115,10 @@ class EventChecker:
                 name = (event["topic_id"], event["partition"], event["leader_epoch"])
                 if self._leaders.get(name) != event["leader"]:
                     return f"{self._leaders.get(name)} led in that epoch"
+            case "leader_awaited":
+                name = (event["topic_id"], event["partition"], event["leader_epoch"])
+                if self._leaders.get(name) != -1:
+                    return f"{self._leaders.get(name)} led in that epoch"
             case "takeover":
                 return self._takeover_fault(event)
             case "failover":
@@ -147,6 +151,9 @@ class EventChecker:
             return f"published was {state}"
         if sorted(event["previous_isr"]) != sorted(state.previous_isr):
             return f"the ISR before was {state.previous_isr}"
+        left = [replica["broker"] for replica in event.get("left", ())]
+        if any(each not in state.previous_isr or each in state.isr for each in left):
+            return f"{left} left the ISR {state.previous_isr}, which is now {state.isr}"
         return ""
 
     def _check_complete(self, events: Mapping[_Name, None]) -> None:

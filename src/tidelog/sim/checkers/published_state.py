@@ -2,19 +2,20 @@
 
 This module parses the store's nodes by itself and checks their invariants. Leader epochs never go
 back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the ISR
-is within the assignment. The controller epoch never goes back, and each state carries the current
-one.
+is within the assignment. The controller epoch never goes back, and each state that a controller
+writes carries the current one. A state that a broker writes itself is of a partition that it leads,
+and changes neither the leadership nor the controller epoch (A12).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
-from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
+from tidelog.metadata.store import Check, Create, Delete, Op, OpResult, SetData
 from tidelog.sim.checkers.replica_logs import LogKey, life_at
 
 _TOPICS: Final = "/brokers/topics/"
@@ -39,14 +40,23 @@ class PublishedPartition:
     isr_epochs: tuple[int, ...] | None
     #: The leader was elected uncleanly, and has not yet reported its recovery (V13).
     is_recovering: bool = False
+    #: Broker epoch of each eligible leader replica (E1).
+    elr: dict[int, int] = field(default_factory=dict)
     #: Time of the first state with this leader, after another leader or none.
     led_since_ns: int = 0
+    #: Controller epoch that the node names; a leader keeps it when it writes the node itself.
+    controller_epoch: int = 0
 
     def epoch_of(self, member: int) -> int | None:
-        """Return the broker epoch recorded for a member of the ISR; None if there is none."""
+        """Return the broker epoch recorded for a member of the ISR or an eligible replica."""
         if self.isr_epochs is None:
-            return None
-        return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member)
+            return self.elr.get(member)
+        return dict(zip(self.isr, self.isr_epochs, strict=False)).get(member, self.elr.get(member))
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ISR united with the eligible replicas: each had every committed record (E6)."""
+        return (*self.isr, *(replica for replica in self.elr if replica not in self.isr))
 
 
 @dataclass(slots=True)
@@ -118,18 +128,25 @@ class Published:
         #: Called when a deleted topic's nodes go: (topic, transaction of the deletion request).
         self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
         self._leaders: dict[tuple[LogKey, int], int] = {}
+        #: The session of each registered broker.
+        self._sessions: dict[int, int] = {}
+        #: Number of state nodes that leaders wrote themselves (A12).
+        self.direct_changes = 0
+        #: The broker that writes a transaction without the check of the controller epoch.
+        self._writer: int | None = None
 
     def committed(
-        self, zxid: int, _session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
+        self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
     ) -> None:
         """Follow a transaction that the store applied."""
         self.zxid = zxid
+        self._writer = _uncontrolled_writer(session_id, ops, self._sessions)
         for op, result in zip(ops, results, strict=True):
             path = result.path
             if path.startswith(_TOPICS):
                 self._topic_changed(zxid, path[len(_TOPICS) :].split("/"), op, result)
             elif path.startswith(_BROKERS):
-                self._broker_changed(int(path[len(_BROKERS) :]), op, result)
+                self._broker_changed(int(path[len(_BROKERS) :]), session_id, op, result)
             elif path.startswith(_TOPIC_CONFIGS):
                 self._config_changed(path[len(_TOPIC_CONFIGS) :], op)
             elif path.startswith(_DELETIONS):
@@ -190,10 +207,11 @@ class Published:
         topic = self.all_topics.get(topic_id)
         return topic is None or topic.deleted_zxid >= 0 or topic.name in self.dying
 
-    def _broker_changed(self, broker_id: int, op: Op, result: OpResult) -> None:
+    def _broker_changed(self, broker_id: int, session_id: int, op: Op, result: OpResult) -> None:
         if isinstance(op, Create) and result.stat is not None:
             epoch = result.stat.czxid
             self.brokers[broker_id] = epoch
+            self._sessions[broker_id] = session_id
             for callback in self.on_broker:
                 callback(broker_id, epoch)
         elif isinstance(op, Delete):
@@ -325,13 +343,17 @@ class Published:
             isr=tuple(value["isr"]),
             isr_epochs=None if epochs is None else tuple(epochs),
             is_recovering=bool(value.get("leader_recovery_state", 0)),
+            elr=dict(zip(value.get("elr", ()), value.get("elr_epochs", ()), strict=False)),
+            controller_epoch=value["controller_epoch"],
         )
-        if value["controller_epoch"] != self.controller_epoch:
+        before = self.partitions.get(key)
+        if self._writer is not None:
+            self._check_direct(f"{topic.name}-{key.partition}", self._writer, before, state)
+        elif state.controller_epoch != self.controller_epoch:
             self._violate(
-                f"{topic.name}-{key.partition}: controller epoch {value['controller_epoch']} wrote"
+                f"{topic.name}-{key.partition}: controller epoch {state.controller_epoch} wrote"
                 f" its state, where the controller epoch is {self.controller_epoch} (V3)"
             )
-        before = self.partitions.get(key)
         same_leader = before is not None and before.leader == state.leader
         state.led_since_ns = before.led_since_ns if before and same_leader else self._now_ns()
         self.partitions[key] = state
@@ -345,6 +367,28 @@ class Published:
                 self.expansions += 1
         for callback in self.on_state:
             callback(before, state)
+
+    def _check_direct(
+        self,
+        what: str,
+        writer: int,
+        before: PublishedPartition | None,
+        state: PublishedPartition,
+    ) -> None:
+        """Check a state that a broker wrote itself: only its leader may, and only the ISR (A12)."""
+        self.direct_changes += 1
+        if before is None or before.leader != writer:
+            leader = None if before is None else before.leader
+            self._violate(
+                f"{what}: broker {writer} wrote the state, where broker {leader} leads (A12)"
+            )
+            return
+        kept = [(old.leader, old.leader_epoch, old.controller_epoch) for old in (before, state)]
+        if kept[0] != kept[1]:
+            self._violate(
+                f"{what}: leader {writer} changed (leader, leader epoch, controller epoch) from"
+                f" {kept[0]} to {kept[1]} (A12)"
+            )
 
     def _check_state(
         self, topic: PublishedTopic, before: PublishedPartition | None, state: PublishedPartition
@@ -385,3 +429,15 @@ class Published:
         leader = self._leaders.setdefault((key, leader_epoch), node_id)
         if leader != node_id:
             self._violate(f"{what}: {leader} and {node_id} both lead in epoch {leader_epoch}")
+
+
+def _uncontrolled_writer(
+    session_id: int, ops: Sequence[Op], sessions: Mapping[int, int]
+) -> int | None:
+    """Return the broker of a transaction that does not check the controller epoch.
+
+    Returns None where it does, and where no broker has the session.
+    """
+    if any(isinstance(op, Check) and op.path == _CONTROLLER_EPOCH for op in ops):
+        return None
+    return next((broker for broker, session in sessions.items() if session == session_id), None)

@@ -166,8 +166,9 @@ class NodeLogs:
         self.on_gone: Callable[[ReplicaLog], None] | None = None
         #: Called for new records: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] | None = None
-        #: Partition for which the broker takes a directory without a readable topic id.
-        self._adopted: dict[str, LogKey] = {}
+        #: Partition for which the broker takes a directory without a readable topic id. A later
+        #: directory of the same name may be of another topic.
+        self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
 
@@ -208,8 +209,9 @@ class NodeLogs:
 
         Return the log of the partition; None if there is none.
         """
-        if self._adopted.get(directory_name) != key:
-            self._adopted[directory_name] = key
+        directory = self.disk.find(f"{self.disk.root}/{directory_name}")
+        if isinstance(directory, Directory) and self._adopted.get(directory) != key:
+            self._adopted[directory] = key
             self._scan()
         return self.logs.get(key)
 
@@ -236,10 +238,10 @@ class NodeLogs:
         for name, entry in entries.items():
             if not isinstance(entry, Directory) or name.endswith(_SET_ASIDE):
                 continue
-            partition = _key_of(name, entry) or self._adopted.get(name)
+            partition = _key_of(name, entry) or self._adopted.get(entry)
             if partition is not None:
                 segments = self._segments_of(entry)
-                partition = self._in_its_life(name, partition, segments)
+                partition = self._in_its_life(entry, partition, segments)
                 found[partition] = segments
                 if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
                     with_gaps[partition] = None
@@ -269,7 +271,9 @@ class NodeLogs:
                 self.on_cut(gone, end)
         return changed
 
-    def _in_its_life(self, name: str, key: LogKey, segments: list[tuple[int, _Segment]]) -> LogKey:
+    def _in_its_life(
+        self, directory: Directory, key: LogKey, segments: list[tuple[int, _Segment]]
+    ) -> LogKey:
         """Return the partition in the life of the log's first record.
 
         For a log without records, return the life that its broker assumes, or the latest life.
@@ -281,7 +285,7 @@ class NodeLogs:
         if batches:
             life = life_at(lives, batches[0].leader_epoch)
         else:
-            adopted = self._adopted.get(name)
+            adopted = self._adopted.get(directory)
             is_same = adopted is not None and adopted[:2] == key[:2]
             life = adopted.life if adopted is not None and is_same else lives[-1]
         return LogKey(key.topic_id, key.partition, life)

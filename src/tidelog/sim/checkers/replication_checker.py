@@ -66,8 +66,8 @@ class _Seen:
     """The last seen state of a replica."""
 
     __slots__ = (
-        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "leader_epoch",
-        "log_version", "maximal_isr",
+        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "is_removed",
+        "leader_epoch", "log_version", "maximal_isr",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -82,6 +82,8 @@ class _Seen:
         #: back below a high watermark that was written later. The replica must reconcile before
         #: it counts.
         self.is_doubtful = False
+        #: The replica was removed. Another one in its place may have no role at first.
+        self.is_removed = False
 
 
 class Truth:
@@ -200,16 +202,25 @@ class ReplicationChecker:
             ):
                 self._look(node, claim, log, seen)
 
-    def crashed(self, node: Observed, *, lossy: bool) -> None:
-        """Record the death of a node, and read the files that its disk kept."""
+    def crashed(self, node: Observed, *, lossy: bool, keeps_committed: bool = False) -> None:
+        """Record the death of a node, and read the files that its disk kept.
+
+        With `keeps_committed` the loss may take no committed record (V69): the node still counts as
+        intact, and its files are checked at once.
+        """
         if lossy:
-            epoch = self._intact.pop(node.node_id, None)
-            if epoch is not None:
-                self._lost[node.node_id] = epoch
+            if not keeps_committed:
+                epoch = self._intact.pop(node.node_id, None)
+                if epoch is not None:
+                    self._lost[node.node_id] = epoch
             for (node_id, _), seen in self._seen.items():
                 if node_id == node.node_id:
                     seen.is_doubtful = True
         node.logs.follow()
+        if lossy and keeps_committed:
+            for state in self.published.partitions.values():
+                if node.node_id in state.members:
+                    self._check_member(state, node.node_id, "its power failed, V69")
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
         self._intact[broker_id] = broker_epoch
@@ -278,6 +289,7 @@ class ReplicationChecker:
         seen = self._seen.get((log.node_id, log.key))
         if seen is not None:
             seen.is_leader = False
+            seen.is_removed = True
 
     def _cut(self, log: ReplicaLog, _end_before: int) -> None:
         node = self._nodes[log.node_id]
@@ -290,6 +302,9 @@ class ReplicationChecker:
     # Claims
 
     def _look(self, node: Observed, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
+        if seen.is_removed and claim.leader_epoch < 0:
+            return
+        seen.is_removed = False
         truth = self.truth(claim.key, claim.name)
         same_life = seen.incarnation == node.incarnation
         end = log.end if log is not None else 0
@@ -559,8 +574,11 @@ class ReplicationChecker:
 
         The member may have re-registered before it lost the data.
         """
-        lost = self._lost
-        return any((state.epoch_of(member) or 0) <= lost.get(member, -1) for member in state.isr)
+        return any(self.has_lost(state, member) for member in state.isr)
+
+    def has_lost(self, state: PublishedPartition, member: int) -> bool:
+        """Return whether a member has lost data since the broker epoch recorded for it."""
+        return (state.epoch_of(member) or 0) <= self._lost.get(member, -1)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
         """Return whether a node's files hold every committed record of a partition."""

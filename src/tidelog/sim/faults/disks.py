@@ -10,9 +10,11 @@ import errno
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
-from tidelog.sim.faults.context import FaultContext
-from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.kinds import kind, scenario
+from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
@@ -21,6 +23,9 @@ _SYNCS: Final = ("fsync", "fsync_directory", "sync_volume")
 _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
 
 
+#: Positions in a batch: its leader epoch follows its base offset and its length.
+_LEADER_EPOCH_AT: Final = 12
+_MAGIC_AT: Final = 16
 _LOGS: Final = (".log",)
 _INDEXES: Final = (".index", ".timeindex", ".snapshot")
 _TEXTS: Final = ("-checkpoint", "meta.properties", "partition.metadata", "cleanshutdown")
@@ -43,8 +48,14 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 
 
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
-    """Put back a directory that was taken away from a broker, which is down."""
+    """Put back a directory that was taken away from a broker, which is down.
+
+    Where the broker has created the replica again, the operator leaves the old one away.
+    """
     path = f"{broker.logs.disk.root}/{name}"
+    if broker.logs.disk.find(path) is not None:
+        context.note(f"{path} of {broker.node_id} was created again")
+        return
     context.note(f"{path} of {broker.node_id} is back")
     _move(broker, f"{_AWAY}/{name}", path)
 
@@ -79,6 +90,47 @@ def slow_disk(context: FaultContext) -> bool:
 
 
 @kind
+def slow_reads(context: FaultContext) -> bool:
+    """Slow down reads of a leader for a while: each goes to a disk that takes long."""
+    broker = context.leader()
+    if broker is None or broker.logs.disk.read_ns is not None:
+        return False
+    disk = broker.logs.disk
+    longest_ms = context.draw.choice((150, 500, 1_500, 1_500))
+    disk.read_ns = (longest_ms * NS_PER_MS // 3, longest_ms * NS_PER_MS)
+    context.note(f"reads of {broker.node_id} take up to {longest_ms} ms")
+
+    def quick() -> None:
+        if disk.read_ns is not None:
+            disk.read_ns = None
+            context.note(f"reads of {broker.node_id} are quick again")
+
+    context.later(context.draw.uniform(2_000, 8_000), quick)
+    context.at_end(quick)
+    return True
+
+
+@kind
+def hung_reads(context: FaultContext) -> bool:
+    """Let reads of a leader hang for seconds."""
+    broker = context.leader()
+    if broker is None or broker.logs.disk.read_ns is not None:
+        return False
+    disk = broker.logs.disk
+    disk.read_ns = (3_000 * NS_PER_MS, 6_000 * NS_PER_MS)
+    context.note(f"reads of {broker.node_id} hang")
+
+    def quick() -> None:
+        if disk.read_ns is not None:
+            disk.read_ns = None
+            context.note(f"reads of {broker.node_id} are quick again")
+
+    context.later(context.draw.uniform(500, 6_000), quick)
+    context.at_end(quick)
+    return True
+
+
+@kind
 def lose_power(context: FaultContext) -> bool:
     """Cut a broker's power; a part of its unsynced data survives, torn, out of order."""
     broker = context.any_broker()
@@ -86,6 +138,24 @@ def lose_power(context: FaultContext) -> bool:
     if broker is None or not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(loss, f"power loss ({loss.value})")
+
+
+@scenario
+def power_fails_everywhere(context: FaultContext) -> Scenario:
+    """Cut the power of all brokers at once; a part of their unsynced data survives (V69).
+
+    Every promise without `flush.before.ack` needs a broker that loses nothing.
+    """
+    cluster = context.cluster
+    assert cluster.budget.commits_synced, "a profile for flush.before.ack"
+    while True:
+        yield context.draw.uniform(300, 3_000)
+        died = [
+            broker.crash(context.draw.choice(_POWER_LOSSES), "the power fails everywhere")
+            for broker in cluster.brokers.values()
+        ]
+        if any(died):
+            context.count("scenario")
 
 
 @kind
@@ -175,6 +245,44 @@ def damaged_checkpoints(context: FaultContext) -> bool:
     return _damage(context, _TEXTS)
 
 
+@kind
+def damaged_leaders(context: FaultContext) -> bool:
+    """Flip a bit of a log under its running leader, while others are in sync."""
+    published = context.cluster.published
+    keys = [
+        key for key in published.partitions if not published.all_topics[key.topic_id].is_internal
+    ]
+    return bool(keys) and damage_leader(context, context.draw.choice(keys))
+
+
+def damage_leader(context: FaultContext, key: LogKey) -> bool:
+    """Flip a bit of a partition's log under its running leader; return False without a target."""
+    cluster = context.cluster
+    if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
+        return False  # one replica at a time
+    state, topic = cluster.published.partitions[key], cluster.published.all_topics[key.topic_id]
+    broker = cluster.brokers.get(state.leader)
+    if broker is None or broker.life is None or len(state.isr) < 2:
+        return False
+    if not cluster.budget.may_fail(broker.node_id, loses_data=True):
+        return False
+    disk, draw = broker.logs.disk, context.draw
+    directory = f"{disk.root}/{topic.name}-{key.partition}/"
+    paths = [
+        path
+        for path, file in disk.files()
+        if path.startswith(directory) and path.endswith(_LOGS) and file.data
+    ]
+    if not paths:
+        return False
+    path = draw.choice(paths)
+    position, mask = draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8)
+    _flip(context, disk, path, _beside_leader_epoch(bytes(disk.file(path).data), position), mask)
+    broker.was_damaged = True
+    _operate(context, broker)
+    return True
+
+
 def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     """Damage a file of a broker that may lose data; the broker is down, or is killed now."""
     cluster = context.cluster
@@ -219,6 +327,11 @@ def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bo
     position = draw.randrange(size_bytes)
     # Kafka's text files have no checksum, so a flipped digit would be another valid number.
     mask = 0x80 if is_text else 1 << draw.randrange(8)
+    _flip(context, disk, path, position, mask)
+
+
+def _flip(context: FaultContext, disk: SimDisk, path: str, position: int, mask: int) -> None:
+    size_bytes = len(disk.file(path).data)
     if path.endswith(_LOGS) and _is_compacted(context, path):
         position = _behind_base_offset(bytes(disk.file(path).data), position)
     context.note(f"{path}: bits {mask:#x} of byte {position} of {size_bytes} flip")
@@ -237,15 +350,32 @@ def _behind_base_offset(data: bytes, position: int) -> int:
     No checksum covers a base offset. The neighboring batches reveal a wrong one, but not in
     compacted logs, which have gaps. So the caller uses this for compacted logs.
     """
+    start = _batch_start(data, position)
+    return start + 8 if start is not None and position - start < 8 else position
+
+
+def _beside_leader_epoch(data: bytes, position: int) -> int:
+    """Return the position, moved behind the leader epoch of a batch if it is within one.
+
+    No checksum covers a leader epoch either, because each leader sets it. A read of the batch does
+    not compare it with the leader's epochs, so a follower may get a wrong one.
+    """
+    start = _batch_start(data, position)
+    is_epoch = start is not None and _LEADER_EPOCH_AT <= position - start < _MAGIC_AT
+    return start + _MAGIC_AT if start is not None and is_epoch else position
+
+
+def _batch_start(data: bytes, position: int) -> int | None:
+    """Return the start of the batch that contains a position; None without a whole batch."""
     start = 0
-    while start + 12 <= len(data):
-        end = start + 12 + int.from_bytes(data[start + 8 : start + 12], "big")
+    while start + _LEADER_EPOCH_AT <= len(data):
+        end = start + _LEADER_EPOCH_AT + int.from_bytes(data[start + 8 : start + 12], "big")
         if not start < end <= len(data):
-            break
+            return None
         if position < end:
-            return start + 8 if position - start < 8 else position
+            return start
         start = end
-    return position
+    return None
 
 
 def _operate(context: FaultContext, broker: SimBroker) -> None:

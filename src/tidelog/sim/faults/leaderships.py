@@ -25,6 +25,8 @@ _STEP_MS = 5.0
 _PATIENCE_MS = 1_500.0
 #: A wait for a condition; its result is whether the condition held in time.
 _Wait = Generator[float, None, bool]
+#: Directed links between hosts.
+_Links = Iterable[tuple[str, str]]
 
 
 class _Case(NamedTuple):
@@ -97,6 +99,20 @@ def _late(context: FaultContext, source: int, target: int, late_ms: float) -> No
     hosts = brokers[source].node.host, brokers[target].node.host
     context.note(f"{hosts[0]}>{hosts[1]} {late_ms:.0f} ms late")
     context.cluster.simulator.network.slow_down(*hosts, int(late_ms * NS_PER_MS), 0)
+
+
+def _cut_off_from_store(context: FaultContext, broker_id: int) -> _Links:
+    """Cut a broker off from the store, and return the links to heal."""
+    host = context.cluster.brokers[broker_id].node.host
+    links = ((host, STORE_HOST), (STORE_HOST, host))
+    for link in links:
+        context.cluster.simulator.network.cut(*link)
+    return links
+
+
+def _heal(context: FaultContext, links: _Links) -> None:
+    for link in links:
+        context.cluster.simulator.network.heal(*link)
 
 
 def _punctual(context: FaultContext, case: _Case) -> None:
@@ -175,7 +191,6 @@ def unheard_of_return(context: FaultContext) -> Scenario:
     The follower continues to fetch from that leader. Then it learns of the first change. The leader
     in between has no connection to the store, and believes that it still leads.
     """
-    network = context.cluster.simulator.network
     while True:
         yield context.draw.uniform(50, 400)
         controller = context.controller()
@@ -192,10 +207,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
         between, follower = case.preferred, case.third
         context.count("scenario")
         _late(context, leader, follower, context.draw.uniform(500, 900))
-        host = context.cluster.brokers[between].node.host
-        links = ((host, STORE_HOST), (STORE_HOST, host))
-        for link in links:
-            network.cut(*link)
+        links = _cut_off_from_store(context, between)
         if elect_preferred(context):
             yield from _until_leader(context, case, between)
             yield context.draw.uniform(20, 200)
@@ -204,8 +216,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
             yield 2
             _late(context, leader, follower, 0)
             yield context.draw.uniform(500, 1_000)
-        for link in links:
-            network.heal(*link)
+        _heal(context, links)
         _punctual(context, case)
         yield context.draw.uniform(200, 1_000)
 
@@ -229,8 +240,11 @@ def two_terms_lost(context: FaultContext) -> Scenario:
         expire(context, brokers[leaving])
         yield from _until_no_member(context, case, leaving)
         yield context.draw.uniform(50, 300)
+        # A leader that registers again before the next election keeps its leadership (E7).
+        links = _cut_off_from_store(context, leader)
         expire(context, brokers[leader])
         yield from _until_leader(context, case, behind)
+        _heal(context, links)
         _punctual(context, case)
         if context.draw.random() < 0.6:
             # By now high watermarks are on disk, and some records are not.

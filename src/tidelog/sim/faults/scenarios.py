@@ -6,7 +6,8 @@ times to wait in ms, and stops at any step when the faults end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final
 
 from tidelog.core.types import TopicPartition
@@ -16,10 +17,12 @@ from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
 from tidelog.sim.faults.store import (
+    expire,
     expire_controller,
     replace_controller,
     strike_next_write,
 )
+from tidelog.sim.sim_broker import SimBroker
 
 #: Highest number of the write at which a controller is lost; controllers seldom make more writes.
 MAX_CONTROLLER_WRITE: Final = 12
@@ -73,6 +76,95 @@ def last_replica_standing(context: FaultContext) -> Scenario:
 
 
 @scenario
+def every_member_ends(context: FaultContext) -> Scenario:
+    """End all members of a partition together; the power fails at one of them (E6).
+
+    The processes of the others are killed, or only their sessions expire. Sometimes a follower has
+    left the ISR before.
+    """
+    cluster = context.cluster
+    while True:
+        yield context.draw.uniform(300, 1_500)
+        state = _healthy_partition(context)
+        if state is None:
+            continue
+        members = context.draw.sample(state.isr, len(state.isr))
+        context.count("scenario")
+        pushed = [member for member in members if member != state.leader]
+        pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
+        _push_out(context, state, pushed)
+        for _ in range(20 if pushed else 0):
+            yield cluster.settings.lag_time_max_ms / 8
+            if not any(each in cluster.published.partitions[state.key].isr for each in pushed):
+                break
+        loser = cluster.brokers[members[0]]
+        for member in members[1:]:
+            broker = cluster.brokers[member]
+            if context.draw.random() < 0.6:
+                broker.crash(Loss.NONE, "is killed with all others")
+            else:
+                expire(context, broker)
+        loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
+        for _ in range(context.draw.choice((0, 1, 2))):
+            # Registered twice, its proof is of an incarnation that was never in sync.
+            yield context.draw.uniform(100, 1_000)
+            expire(context, loser)
+        yield context.draw.uniform(500, 3_000)
+        _take_back(context, state, pushed)
+        yield context.draw.uniform(1_000, 3_000)
+
+
+@scenario
+def older_disk_returns(context: FaultContext) -> Scenario:
+    """Put an older copy of a broker's disk back, which a clean shutdown has left (E3).
+
+    The broker has been in sync since with the newer one. All others are killed before, and no other
+    broker loses data.
+    """
+    cluster = context.cluster
+    while True:
+        yield context.draw.uniform(300, 1_500)
+        state = _healthy_partition(context)
+        if state is None:
+            continue
+        broker = cluster.brokers[context.draw.choice(state.isr)]
+        broker.stop(Loss.NONE)
+        if not (yield from _in_time(partial(_has_stopped, broker))):
+            continue
+        copy = broker.logs.disk.contents()
+        broker.start()
+        yield from _in_time(partial(_is_member, context, state, broker.node_id))
+        yield context.draw.uniform(100, 1_000)
+        if not cluster.budget.may_fail(broker.node_id, loses_data=True):
+            continue
+        context.count("scenario")
+        broker.crash(Loss.ALL_UNSYNCED, "an older copy of its disk is put back")
+        broker.logs.disk.put_back(copy)
+        for other in cluster.brokers.values():
+            if other is not broker:
+                other.crash(Loss.NONE, "is killed with all others")
+        broker.start()
+        yield context.draw.uniform(500, 3_000)
+
+
+def _has_stopped(broker: SimBroker) -> bool:
+    return broker.life is None and broker.stopped_cleanly
+
+
+def _is_member(context: FaultContext, state: PublishedPartition, broker_id: int) -> bool:
+    return broker_id in context.cluster.published.partitions[state.key].isr
+
+
+def _in_time(condition: Callable[[], bool]) -> Generator[float, None, bool]:
+    """Wait for a condition, not for ever; return whether it holds."""
+    for _ in range(80):
+        if condition():
+            return True
+        yield 25
+    return condition()
+
+
+@scenario
 def brokers_catch_up(context: FaultContext) -> Scenario:
     """Restart a broker that cannot fetch from one leader for a while.
 
@@ -108,9 +200,11 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 
 @scenario
 def left_behind(context: FaultContext) -> Scenario:
-    """Push followers out of the ISR, write further records, and kill the last member.
+    """Push followers out of the ISR one after the other, and kill every member.
 
-    If unclean election is allowed, a follower then leads without all committed records (V13).
+    The first follower lacks records that were committed without it. The second one leaves an ISR of
+    two, and stays a member as an eligible replica (E1). So both that replica and the leader are
+    killed. If unclean election is allowed, the first follower then leads (V13).
     """
     cluster = context.cluster
     while True:
@@ -120,16 +214,18 @@ def left_behind(context: FaultContext) -> Scenario:
             continue
         followers = [member for member in state.isr if member != state.leader]
         context.count("scenario")
-        _push_out(context, state, followers)
         now = state
-        for _ in range(100):
-            yield 50
-            now = cluster.published.partitions[state.key]
-            if now.isr == (state.leader,) or now.leader != state.leader:
-                break
+        for follower in followers:
+            _push_out(context, state, [follower])
+            for _ in range(100):
+                yield 50
+                now = cluster.published.partitions[state.key]
+                if follower not in now.isr or now.leader != state.leader:
+                    break
         if now.isr == (state.leader,):
             yield context.draw.uniform(0, 500)
-            context.crash(cluster.brokers[state.leader], "the last member in sync dies")
+            for member in (state.leader, followers[-1]):
+                context.crash(cluster.brokers[member], "the last members end")
             yield context.draw.uniform(100, 1_000)
         _take_back(context, state, followers)
         yield context.draw.uniform(500, 2_500)

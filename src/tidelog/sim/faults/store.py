@@ -47,6 +47,24 @@ def expire_controller(context: FaultContext) -> bool:
 
 
 @kind
+def remove_registration(context: FaultContext) -> bool:
+    """Delete a broker's registration by hand while its session lives."""
+    broker, server = context.any_broker(), context.cluster.store
+    if broker is None or broker.store is None or not server.is_available:
+        return False
+    path = layout.broker_path(broker.node_id)
+    node = server.tree.get(path)
+    session_id = broker.store.session_id
+    if node is None or session_id is None or node.stat.ephemeral_owner != session_id:
+        return False
+    if not server.may_expire(session_id):
+        return False
+    context.note(f"the registration of broker {broker.node_id} is deleted by hand")
+    server.remove_from_outside(path)
+    return True
+
+
+@kind
 def lose_answer(context: FaultContext) -> bool:
     """Apply a broker's next transaction and lose the response."""
     broker = context.any_broker()

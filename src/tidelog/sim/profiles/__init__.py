@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.sim.profiles.controller_profiles import CONTROLLERS
+from tidelog.sim.profiles.direct_profiles import DIRECT
 from tidelog.sim.profiles.disk_profiles import DISKS
 from tidelog.sim.profiles.general_profiles import GENERAL
 from tidelog.sim.profiles.process_profiles import PROCESSES
 from tidelog.sim.profiles.profile import Profile
 from tidelog.sim.profiles.replica_profiles import REPLICAS
+from tidelog.sim.profiles.slow_leader_profiles import SLOW_LEADERS
 from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "Profile"]
@@ -65,11 +67,34 @@ _ORDER: Final = (
     "refused_batches",
     "pauses",
     "last_replica_standing",
+    "every_member_ends",
     "recompressed",
+    "a_host_stays_away",
+    "power_failures",
+    "flush_policies",
+    "superseded_changes",
+    "held_expansions",
+    "slow_leaders",
+    "slow_leaders_unaided",
+    "dead_followers",
+    "hung_leaders",
+    "removed_registrations",
+    "described_replicas",
+    "direct",
+    "direct_slow_store",
+    "direct_quick_restarts",
+    "mixed_levels",
+    "direct_moves",
+    "direct_last_replica",
+    "direct_member_ends",
+    "direct_unregistered_fetches",
+    "overtaken_batches",
+    "older_disks",
+    "damaged_leaders",
 )
 _BY_NAME: Final = {
     profile.name: profile
-    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS)
+    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS, DIRECT)
     for profile in group
 }
 assert sorted(_BY_NAME) == sorted(_ORDER)

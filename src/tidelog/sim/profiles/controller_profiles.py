@@ -106,4 +106,20 @@ CONTROLLERS: Final = (
         properties={"cluster.events.enable": "true"},
         has_own_streams=True,
     ),
+    # Registrations are deleted by hand, while the sessions of their brokers live (V4).
+    Profile(
+        "removed_registrations",
+        weights={
+            "remove_registration": 6.0,
+            "expire_session": 1.0,
+            "crash_any": 1.0,
+            "slow_link": 2.0,
+            "lose_answer": 1.0,
+            "cut_store": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 900),
+        restart_ms=((20, 400), (200, 1_500)),
+        has_own_streams=True,
+    ),
 )

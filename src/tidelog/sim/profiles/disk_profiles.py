@@ -43,6 +43,49 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20"},
         has_own_streams=True,
     ),
+    # Records count only when they are synced (V69). The power fails everywhere, again and again,
+    # while disks are slow or fail syncs.
+    Profile(
+        "power_failures",
+        weights={
+            "lose_power": 2.0,
+            "crash_leader": 2.0,
+            "sync_errors": 1.0,
+            "slow_disk": 2.0,
+            "slow_link": 2.0,
+            "cut_two_ways": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 1.0,
+            "stop": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"flush.before.ack": "true", "log.segment.bytes": "6000"},
+        scenario="power_fails_everywhere",
+        has_own_streams=True,
+    ),
+    # A topic's records count when they are synced, or not, and the setting changes again and again
+    # (V69). The checker compares each commit with the disks.
+    Profile(
+        "flush_policies",
+        weights={
+            "lose_power": 3.0,
+            "crash_leader": 2.0,
+            "slow_disk": 4.0,
+            "slow_link": 2.0,
+            "cut_two_ways": 1.0,
+            "cut_store": 2.0,
+            "expire_session": 1.0,
+            "elect_preferred": 3.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 900),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"log.segment.bytes": "6000"},
+        churn=("flush_policy_changed",),
+        has_own_streams=True,
+    ),
     # Files are damaged on one broker at a time, while it is down; disks are replaced.
     Profile(
         "damaged_disks",
@@ -59,6 +102,29 @@ DISKS: Final = (
         mean_interval_ms=(200, 800),
         restart_ms=((20, 400), (200, 1_500)),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        has_own_streams=True,
+    ),
+    # Files are damaged under a leader that runs, too, and consumers read from the beginning again
+    # and again (V68).
+    Profile(
+        "damaged_leaders",
+        weights={
+            "damaged_batches": 5.0,
+            "damaged_indexes": 3.0,
+            "damaged_checkpoints": 3.0,
+            "damaged_leaders": 8.0,
+            "replaced_disk": 1.0,
+            "crash_leader": 2.0,
+            "elect_preferred": 3.0,
+            "stop": 3.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 800),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        churn=("records_reread",),
+        scenario="damaged_member",
         has_own_streams=True,
     ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
@@ -81,6 +147,27 @@ DISKS: Final = (
         restart_ms=((20, 200), (20, 600)),
         recreates=0.0,
         shared_producer=True,
+        has_own_streams=True,
+    ),
+    # An idempotent producer sends a new batch to a new leader before it resends those that the
+    # former leader refused. A bump of its epoch would store batches of other partitions twice
+    # (V38).
+    Profile(
+        "overtaken_batches",
+        weights={
+            "elect_preferred": 5.0,
+            "slow_link": 3.0,
+            "crash_leader": 2.0,
+            "expire_session": 2.0,
+            "stop": 2.0,
+            "reset_connections": 1.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(80, 350),
+        restart_ms=((20, 200), (20, 600)),
+        recreates=0.0,
+        shared_producer=True,
+        overtaking_share=0.7,
         has_own_streams=True,
     ),
 )

@@ -33,6 +33,8 @@ class Profile:
     chosen_replicas: float = 0.5
     #: Name of a scenario to play over and over beside the drawn faults.
     scenario: str = ""
+    #: Whether one broker stays away after the faults until the others lead what they can (E6).
+    has_absentee: bool = False
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,
@@ -43,6 +45,10 @@ class Profile:
     #: configurations and elections. Liveness is checked, too: within a minute all replicas are in
     #: sync, everything sent is acknowledged, and every member of a group works.
     keeps_promises: bool = True
+    #: Whether each follower is healthy throughout, so that none may leave an ISR (F5).
+    isr_stands: bool = False
+    #: Session timeout of the brokers, which the store does not shorten; 0: a seed draws both.
+    session_timeout_ms: int = 0
     #: Configuration of the brokers, beside the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Whether the topics are compacted.
@@ -53,13 +59,21 @@ class Profile:
     churn_share: float = 0.0
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
+    #: Whether consumer groups take part. Offsets are judged as if no session ended before its
+    #: broker can know. So groups stay away where the session of a broker ends that is cut off.
+    has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
+    #: How often that producer sends a new batch to a new leader before it resends refused ones, as
+    #: a share of the changes of leader.
+    overtaking_share: float = 0.0
     #: A known defect that the profile shows; searches over all profiles leave the profile out.
     known_defect: str = ""
     #: Number of brokers, and of replicas of each partition.
     brokers: int = 3
     replicas: int = 3
+    #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
+    protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
     #: Whether all kinds of faults take part, with equal probability. `weights` are then ignored,

@@ -5,13 +5,16 @@ Other modules import churn from here, so that no kind is missing.
 
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
+    description_churn,
     edit_churn,
     leader_churn,
     lookup_churn,
     move_churn,
     offset_churn,
     record_churn,
+    reread_churn,
     topic_churn,
+    topic_flushes,
     topic_mishaps,
     view_churn,
 )

@@ -184,7 +184,7 @@ class PartitionProducer:
             if not in_flight:
                 return
             waiting, future = in_flight.popleft()
-            settled = self._settle(waiting, *await _outcome(future))
+            settled = self._settle(waiting, *await outcome_of(future))
             healthy = healthy and settled
             if self.is_done and not in_flight:
                 return
@@ -321,7 +321,7 @@ class PartitionProducer:
         history.produce_ends(waiting.operation, outcome, self.client.now_ns, base_offset)
 
 
-async def _outcome(future: asyncio.Future[Any]) -> tuple[Any, bool]:
+async def outcome_of(future: asyncio.Future[Any]) -> tuple[Any, bool]:
     """Return (response, whether it is missing)."""
     try:
         return await future, False

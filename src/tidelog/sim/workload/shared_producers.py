@@ -6,9 +6,12 @@ OUT_OF_ORDER_SEQUENCE_NUMBER for a batch behind an unacknowledged one makes the 
 epoch as soon as no partition has a batch in flight. Then every partition sends all unacknowledged
 batches under the new epoch, from sequence 0 on. This stores a batch twice that was stored without a
 response. The acknowledgement of a batch acknowledges all batches before it, because a broker
-accepts no batch out of sequence. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done);
-rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack);
-rdkafka_broker.c (rd_kafka_toppar_producer_serve).
+accepts no batch out of sequence. With a share of the changes of leader, the first batch that the
+new leader gets is a new one. Only then does the producer resend the batches that the former leader
+refused: librdkafka's threads can race so. Sources: rdkafka_idempotence.c
+(rd_kafka_idemp_drain_done); rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error,
+rd_kafka_dr_implicit_ack, rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c
+(rd_kafka_toppar_producer_serve).
 """
 
 from __future__ import annotations
@@ -22,8 +25,14 @@ from tidelog.client.producing import LogWriter
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.sim.client_history import Outcome
-from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer, Waiting
+from tidelog.sim.workload.client import ClientConnection, ClientNode
+from tidelog.sim.workload.partition_producers import (
+    MAX_IN_FLIGHT,
+    Numbers,
+    PartitionProducer,
+    Waiting,
+    outcome_of,
+)
 
 _NO_ID = (-1, -1)
 
@@ -41,6 +50,8 @@ class SharedProducer:
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.
         self.bumps = 0
+        self._overtaking_share = 0.0
+        self._overtaking: random.Random | None = None
 
     def add(
         self, partition: TopicPartition, numbers: Numbers, draw: random.Random, pace_ms: int
@@ -49,6 +60,15 @@ class SharedProducer:
         added = SharedPartition(self, partition, numbers, draw, pace_ms)
         self.partitions.append(added)
         return added
+
+    def overtake(self, share: float, draw: random.Random) -> None:
+        """Send a new batch first at this share of the changes of leader."""
+        self._overtaking_share, self._overtaking = share, draw
+
+    def overtakes(self) -> bool:
+        """Draw whether a new batch comes first at this change of leader."""
+        draw = self._overtaking
+        return draw is not None and draw.random() < self._overtaking_share
 
     @property
     def may_send(self) -> bool:
@@ -101,6 +121,28 @@ class SharedPartition(PartitionProducer):
         super().__init__(shared.client, partition, numbers, draw, pace_ms=pace_ms)
         self._shared = shared
         self.in_flight = 0
+        #: The leader that the last batches went to.
+        self._former_leader = -1
+
+    async def _pump(self, connection: ClientConnection) -> None:
+        former, self._former_leader = self._former_leader, self._broker_id
+        if former not in (-1, self._broker_id) and self._waiting and self._may_overtake():
+            waiting = self._new_batch()
+            future = self._send(connection, waiting)
+            if not self._settle(waiting, *await outcome_of(future)):
+                return
+        await super()._pump(connection)
+
+    def _may_overtake(self) -> bool:
+        """Whether the next batch is a new one although earlier batches are not acknowledged."""
+        shared = self._shared
+        return (
+            not self.stopping
+            and len(self._waiting) < MAX_IN_FLIGHT
+            and shared.may_send
+            and (self._producer_id, self._producer_epoch) == shared.identity
+            and shared.overtakes()
+        )
 
     async def _take_id(self) -> None:
         await self._shared.take_id()

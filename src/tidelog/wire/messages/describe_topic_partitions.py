@@ -1,12 +1,19 @@
 """DescribeTopicPartitions (key 75), version 0: topics and their partitions, page by page (KIP-966).
 
-It is flexible.
+It is flexible. Tagged fields from 20,000 on are tidelog's own (E4, E6): clients that do not know
+them skip them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.wire.messages.update_metadata import (
+    AWAITED_TAG,
+    IS_WAITING_TAG,
+    QUORUM_TAG,
+    STATUSES_TAG,
+)
 from tidelog.wire.schema import Api, array, boolean, int16, int32, nested, string, uuid
 from tidelog.wire.structs import dataclass
 
@@ -48,6 +55,11 @@ class DescribeTopicPartitionsResponsePartition:
     eligible_leader_replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     last_known_elr: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     offline_replicas: Sequence[int] = array("int32", "0+", ignorable=True)
+    #: Members of a partition without a leader, as in UpdateMetadata.
+    awaited: Sequence[int] = array("int32", "0+", ignorable=True, tag=AWAITED_TAG)
+    statuses: Sequence[int] = array("int8", "0+", ignorable=True, tag=STATUSES_TAG)
+    quorum: int = int32("0+", ignorable=True, tag=QUORUM_TAG)
+    is_waiting: bool = boolean("0+", ignorable=True, tag=IS_WAITING_TAG)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ Version 5 carries log start offsets, 7 incremental sessions (KIP-227), 9 the lea
 fencing (KIP-320), 11 racks and preferred replicas (KIP-392). Version 12 is flexible and finds
 divergence by `last_fetched_epoch` (KIP-595). Version 13 names topics by id (KIP-516). Version 15
 moves the follower's id into `replica_state` with its broker epoch (KIP-903). Version 16 lets a
-response name new leaders (KIP-951); 17 carries the follower's directory id (KIP-853).
+response name new leaders (KIP-951); 17 carries the follower's directory id (KIP-853). A tagged
+field of a partition is tidelog's own (V69); brokers that do not know it skip it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.wire.primitives import Records
-from tidelog.wire.schema import Api, array, int8, int16, int32, int64, nested, records, string, uuid
+from tidelog.wire.schema import (
+    Api,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    nested,
+    records,
+    string,
+    uuid,
+)
 from tidelog.wire.structs import dataclass
+
+#: Far from the tags that Kafka assigns, as are the keys of tidelog's own APIs.
+IS_SYNCED_TAG = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +51,8 @@ class FetchPartition:
     log_start_offset: int = int64("5+", -1, ignorable=True)
     partition_max_bytes: int = int32("0+")
     replica_directory_id: bytes = uuid("17+", tag=0, ignorable=True)
+    #: The follower has synced its log up to `fetch_offset` (V69).
+    is_synced: bool = boolean("12+", tag=IS_SYNCED_TAG, ignorable=True)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type (1
 incremental, 2 full: a replica that a full request does not name is stray). Version 6 brings the
 leader recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
-Two tagged fields are tidelog's own (V71); brokers that do not know them skip them.
+Three tagged fields are tidelog's own (V71, E1); brokers that do not know them skip them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tidelog.wire.structs import dataclass
 #: Far from the tags that Kafka assigns, as are the keys of tidelog's own APIs.
 FIRST_LEADER_EPOCH_TAG = 20_000
 IS_CLOSING_TAG = 20_001
+ELIGIBLE_TAG = 20_002
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class LeaderAndIsrPartitionState:
     first_leader_epoch: int = int32("4+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
     #: The partition is about to be removed: its leader takes no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
+    #: Eligible leader replicas: such a broker reports a missing replica and creates none (E1, D3).
+    eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
 
 
 @dataclass(slots=True)

@@ -1,17 +1,26 @@
 """UpdateMetadata (key 6), versions 6 to 8: the controller sends a broker the cluster's state.
 
 Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, 8 the flag of KRaft
-controllers and the request type as a tagged field (KIP-866). All three are flexible. One tagged
-field is tidelog's own (V71); brokers that do not know it skip it.
+controllers and the request type as a tagged field (KIP-866). All three are flexible. Tagged fields
+from 20,000 on are tidelog's own (V71, E1, E4); brokers that do not know them skip them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.wire.messages.leader_and_isr import FIRST_LEADER_EPOCH_TAG
+from tidelog.wire.messages.leader_and_isr import ELIGIBLE_TAG, FIRST_LEADER_EPOCH_TAG
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 from tidelog.wire.structs import dataclass
+
+#: Far from the tags that Kafka assigns, as in LeaderAndIsr.
+LAST_LEADER_TAG = 20_003
+AWAITED_TAG = 20_004
+QUORUM_TAG = 20_005
+IS_WAITING_TAG = 20_006
+SHRUNK_TAG = 20_007
+STATUSES_TAG = 20_008
+CAUSES_TAG = 20_009
 
 
 @dataclass(slots=True)
@@ -28,6 +37,22 @@ class UpdateMetadataPartitionState:
     offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True, rare=True)
     #: As in LeaderAndIsr.
     first_leader_epoch: int = int32("6+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
+    #: Eligible leader replicas (E1).
+    eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
+    #: The last leader of a partition that has none (E4).
+    last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
+    #: Members of a partition that has no leader, and in the same order a MemberStatus for each
+    #: (`core.leader_wait`, E6).
+    awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
+    statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
+    #: Members that must be there before one of them leads without proof (E6).
+    quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
+    #: leader.recovery.wait.ms is not over.
+    is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
+    #: Replicas of which the controller knows why they left the ISR, and in the same order a
+    #: ShrinkCause for each (`core.shrink_causes`).
+    shrunk: Sequence[int] = array("int32", "6+", ignorable=True, tag=SHRUNK_TAG)
+    causes: Sequence[int] = array("int8", "6+", ignorable=True, tag=CAUSES_TAG)
 
 
 @dataclass(slots=True)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
     from tidelog.broker.membership.producer_ids import ProducerIds
     from tidelog.broker.membership.store_trouble import StoreTrouble
-    from tidelog.broker.replicas.alter_partition_manager import AlterPartitionManager
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.fetch_sessions import FetchSessions
+    from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.replicas.stray_recovery import StrayRecovery
     from tidelog.broker.server.admission import Admission
@@ -36,7 +36,7 @@ class ApiContext:
     admission: Admission
     replicas: ReplicaSet
     commands: ReplicaCommands
-    alter_partition_manager: AlterPartitionManager
+    alter_partition_manager: IsrChanges
     fetch_sessions: FetchSessions
     strays: StrayRecovery
     groups: GroupCoordinators

@@ -1,0 +1,78 @@
+"""GetReplicaLogInfo (key 93), version 0; from the controller: the ends of logs (E6, KIP-966).
+
+The controller compares them where no replica of a partition is proven to have its whole log. A
+replica that is not here, or whose log cannot be read, gets an error: it has nothing to compare.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.broker.server.requests import Card, Request
+from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_LOG_ENDS_PER_REQUEST
+from tidelog.core.types import NO_EPOCH, TopicId
+from tidelog.wire.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoResponse,
+    PartitionLogInfo,
+    TopicPartitionLogInfo,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.apis.support.context import ApiContext
+
+CARD = Card(api_key=93, min_version=0, max_version=0, inter_broker=True)
+
+
+def handle(
+    context: ApiContext, request: Request[GetReplicaLogInfoRequest]
+) -> GetReplicaLogInfoResponse:
+    """Respond with the ends of the first 1,000 logs that the request names."""
+    response = GetReplicaLogInfoResponse(broker_epoch=context.services.broker_epoch)
+    left = MAX_LOG_ENDS_PER_REQUEST
+    for topic in request.message.topic_partitions or ():
+        asked = topic.partitions[:left]
+        left -= len(asked)
+        response.truncated = response.truncated or len(asked) < len(topic.partitions)
+        logs = [_log_info(context, topic.topic_id, partition) for partition in asked]
+        if logs:
+            response.topic_partition_log_info_list.append(
+                TopicPartitionLogInfo(topic.topic_id, logs)
+            )
+    return response
+
+
+def error_response(
+    request: Request[GetReplicaLogInfoRequest], error: ErrorCode, message: str | None = None
+) -> GetReplicaLogInfoResponse:
+    """Return the response that gives `error` for every log."""
+    return GetReplicaLogInfoResponse(
+        topic_partition_log_info_list=[
+            TopicPartitionLogInfo(
+                topic.topic_id,
+                [_failed(partition, error) for partition in topic.partitions],
+            )
+            for topic in request.message.topic_partitions or ()
+        ]
+    )
+
+
+def _failed(partition: int, error: ErrorCode, leader_epoch: int = NO_EPOCH) -> PartitionLogInfo:
+    return PartitionLogInfo(partition, NO_EPOCH, leader_epoch, -1, error)
+
+
+def _log_info(context: ApiContext, topic_id: TopicId, partition: int) -> PartitionLogInfo:
+    replica = context.replicas.by_topic_id(topic_id, partition)
+    if replica is None:
+        return _failed(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    log = replica.log
+    if log.directory.failure is not None:
+        return _failed(partition, ErrorCode.KAFKA_STORAGE_ERROR, replica.leader_epoch)
+    return PartitionLogInfo(
+        partition,
+        last_written_leader_epoch=log.epochs.epoch_at(log.log_end_offset - 1),
+        current_leader_epoch=replica.leader_epoch,
+        log_end_offset=log.log_end_offset,
+        log_start_offset=log.log_start_offset,
+    )

@@ -1,0 +1,146 @@
+"""The form of AlterPartition requests in each version, and the version that a controller gets.
+
+Versions 0 and 1 name topics, 2 and 3 give their ids, 3 also gives the broker epoch of each member
+(KIP-497, KIP-704, KIP-841, KIP-903). The leader sends the highest version that its protocol level
+allows. It asks a controller for the versions that it serves only after a request got no response:
+Kafka closes the connection over a version that it does not know. Does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.replication.isr import IsrChange
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from tidelog.wire.messages.api_versions import ApiVersionsResponse
+from tidelog.wire.registry import ALTER_PARTITION, API
+
+#: From this version on a request gives topic ids, before it topic names (KIP-841).
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 2
+#: From this version on a request gives the broker epoch of each member (KIP-903).
+FIRST_VERSION_WITH_EPOCHS: Final = 3
+#: The first level of inter.broker.protocol.version with topic ids between brokers. Source: Kafka's
+#: MetadataVersion.isTopicIdsSupported.
+_TOPIC_IDS_LEVEL: Final = (2, 8)
+#: The one level that brokers accept so far.
+PROTOCOL_LEVEL: Final = (3, 9)
+
+#: A topic as a request names it: by id, or by name.
+TopicKey = TopicId | str
+
+
+class RequestedChange(NamedTuple):
+    """One change of a request."""
+
+    topic_id: TopicId
+    topic_partition: TopicPartition
+    change: IsrChange
+    #: The effective minimum by which the leader commits records now (V60, E1).
+    minimum: int
+
+
+def highest_version(protocol_level: tuple[int, int]) -> int:
+    """Return the highest version at a level of `inter.broker.protocol.version`, as (3, 9)."""
+    if protocol_level < _TOPIC_IDS_LEVEL:
+        return FIRST_VERSION_WITH_TOPIC_IDS - 1
+    return API[ALTER_PARTITION].max_version
+
+
+class ControllerVersions:
+    """The versions of AlterPartition that controllers serve, as far as this leader knows."""
+
+    def __init__(self, highest: int) -> None:
+        self._highest = highest
+        #: Controller (epoch, broker id) that has left a request without a response.
+        self._doubted: tuple[int, int] | None = None
+        #: The controller that responded last, and the range that it reported; None: not asked.
+        self._known: tuple[int, int] | None = None
+        self._served: tuple[int, int] | None = None
+
+    def responded(self, controller: tuple[int, int]) -> None:
+        """Note a response to AlterPartition: the version in use is served."""
+        if self._known != controller:
+            self._known, self._served = controller, None
+
+    def unanswered(self, controller: tuple[int, int]) -> None:
+        """Note a request without a response; of a controller that never responded, versions may
+        be the cause.
+        """
+        if self._known != controller:
+            self._doubted = controller
+
+    def must_ask(self, controller: tuple[int, int]) -> bool:
+        """Return whether to ask for the versions before the next request."""
+        return self._doubted == controller and self._known != controller
+
+    def learn(self, controller: tuple[int, int], response: ApiVersionsResponse) -> None:
+        """Take over the range that the controller reports; (0, -1) where it serves none."""
+        ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        self._known, self._served = controller, ranges.get(ALTER_PARTITION, (0, -1))
+
+    def version(self, controller: tuple[int, int]) -> int:
+        """Return the version to send; raises KafkaError UNSUPPORTED_VERSION where there is none."""
+        if self._known != controller or self._served is None:
+            return self._highest
+        low, high = self._served
+        best = min(self._highest, high)
+        if best < max(low, API[ALTER_PARTITION].min_version):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"controller {controller[1]} serves versions {low} to {high} of AlterPartition; "
+                f"this leader sends 0 to {self._highest}",
+            )
+        return best
+
+
+def topic_key(version: int, topic_id: TopicId, topic: str) -> TopicKey:
+    """Return how messages of this version name a topic."""
+    return topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic
+
+
+def make(
+    version: int,
+    broker_id: int,
+    broker_epoch: int,
+    changes: Mapping[tuple[TopicKey, int], RequestedChange],
+) -> AlterPartitionRequest:
+    """Return the request for `changes`, which are given by topic and partition."""
+    topics: dict[TopicKey, RequestTopicData] = {}
+    for (key, number), requested in changes.items():
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = RequestTopicData(
+                topic_name=requested.topic_partition.topic, topic_id=requested.topic_id
+            )
+        topic.partitions.append(_partition(version, number, requested))
+    return AlterPartitionRequest(broker_id, broker_epoch, list(topics.values()), may_hold=True)
+
+
+def _partition(version: int, number: int, requested: RequestedChange) -> RequestPartitionData:
+    change = requested.change
+    data = RequestPartitionData(
+        partition_index=number,
+        leader_epoch=change.leader_epoch,
+        leader_recovery_state=change.leader_recovery_state,
+        partition_epoch=change.partition_epoch,
+        shrunk=[shrink.replica_id for shrink in change.shrinks],
+        causes=[shrink.cause for shrink in change.shrinks],
+        minimum=requested.minimum,
+    )
+    if version >= FIRST_VERSION_WITH_EPOCHS:
+        data.new_isr_with_epochs = _with_epochs(zip(change.isr, change.isr_epochs, strict=True))
+    else:
+        data.new_isr = change.isr
+    return data
+
+
+def _with_epochs(members: Iterable[tuple[int, int]]) -> list[BrokerState]:
+    return [BrokerState(member, epoch) for member, epoch in members]

@@ -1,0 +1,299 @@
+"""`tidelog topics describe`: partitions of topics, and with --replicas each replica of them.
+
+Leaders and ISRs come from Metadata, eligible replicas from DescribeTopicPartitions, the progress of
+replicas from each leader (DescribeReplicas). A broker that does not serve the latter two leaves
+those columns empty. Reasons are written below the table, where a person looks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.completion import topic_names
+from tidelog.cli.documents import (
+    AwaitedMemberDescription,
+    PartitionDescription,
+    ReplicaDescription,
+    TopicDescription,
+    prints,
+)
+from tidelog.cli.names import topics_named
+from tidelog.cli.output import (
+    DOUBTFUL,
+    WRONG,
+    Marked,
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_table,
+    print_text,
+    say,
+)
+from tidelog.cli.target import (
+    BootstrapOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.cluster import ClusterMetadata, TopicMetadata
+from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaProgress
+from tidelog.core import leader_wait
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import NO_LEADER, TopicPartition, topic_id_to_text
+from tidelog.local.status import PartitionStatus, describe_partitions
+from tidelog.runtime.blocking import BlockingClient
+
+_COLUMNS = (
+    "partition", "leader", "epoch", "replicas", "isr", "elr", "last known elr", "offline",
+    "high watermark",
+)  # fmt: skip
+_REPLICA_COLUMNS = (
+    "partition", "broker", "role", "in isr", "log end", "lag", "lag ms", "last caught up",
+    "pending", "why out",
+)  # fmt: skip
+_CAUSES = {
+    ShrinkCause.UNKNOWN: "cause not recorded",
+    ShrinkCause.SLOW: "slow: it fetches, but does not catch up",
+    ShrinkCause.NO_FETCH: "no fetch reached the leader",
+    ShrinkCause.EPOCH: "its fetches were of another epoch",
+    ShrinkCause.DISK: "its replica is missing on the broker",
+    ShrinkCause.SHUTDOWN: "its broker was shut down",
+    ShrinkCause.BOUNCE: "its broker restarted without a clean shutdown",
+    ShrinkCause.SESSION: "its broker's session ended",
+}
+
+
+@prints(list[TopicDescription])
+def describe(
+    name: Annotated[
+        str | None, typer.Argument(help="The topic; default all.", autocompletion=topic_names)
+    ] = None,
+    replicas: Annotated[
+        bool,
+        typer.Option("--replicas", help="Show each replica: its lag, and why it is out of sync."),
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Show the partitions of a topic: leader, epoch, replicas, ISR, high watermark.
+
+    Below the table stands why a partition has no leader. --replicas shows one line for each
+    replica.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        if name is not None:
+            topics_named(client, [name])
+        metadata = client.metadata(None if name is None else [name])
+        topics = [each for each in metadata.topics.values() if each.error is ErrorCode.NONE]
+        names = [topic.name for topic in topics]
+        partitions = describe_partitions(client, metadata, names)
+        eligibility = _eligibility(client, names)
+        described = _described(client, metadata, topics) if replicas else {}
+    documents = [_document(topic, partitions, eligibility, described) for topic in topics]
+    if output is OutputFormat.JSON:
+        print_document(documents)
+        return
+    for document in documents:
+        title = f"{document.topic}  id {document.topic_id}"
+        if replicas:
+            _print_replicas(document, title)
+        else:
+            print_table(_COLUMNS, map(_row, document.partitions), title=title)
+        for partition in document.partitions:
+            if partition.no_leader is not None:
+                print_text(f"partition {partition.partition}: {partition.no_leader}", WRONG)
+            if replicas and (frozen := _why_frozen(partition)) is not None:
+                print_text(f"partition {partition.partition}: {frozen}", DOUBTFUL)
+
+
+def _eligibility(client: BlockingClient, names: Sequence[str]) -> dict[TopicPartition, Eligibility]:
+    """Return the eligible replicas; none from a broker that does not serve them."""
+    if not names:
+        return {}
+    try:
+        return client.eligibility(names)
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return {}
+
+
+def _described(
+    client: BlockingClient, metadata: ClusterMetadata, topics: Iterable[TopicMetadata]
+) -> dict[TopicPartition, PartitionReplicas]:
+    """Return the replicas as their leaders describe them, else as another live broker does."""
+    wanted: dict[int, list[TopicPartition]] = {}
+    others = min(metadata.brokers, default=NO_LEADER)
+    for topic in topics:
+        for partition in topic.partitions.values():
+            leader = partition.leader if partition.leader in metadata.brokers else others
+            if leader != NO_LEADER:
+                wanted.setdefault(leader, []).append(
+                    TopicPartition(topic.name, partition.partition)
+                )
+    found: dict[TopicPartition, PartitionReplicas] = {}
+    for broker_id, partitions in wanted.items():
+        try:
+            found.update(client.describe_replicas(broker_id, partitions))
+        except TidelogError as error:
+            say(f"broker {broker_id} does not describe its replicas: {error}")
+    return found
+
+
+def _document(
+    topic: TopicMetadata,
+    partitions: Iterable[PartitionStatus],
+    eligibility: Mapping[TopicPartition, Eligibility],
+    described: Mapping[TopicPartition, PartitionReplicas],
+) -> TopicDescription:
+    return TopicDescription(
+        topic.name,
+        topic_id_to_text(topic.topic_id),
+        topic.is_internal,
+        [
+            _partition(each, eligibility, described)
+            for each in partitions
+            if each.topic == topic.name
+        ],
+    )
+
+
+def _partition(
+    status: PartitionStatus,
+    eligibility: Mapping[TopicPartition, Eligibility],
+    described: Mapping[TopicPartition, PartitionReplicas],
+) -> PartitionDescription:
+    tp = TopicPartition(status.topic, status.partition)
+    eligible, progress = eligibility.get(tp), described.get(tp)
+    wait = None if eligible is None else eligible.wait
+    no_leader = None
+    if status.leader == NO_LEADER and eligible is not None and wait is not None:
+        no_leader = leader_wait.reason(wait, next(iter(eligible.last_known), NO_LEADER))
+    return PartitionDescription(
+        topic=status.topic,
+        partition=status.partition,
+        leader=status.leader,
+        leader_epoch=status.leader_epoch,
+        replicas=status.replicas,
+        isr=status.isr,
+        offline=status.offline,
+        high_watermark=status.high_watermark,
+        elr=None if eligible is None else eligible.eligible,
+        last_known_elr=None if eligible is None else eligible.last_known,
+        no_leader=no_leader,
+        quorum=None if wait is None or no_leader is None else wait.quorum,
+        members=None
+        if wait is None or no_leader is None
+        else [
+            AwaitedMemberDescription(member, member_status.word)
+            for member, member_status in wait.members
+        ],
+        max_lag_ms=None if progress is None else progress.max_lag_ms,
+        replica_progress=None
+        if progress is None
+        else [_replica(replica) for replica in progress.replicas],
+    )
+
+
+def _replica(replica: ReplicaProgress) -> ReplicaDescription:
+    return ReplicaDescription(
+        broker=replica.broker_id,
+        leader=replica.is_leader,
+        in_isr=replica.in_isr,
+        registered=replica.is_registered,
+        log_start_offset=replica.log_start_offset,
+        log_end_offset=replica.log_end_offset,
+        lag_records=replica.lag_records,
+        lag_ms=replica.lag_ms,
+        last_caught_up_ms=replica.last_caught_up_ms,
+        last_fetch_ms=replica.last_fetch_ms,
+        pending_reads=replica.pending_reads,
+        out_cause=None if replica.cause is None else replica.cause.word,
+        out_since_ms=replica.out_since_ms,
+    )
+
+
+# tables
+
+
+def _row(each: PartitionDescription) -> tuple[object, ...]:
+    return (
+        each.partition,
+        Marked.where(each.leader == NO_LEADER, each.leader, WRONG),
+        each.leader_epoch,
+        each.replicas,
+        Marked.where(len(each.isr) < len(each.replicas), each.isr, DOUBTFUL),
+        each.elr,
+        each.last_known_elr,
+        each.offline,
+        each.high_watermark,
+    )
+
+
+def _print_replicas(document: TopicDescription, title: str) -> None:
+    rows = [
+        _replica_row(partition, replica)
+        for partition in document.partitions
+        for replica in partition.replica_progress or ()
+    ]
+    print_table(_REPLICA_COLUMNS, rows, title=title)
+
+
+def _replica_row(
+    partition: PartitionDescription, replica: ReplicaDescription
+) -> tuple[object, ...]:
+    role = "leader" if replica.leader else "follower"
+    if partition.leader == NO_LEADER:
+        role = "replica"
+    return (
+        partition.partition,
+        replica.broker,
+        role if replica.registered else Marked("not registered", WRONG),
+        Marked.where(not replica.in_isr, "yes" if replica.in_isr else "no", DOUBTFUL),
+        replica.log_end_offset,
+        replica.lag_records,
+        replica.lag_ms,
+        _when(replica.last_caught_up_ms),
+        replica.pending_reads,
+        _why_out(replica),
+    )
+
+
+def _why_frozen(partition: PartitionDescription) -> str | None:
+    """Return why a leader of tidelog commits nothing: there are eligible replicas (E1)."""
+    progress = partition.replica_progress or ()
+    if not partition.elr or not any(replica.leader and replica.registered for replica in progress):
+        return None
+    eligible = ",".join(str(replica) for replica in partition.elr)
+    return (
+        f"no record is committed before eligible replicas {eligible} are back in the ISR, or it has"
+        " as many members as min.insync.replicas of its leader and of the controller"
+    )
+
+
+def _why_out(replica: ReplicaDescription) -> str | None:
+    """Return why a replica is out of the ISR, since when, and whether it is coming back."""
+    if replica.in_isr:
+        return None
+    cause = ShrinkCause.UNKNOWN
+    if replica.out_cause is not None:
+        cause = ShrinkCause[replica.out_cause.upper()]
+    text = _CAUSES[cause]
+    if replica.out_since_ms is not None:
+        text += f", since {_when(replica.out_since_ms)}"
+    if replica.registered and replica.lag_records:
+        text += f"; {replica.lag_records:,} records to go"
+    return text
+
+
+def _when(time_ms: int | None) -> str | None:
+    if time_ms is None:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

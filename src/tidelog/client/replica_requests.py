@@ -1,0 +1,226 @@
+"""Replicas as brokers describe them: eligible leaders, waits for a leader, progress of followers.
+
+DescribeTopicPartitions is Kafka's (KIP-966); brokers of Kafka in ZooKeeper mode do not serve it.
+DescribeReplicas is tidelog's own. Any other broker refuses both with UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.leader_wait import LeaderWait, status_of
+from tidelog.core.limits import MAX_DESCRIBED_PARTITIONS
+from tidelog.core.shrink_causes import ShrinkCause, cause_of
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.wire.messages.describe_replicas import (
+    DescribedPartition,
+    DescribedReplica,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    DescribeReplicasTopic,
+)
+from tidelog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
+from tidelog.wire.registry import DESCRIBE_REPLICAS, DESCRIBE_TOPIC_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which replicas may lead a partition beside its ISR, and why it has no leader."""
+
+    eligible: tuple[int, ...]
+    #: Kafka's LastKnownElr: the last leader of a partition without one.
+    last_known: tuple[int, ...]
+    #: None where there is a leader, or where the broker does not say.
+    wait: LeaderWait | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """A replica. None: not known, as only the leader knows the progress. Times are wall clock."""
+
+    broker_id: int
+    is_leader: bool
+    in_isr: bool
+    is_registered: bool
+    log_start_offset: int | None
+    log_end_offset: int | None
+    lag_records: int | None
+    #: Since the replica was last caught up; 0 while it has the leader's whole log.
+    lag_ms: int | None
+    last_caught_up_ms: int | None
+    last_fetch_ms: int | None
+    pending_reads: int | None
+    #: None for a member of the ISR.
+    cause: ShrinkCause | None
+    #: When the responding broker learned that the replica had left the ISR.
+    out_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplicas:
+    """The replicas of a partition, as one broker describes them."""
+
+    tp: TopicPartition
+    leader: int
+    leader_epoch: int
+    #: The published state that this describes.
+    partition_epoch: int
+    #: None unless the responding broker leads the partition.
+    high_watermark: int | None
+    log_end_offset: int | None
+    eligible: tuple[int, ...]
+    last_leader: int
+    wait: LeaderWait | None
+    replicas: tuple[ReplicaProgress, ...]
+    #: replica.lag.time.max.ms of the responding broker.
+    max_lag_ms: int
+
+
+class ReplicaAdmin:
+    """Operations that describe replicas."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def eligibility(self, topics: Sequence[str]) -> Operation[dict[TopicPartition, Eligibility]]:
+        """Return the eligible replicas of all partitions of these topics. Raises KafkaError."""
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, Eligibility]]:
+            found: dict[TopicPartition, Eligibility] = {}
+            cursor: Cursor | None = None
+            node = yield from self._router.any_broker(patience)
+            while True:
+                request = DescribeTopicPartitionsRequest(
+                    [TopicRequest(name) for name in topics], cursor=cursor
+                )
+                timeout_ms = max(1, patience.remaining_ms)
+                answer = yield Call(
+                    node.address, DESCRIBE_TOPIC_PARTITIONS, always(request), timeout_ms
+                )
+                response = expect(answer, DescribeTopicPartitionsResponse)
+                for topic in response.topics:
+                    for partition in topic.partitions:
+                        tp = TopicPartition(topic.name or "", partition.partition_index)
+                        found[tp] = _eligibility(partition)
+                if response.next_cursor is None or response.next_cursor == cursor:
+                    return found
+                cursor = response.next_cursor
+
+        return self._router.repeat("reading eligible replicas", attempt)
+
+    def describe(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> Operation[dict[TopicPartition, PartitionReplicas]]:
+        """Return the replicas of partitions as a broker knows them; without those it does not know.
+
+        Raises KafkaError.
+        """
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, PartitionReplicas]]:
+            found: dict[TopicPartition, PartitionReplicas] = {}
+            for first in range(0, len(partitions), MAX_DESCRIBED_PARTITIONS):
+                wanted = _by_topic(partitions[first : first + MAX_DESCRIBED_PARTITIONS])
+                node = yield from self._router.broker(broker_id, patience)
+                timeout_ms = max(1, patience.remaining_ms)
+                answer = yield Call(
+                    node.address, DESCRIBE_REPLICAS, always(_request(wanted)), timeout_ms
+                )
+                response = expect(answer, DescribeReplicasResponse)
+                if response.error_code:
+                    raise KafkaError(error_code(response.error_code), f"at {node.address}")
+                for topic in response.topics:
+                    for partition in topic.partitions:
+                        if partition.error_code == ErrorCode.NONE:
+                            tp = TopicPartition(topic.name, partition.partition)
+                            found[tp] = _replicas(tp, partition, response.max_lag_ms)
+            return found
+
+        return self._router.repeat(f"describing the replicas that {broker_id} knows", attempt)
+
+
+def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for tp in partitions:
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found
+
+
+def _request(wanted: Mapping[str, Sequence[int]]) -> DescribeReplicasRequest:
+    return DescribeReplicasRequest(
+        [DescribeReplicasTopic(name, numbers) for name, numbers in wanted.items()]
+    )
+
+
+def _eligibility(partition: DescribeTopicPartitionsResponsePartition) -> Eligibility:
+    return Eligibility(
+        tuple(partition.eligible_leader_replicas or ()),
+        tuple(partition.last_known_elr or ()),
+        _wait(
+            zip(partition.awaited, partition.statuses, strict=False),
+            partition.quorum,
+            partition.is_waiting,
+        ),
+    )
+
+
+def _wait(awaited: Iterable[tuple[int, int]], quorum: int, is_waiting: bool) -> LeaderWait | None:
+    members = tuple((member, status_of(status)) for member, status in awaited)
+    return LeaderWait(members, quorum, is_waiting) if members else None
+
+
+def _replicas(
+    tp: TopicPartition, partition: DescribedPartition, max_lag_ms: int
+) -> PartitionReplicas:
+    wait = None
+    if partition.leader_id == NO_LEADER:
+        members = ((member.broker_id, member.status) for member in partition.awaited)
+        wait = _wait(members, partition.quorum, partition.is_waiting)
+    return PartitionReplicas(
+        tp=tp,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        high_watermark=_known(partition.high_watermark),
+        log_end_offset=_known(partition.log_end_offset),
+        eligible=tuple(partition.eligible),
+        last_leader=partition.last_leader,
+        wait=wait,
+        replicas=tuple(_progress(partition, replica) for replica in partition.replicas),
+        max_lag_ms=max_lag_ms,
+    )
+
+
+def _progress(partition: DescribedPartition, replica: DescribedReplica) -> ReplicaProgress:
+    is_leader = replica.broker_id == partition.leader_id
+    in_isr = replica.broker_id in partition.isr
+    return ReplicaProgress(
+        broker_id=replica.broker_id,
+        is_leader=is_leader,
+        in_isr=in_isr,
+        is_registered=replica.is_registered,
+        log_start_offset=_known(replica.log_start_offset),
+        log_end_offset=_known(replica.log_end_offset),
+        lag_records=_known(replica.lag_records),
+        lag_ms=_known(replica.lag_ms),
+        last_caught_up_ms=_known(replica.last_caught_up_ms),
+        last_fetch_ms=_known(replica.last_fetch_ms),
+        pending_reads=replica.pending_reads if partition.is_led_here and not is_leader else None,
+        cause=None if in_isr or replica.cause < 0 else cause_of(replica.cause),
+        out_since_ms=_known(replica.out_since_ms),
+    )
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None

@@ -1,0 +1,58 @@
+"""The circumstances of a partition's election: all that its result depends on beside its state.
+
+A value: replicas, live brokers, configuration, missing replicas, and what a recovery by proof has
+found so far. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.draft import Draft
+from tidelog.controller.incarnations import Brokers
+from tidelog.controller.records import Recovery
+from tidelog.core.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What an election depends on beside the partition's published state."""
+
+    #: Replicas in the order of preference.
+    replicas: Sequence[int]
+    brokers: Brokers
+    controller_epoch: int
+    #: The effective minimum: min(min.insync.replicas, number of replicas).
+    minimum: int = 1
+    #: Live brokers that reported the replica missing (D3).
+    absent: Sequence[int] = ()
+    #: The effective unclean.leader.election.enable.
+    unclean: bool = False
+    #: An operator asked for an unclean election: it waits for no recovery.
+    is_forced: bool = False
+    #: None before the recovery began.
+    recovery: Recovery | None = None
+
+    def has_replica(self, broker_id: int) -> bool:
+        """Return whether a broker is alive, leaving or not, and did not report the replica lost."""
+        return broker_id in self.brokers and broker_id not in self.absent
+
+    def can_lead(self, broker_id: int) -> bool:
+        """Return whether a broker may become the leader as far as its life is concerned."""
+        return self.has_replica(broker_id) and not self.brokers[broker_id].is_leaving
+
+
+def circumstances(topic_partition: TopicPartition, draft: Draft) -> Circumstances:
+    """Return the circumstances of a partition whose topic exists, as this decision finds them."""
+    image, settings = draft.image, draft.settings
+    unclean = image.topics[topic_partition.topic].unclean
+    return Circumstances(
+        replicas=image.replicas(topic_partition),
+        brokers=image.brokers,
+        controller_epoch=settings.controller_epoch,
+        minimum=draft.minimum(topic_partition),
+        absent=image.absent(topic_partition),
+        unclean=settings.unclean if unclean is None else unclean,
+        recovery=image.recoveries.get(topic_partition),
+    )

@@ -1,0 +1,186 @@
+"""Progress of recoveries by proof: the wait, the questions to brokers, their answers (E6).
+
+A recovery begins when enough members of a leaderless partition are registered and none is proven.
+It is forgotten with the controller's term: the next controller begins another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.command_builder import CommandBuilder
+from tidelog.controller.draft import Draft
+from tidelog.controller.elections import recovery
+from tidelog.controller.elections.circumstances import Circumstances
+from tidelog.controller.elections.recovery import Plan
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import Order, Rank
+from tidelog.controller.records import LogEnd, Recovery
+from tidelog.controller.settlement import Settlement
+from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryWaitOver(Event):
+    """leader.recovery.wait.ms has passed since these recoveries began."""
+
+    begun: Sequence[RecoveryBegun]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndsReported(Event):
+    """A broker's answer to GetReplicaLogInfo."""
+
+    broker_id: int
+    broker_epoch: int
+    logs: Mapping[TopicPartition, LogEnd]
+
+
+class RecoveryBegun(NamedTuple):
+    """A recovery begins: its wait is to be timed.
+
+    The serial number distinguishes it from a later recovery of the partition. The leader epoch does
+    not: a move of replicas raises it while the recovery goes on.
+    """
+
+    topic_partition: TopicPartition
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAwaited:
+    """A partition has no leader, and no proven member is there; for the log."""
+
+    topic_partition: TopicPartition
+    plan: Plan
+    #: -1 where none is recorded.
+    last_leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskForLogEnd(Order):
+    """Ask a broker for the end of its log of a partition."""
+
+    broker_id: int
+    topic_partition: TopicPartition
+
+    rank: ClassVar[Rank] = Rank.LOG_END
+
+    def give(self, builder: CommandBuilder) -> None:
+        """Add the question."""
+        builder.ask_for_log_end(self.broker_id, self.topic_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryStarted(Change):
+    """A recovery has begun."""
+
+    topic_partition: TopicPartition
+    serial: int
+
+    def apply(self, image: Image) -> None:
+        """Add it, unless the partition has a leader again or is gone."""
+        image.next_recovery = max(image.next_recovery, self.serial + 1)
+        state = image.states.get(self.topic_partition)
+        if state is not None and state.leader == NO_LEADER:
+            image.recoveries.setdefault(self.topic_partition, Recovery(self.serial))
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDue(Change):
+    """The wait of a recovery is over."""
+
+    topic_partition: TopicPartition
+
+    def apply(self, image: Image) -> None:
+        """Note it; nothing where the recovery is over."""
+        found = image.recoveries.get(self.topic_partition)
+        if found is not None:
+            found.is_due = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndAsked(Change):
+    """A broker is asked for the end of its log."""
+
+    topic_partition: TopicPartition
+    broker_id: int
+
+    def apply(self, image: Image) -> None:
+        """Note it, so that the broker is asked once."""
+        found = image.recoveries.get(self.topic_partition)
+        if found is not None and self.broker_id in image.brokers:
+            found.asked[self.broker_id] = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEndFound(Change):
+    """A broker has reported the end of its log."""
+
+    topic_partition: TopicPartition
+    broker_id: int
+    log_end: LogEnd
+
+    def apply(self, image: Image) -> None:
+        """Keep it for as long as the broker is registered; nothing where the recovery is over."""
+        found = image.recoveries.get(self.topic_partition)
+        if found is not None:
+            found.asked.pop(self.broker_id, None)
+            found.logs[self.broker_id] = self.log_end
+
+
+def go_on(
+    topic_partition: TopicPartition,
+    state: PartitionState,
+    around: Circumstances,
+    draft: Draft,
+    *,
+    is_news: bool,
+) -> None:
+    """Take the next step of the recovery of a partition without a leader.
+
+    `is_news`: this decision publishes that it has none.
+    """
+    plan = recovery.plan(state, around)
+    begins = plan.is_under_way and around.recovery is None
+    if is_news or begins:
+        draft.notice(LeaderAwaited(topic_partition, plan, state.last_leader))
+    if begins:
+        draft.notice(RecoveryBegun(topic_partition, draft.image.next_recovery))
+    asked = () if around.recovery is None else around.recovery.asked
+    for broker_id in plan.asked:
+        if broker_id not in asked:
+            draft.order(AskForLogEnd(broker_id, topic_partition))
+
+
+def settle(settlement: Settlement) -> None:
+    """Note the recoveries that begin, and the brokers that are asked."""
+    for begun in settlement.notices.of(RecoveryBegun):
+        settlement.apply(RecoveryStarted(*begun))
+    for order in settlement.orders:
+        if isinstance(order, AskForLogEnd):
+            settlement.apply(LogEndAsked(order.topic_partition, order.broker_id))
+
+
+def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
+    """Go on with these recoveries: members that are not registered are not waited for any more."""
+    for topic_partition, serial in event.begun:
+        found = image.recoveries.get(topic_partition)
+        if found is not None and found.serial == serial:
+            image.apply(RecoveryDue(topic_partition))
+            agenda.look_at((topic_partition,))
+
+
+def log_ends_reported(event: LogEndsReported, image: Image, agenda: Agenda) -> None:
+    """Take over the ends of a broker's logs."""
+    broker = image.brokers.get(event.broker_id)
+    if broker is None or broker.broker_epoch != event.broker_epoch:
+        return
+    for topic_partition, log_end in event.logs.items():
+        if topic_partition in image.recoveries:
+            image.apply(LogEndFound(topic_partition, event.broker_id, log_end))
+            agenda.look_at((topic_partition,))

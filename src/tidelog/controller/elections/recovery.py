@@ -1,0 +1,95 @@
+"""Recovery by proof: which member leads while no live member is proven to have its log (E6).
+
+Every committed record was on all members. At most k - 1 of them have lost unsynced data (k: the
+effective minimum): that is the promise. So among k members one is intact. Of two logs, the one with
+the greater pair (last leader epoch, end offset) has every committed record that the other has. So
+the greatest log of k members has every committed record. All members are awaited for
+leader.recovery.wait.ms; those that are registered then are asked for the ends of their logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.controller.elections.circumstances import Circumstances
+from tidelog.controller.records import NO_LOG, UNREADABLE_LOG, Recovery
+from tidelog.core import eligible_replicas
+from tidelog.core.types import NO_LEADER, PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next step of a recovery."""
+
+    members: tuple[int, ...]
+    #: Members that are not registered, are leaving, or cannot read their logs.
+    missing: tuple[int, ...]
+    #: Number of members that must be registered before any of them may lead.
+    quorum: int
+    #: The member that may lead now; NO_LEADER while that is not known.
+    leader: int = NO_LEADER
+    #: Members whose logs must be known first.
+    asked: tuple[int, ...] = ()
+    #: Enough members are registered: the recovery goes on by the wait and by answers.
+    is_under_way: bool = False
+
+
+def plan(state: PartitionState, around: Circumstances) -> Plan:
+    """Return the next step; no live member with a replica is proven."""
+    recovery = around.recovery or Recovery()
+    brokers = around.brokers
+    members = tuple(
+        member for member in eligible_replicas.members(state) if member in around.replicas
+    )
+    here = [
+        member
+        for member in members
+        if member in brokers
+        and not brokers[member].is_leaving
+        and recovery.logs.get(member) != UNREADABLE_LOG
+    ]
+    missing = tuple(member for member in members if member not in here)
+    quorum = min(around.minimum, len(members))
+    candidates = [member for member in here if member not in around.absent]
+    if not candidates or len(here) < quorum:
+        return Plan(members, missing, quorum)
+    if len(members) == 1:
+        return Plan(members, missing, quorum, leader=candidates[0], is_under_way=True)
+    if missing and not recovery.is_due:
+        return Plan(members, missing, quorum, is_under_way=True)
+    asked = tuple(
+        member
+        for member in candidates
+        if brokers[member].reports_log_ends and member not in recovery.logs
+    )
+    leader = NO_LEADER
+    heard = len(here) - len(asked)
+    if not asked or (recovery.is_due and heard >= quorum):
+        leader = _greatest([m for m in candidates if m not in asked], heard, quorum, around)
+    is_under_way = bool(asked) or leader != NO_LEADER
+    return Plan(members, missing, quorum, leader, asked, is_under_way)
+
+
+def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:
+    """Return the member with the greatest log, of several such the first as assigned.
+
+    `heard` members answered or count without an answer: one without the replica has lost its data.
+    Brokers of Kafka 3.9 report no log ends: where too few other members do, the first member leads,
+    as in Kafka. Such a partition has Kafka's promise and no more.
+    """
+    known = {} if around.recovery is None else around.recovery.logs
+    silent = [member for member in candidates if member not in known]
+    logs = {member: known[member] for member in candidates if known.get(member, NO_LOG) != NO_LOG}
+    if silent and (not logs or heard - len(silent) < quorum):
+        return next(member for member in candidates if member in silent or member in logs)
+    # Records below the start of a log were committed: a log that ends before it lacks some.
+    start = max((log.start_offset for log in logs.values()), default=0)
+    complete = [
+        member for member in around.replicas if member in logs and logs[member].end_offset >= start
+    ]
+    return max(
+        complete,
+        key=lambda member: (logs[member].leader_epoch, logs[member].end_offset),
+        default=NO_LEADER,
+    )

@@ -1,0 +1,181 @@
+"""Leaders that step back: their reads are slow (F11), or their log is damaged (V68).
+
+The leader that replaces a slow one has every committed record, and the slow one stays in the ISR. A
+broker that reported slow reads takes over from no other one, and gets no leadership back
+automatically before the second rebalance look after that (`Balance`). So leadership does not move
+back and forth between slow brokers. Where no other member can lead, the leader stays.
+
+A replica with a damaged log leaves the ISR, or the eligible replicas, and truncates its log only
+then. A leader that is alone in the ISR stays: its log is the only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tidelog.controller.answers import Answer, Precedence, Result
+from tidelog.controller.draft import Draft
+from tidelog.controller.elections import election
+from tidelog.controller.elections.balance import Balance
+from tidelog.controller.elections.circumstances import Circumstances, circumstances
+from tidelog.controller.events import Event
+from tidelog.controller.image import Image
+from tidelog.controller.partitions.refusals import check_readable
+from tidelog.controller.state_writes import WritePartitionState
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import PartitionState, TopicId, TopicPartition, topic_id_to_text
+from tidelog.wire.messages.relinquish_leadership import (
+    RelinquishedPartition,
+    RelinquishedPartitionResult,
+    RelinquishedTopicResult,
+    RelinquishLeadershipRequest,
+    RelinquishLeadershipResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RelinquishAsked(Event):
+    """A broker's request to be replaced as leader, or to leave the members of partitions."""
+
+    ticket: int
+    request: RelinquishLeadershipRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A partition as the request names it."""
+
+    topic_id: TopicId
+    partition: int
+
+
+def note_slow_reads(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
+    """Note that the sender's reads are slow: it takes no leadership over for now.
+
+    A damaged log says nothing about other partitions of the sender.
+    """
+    is_slow = any(
+        data.damaged_offset < 0 for topic in asked.request.topics for data in topic.partitions
+    )
+    if is_slow and _is_current(asked.request, image):
+        balance.note_slow(asked.request.broker_id, image)
+
+
+def relinquish(asked: RelinquishAsked, draft: Draft, balance: Balance) -> None:
+    """Elect another leader for each partition of the request."""
+    request = asked.request
+    error = ErrorCode.NONE if _is_current(request, draft.image) else ErrorCode.STALE_BROKER_EPOCH
+    answer = Answer[Named](asked.ticket, Precedence.ELECT_LEADERS, partial(_response, error))
+    draft.answer(answer)
+    if error is not ErrorCode.NONE:
+        return
+    for topic in request.topics:
+        for data in topic.partitions:
+            result = Result(Named(topic.topic_id, data.partition_index))
+            try:
+                result.write = _replace_leader(request, topic.topic_id, data, draft, balance)
+            except KafkaError as refused:
+                result.refuse(refused)
+            answer.results.append(result)
+
+
+def _is_current(request: RelinquishLeadershipRequest, image: Image) -> bool:
+    sender = image.brokers.get(request.broker_id)
+    return sender is not None and sender.broker_epoch == request.broker_epoch
+
+
+def _replace_leader(
+    request: RelinquishLeadershipRequest,
+    topic_id: TopicId,
+    data: RelinquishedPartition,
+    draft: Draft,
+    balance: Balance,
+) -> int:
+    """Elect another leader; return the index of the write. Raises KafkaError."""
+    image, sender = draft.image, request.broker_id
+    name = image.topic_name(topic_id)
+    if name is None or image.is_deleting(name):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {topic_id_to_text(topic_id)}"
+        )
+    topic_partition = TopicPartition(name, data.partition_index)
+    check_readable(topic_partition, image)
+    state = draft.state(topic_partition)
+    if state is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
+        )
+    is_damaged = data.damaged_offset >= 0
+    if state.leader_epoch != data.leader_epoch or (state.leader != sender and not is_damaged):
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"broker {state.leader} leads {topic_partition} in leader epoch {state.leader_epoch}",
+        )
+    if sender not in image.replicas(topic_partition):
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"broker {sender} is not among the replicas of {topic_partition}",
+        )
+    if draft.written(topic_partition) is not None:
+        raise KafkaError(
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            f"the state of {topic_partition} is being changed: ask again",
+        )
+    slow = [member for member in state.isr if balance.is_slow(member, image)]
+    around = circumstances(topic_partition, draft)
+    if is_damaged:
+        return _take_out(sender, state, around, slow, draft, topic_partition)
+    elected = election.elect_instead(state, around, slow)
+    if elected is None:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"no other member of the ISR {list(state.isr)} of {topic_partition} can lead; brokers"
+            f" {slow} reported slow reads",
+        )
+    return draft.write_state(
+        WritePartitionState(topic_partition, elected.state, state.partition_epoch)
+    )
+
+
+def _take_out(
+    damaged: int,
+    state: PartitionState,
+    around: Circumstances,
+    slow: Sequence[int],
+    draft: Draft,
+    topic_partition: TopicPartition,
+) -> int:
+    """Take a replica with a damaged log out of the members (V68). Raises KafkaError.
+
+    Also where the replica has left the ISR already: the next leader epoch makes sure that its
+    broker learns of it, and that no earlier fetch brings it back.
+    """
+    elected = election.elect_without(state, around, damaged, slow)
+    if elected is None:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"the log of broker {damaged} is damaged, and no other member of the ISR"
+            f" {list(state.isr)} of {topic_partition} can lead: broker {damaged} keeps its log",
+        )
+    return draft.write_state(
+        WritePartitionState(
+            topic_partition,
+            elected.state,
+            state.partition_epoch,
+            shrinks=((damaged, ShrinkCause.DISK),),
+        )
+    )
+
+
+def _response(error: ErrorCode, results: Sequence[Result[Named]]) -> RelinquishLeadershipResponse:
+    topics: dict[TopicId, RelinquishedTopicResult] = {}
+    for result in results:
+        topic_id = result.subject.topic_id
+        topic = topics.setdefault(topic_id, RelinquishedTopicResult(topic_id))
+        topic.partitions.append(
+            RelinquishedPartitionResult(result.subject.partition, result.error, result.message)
+        )
+    return RelinquishLeadershipResponse(error_code=error, topics=list(topics.values()))

@@ -1,0 +1,90 @@
+"""Why replicas are outside the ISR, as the controller knows it (V10, V43, V62, D3).
+
+A leader sends its reasons with AlterPartition. Where the controller itself takes members out, the
+reason follows from its image. The image keeps the reasons of replicas that are still out, for all
+brokers to show. They are lost with the term: the next controller knows none, and brokers go on with
+those that they had. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.controller import incarnations
+from tidelog.controller.image import Change, Image
+from tidelog.controller.incarnations import Brokers
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import PartitionState, TopicPartition
+
+#: Replicas that left, with their causes, in the order of the ISR before.
+Shrinks = tuple[tuple[int, ShrinkCause], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrShrunk(Change):
+    """The ISR of a partition is `isr` now; `shrinks` have just left it."""
+
+    topic_partition: TopicPartition
+    isr: Collection[int]
+    shrinks: Shrinks
+
+    def apply(self, image: Image) -> None:
+        """Keep the causes of the replicas that are out."""
+        known = image.shrinks.get(self.topic_partition)
+        if not known and not self.shrinks:
+            return
+        replicas = image.assigned(self.topic_partition)
+        after = {
+            replica: cause
+            for replica, cause in (*(known or {}).items(), *self.shrinks)
+            if replica not in self.isr and replica in replicas
+        }
+        if after:
+            image.shrinks[self.topic_partition] = after
+        else:
+            image.shrinks.pop(self.topic_partition, None)
+
+
+def shrinks(
+    before: PartitionState | None,
+    after: PartitionState,
+    replicas: Sequence[int],
+    brokers: Brokers,
+    *,
+    ended: Mapping[int, bool],
+    absent: Collection[int] = (),
+    reported: Mapping[int, ShrinkCause] | None = None,
+) -> Shrinks:
+    """Return why each replica left the ISR with this change.
+
+    `ended`: brokers whose last registration ended, and whether that was a controlled shutdown.
+    `absent`: live brokers that reported the replica missing. `reported`: what the leader says.
+    Replicas that are not assigned any more have left for good and are not named.
+    """
+    if before is None:
+        return ()
+    restarted = incarnations.restarted_members(before, brokers)
+    named = reported or {}
+    return tuple(
+        (member, named.get(member) or _cause(member, brokers, ended, absent, restarted))
+        for member in before.isr
+        if member not in after.isr and member in replicas
+    )
+
+
+def _cause(
+    member: int,
+    brokers: Brokers,
+    ended: Mapping[int, bool],
+    absent: Collection[int],
+    restarted: Collection[int],
+) -> ShrinkCause:
+    broker = brokers.get(member)
+    if broker is None:
+        return ShrinkCause.SHUTDOWN if ended.get(member) else ShrinkCause.SESSION
+    if broker.is_leaving:
+        return ShrinkCause.SHUTDOWN
+    if member in absent:
+        return ShrinkCause.DISK
+    return ShrinkCause.BOUNCE if member in restarted else ShrinkCause.UNKNOWN

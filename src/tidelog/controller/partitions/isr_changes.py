@@ -1,0 +1,93 @@
+"""ISR changes that leaders wrote into state nodes themselves (A12, A13).
+
+The controller did not decide on them: it learns of them from notifications. A state that is newer
+than the image enters it as a fact. Every broker gets the metadata; the leader knows the state, as
+it does after AlterPartition. The controller then looks at the partition: at members that are dead,
+leaving or of an earlier incarnation (V10, V11), and at a reassignment that is complete now (A13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.cluster_events import StateChange
+from tidelog.controller.draft import Draft
+from tidelog.controller.events import Event
+from tidelog.controller.isr_shrinks import IsrShrunk, shrinks
+from tidelog.controller.orders import SendRoleAgain
+from tidelog.controller.state_writes import (
+    StatePublished,
+    StateUnreadable,
+    last_known,
+    strangers_reported,
+)
+from tidelog.core import eligible_replicas
+from tidelog.core.types import PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangesRead(Event):
+    """State nodes that leaders have written: the state, or why it cannot be read."""
+
+    found: Mapping[TopicPartition, PartitionState | str]
+
+
+def isr_changes_read(event: IsrChangesRead, draft: Draft, agenda: Agenda) -> None:
+    """Take over states that are newer than the image; a repeated notification changes nothing."""
+    for topic_partition, found in event.found.items():
+        topic = draft.image.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition not in topic.assignments:
+            # The partition is gone, or new: its topic is read with all states then.
+            continue
+        if isinstance(found, str):
+            _unreadable(topic_partition, found, draft)
+        else:
+            _changed(topic_partition, found, draft, agenda)
+
+
+def _changed(
+    topic_partition: TopicPartition, found: PartitionState, draft: Draft, agenda: Agenda
+) -> None:
+    image = draft.image
+    before = image.states.get(topic_partition)
+    if before is None or before.partition_epoch >= found.partition_epoch:
+        # Without a known state the partition is unreadable, or begins: both have readings of their
+        # own (V35, V20).
+        return
+    assigned = image.assigned(topic_partition)
+    report = strangers_reported(topic_partition, found, assigned)
+    if report:
+        draft.report(report)
+        found = eligible_replicas.without_strangers(found, assigned)
+    # Of a member that is alive the leader alone knows the cause, and no node has it: unknown here.
+    left = shrinks(
+        before,
+        found,
+        assigned,
+        image.brokers,
+        ended=image.ended,
+        absent=image.absent(topic_partition),
+    )
+    image.apply(StatePublished(topic_partition, found))
+    image.apply(IsrShrunk(topic_partition, found.isr, left))
+    agenda.look_at((topic_partition,))
+    agenda.look_at_departures((topic_partition,), image)
+    draft.show((topic_partition,))
+    for broker_id, is_present in image.presence(topic_partition).items():
+        if not is_present and broker_id not in eligible_replicas.members(found):
+            # It was a member without its replica, and is none any more: now it may create it (D3).
+            draft.order(SendRoleAgain(broker_id, topic_partition))
+    topic_id = image.topics[topic_partition.topic].topic_id
+    draft.notice(StateChange(topic_partition, topic_id, before, found, True, left))
+
+
+def _unreadable(topic_partition: TopicPartition, reason: str, draft: Draft) -> None:
+    image = draft.image
+    before = image.states.get(topic_partition)
+    if before is None:
+        return
+    draft.report(last_known(topic_partition, before))
+    image.apply(StateUnreadable(topic_partition, reason))
+    draft.send_everything(image.brokers)

@@ -1,0 +1,83 @@
+"""Eligible leader replicas: replicas that left a small ISR with every committed record (E1, E5).
+
+While the ISR is smaller than the effective minimum, the high watermark stands still (V60). So a
+replica that leaves such an ISR, or makes it that small, keeps every committed record. It enters
+`elr`, and every committed record is on all *members*: the ISR united with `elr` (E6). When the ISR
+reaches the minimum again, records may be committed without the others: `elr` is cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tidelog.core.types import NO_BROKER_EPOCH, PartitionState
+
+#: Recorded for a member that bounced where no epoch was: no registration has or proves it.
+BOUNCED_EPOCH = 0
+
+
+class EligibleReplicas(NamedTuple):
+    """The two keys of a state node: replicas, and the broker epoch recorded for each of them."""
+
+    elr: tuple[int, ...] = ()
+    elr_epochs: tuple[int, ...] = ()
+
+
+def isr_epochs(state: PartitionState) -> tuple[int, ...]:
+    """Return the broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
+    epochs = state.isr_epochs
+    if epochs is None or len(epochs) != len(state.isr):
+        return (NO_BROKER_EPOCH,) * len(state.isr)
+    return epochs
+
+
+def members(state: PartitionState) -> dict[int, int]:
+    """Return the recorded broker epoch of each member, the ISR first; -1 where none is recorded."""
+    found = dict(zip(state.isr, isr_epochs(state), strict=True))
+    for replica, epoch in zip(state.elr, state.elr_epochs, strict=True):
+        found.setdefault(replica, epoch)
+    return found
+
+
+def after(
+    state: PartitionState,
+    isr: Collection[int],
+    minimum: int,
+    replicas: Sequence[int],
+    lost: Collection[int] = (),
+    epochs: Mapping[int, int] | None = None,
+) -> EligibleReplicas:
+    """Return the eligible replicas once `isr` takes the place of the ISR of `state` (E1).
+
+    `minimum` is the effective minimum, min(min.insync.replicas, number of replicas). `lost` are
+    members without the replica (D3). `epochs` has broker epochs under which members are known to
+    have lost nothing, where they are newer than the recorded ones.
+    """
+    if len(isr) >= minimum:
+        return EligibleReplicas()
+    newer = epochs or {}
+    left = {
+        member: newer.get(member, recorded)
+        for member, recorded in members(state).items()
+        if member in replicas and member not in isr and member not in lost
+    }
+    return EligibleReplicas(tuple(left), tuple(left.values()))
+
+
+def strangers(state: PartitionState, replicas: Collection[int]) -> tuple[int, ...]:
+    """Return the eligible replicas of a state node that are not assigned: the node is wrong."""
+    return tuple(replica for replica in state.elr if replica not in replicas)
+
+
+def without_strangers(state: PartitionState, replicas: Collection[int]) -> PartitionState:
+    """Return the state without eligible replicas that are not assigned (E1)."""
+    if not strangers(state, replicas):
+        return state
+    kept = {
+        replica: epoch
+        for replica, epoch in zip(state.elr, state.elr_epochs, strict=True)
+        if replica in replicas
+    }
+    return replace(state, elr=tuple(kept), elr_epochs=tuple(kept.values()))

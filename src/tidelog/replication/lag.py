@@ -1,0 +1,36 @@
+"""How far a follower is behind its leader, in records and in time (F1 to F4).
+
+A follower with the leader's whole log has no lag, whenever it fetched last (F3).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.replication.progress import NEVER_MS, FollowerProgress
+
+
+class Progress(NamedTuple):
+    """A follower's progress at one moment; -1 where it is not known."""
+
+    lag_records: int
+    #: Since it was last caught up.
+    lag_ms: int
+    since_fetch_ms: int
+    #: Its fetches for which the leader reads; 0 unless pending reads count (F5).
+    pending_reads: int = 0
+
+
+def progress_of(follower: FollowerProgress, leader_end_offset: int, now_ms: int) -> Progress:
+    """Return the progress of a follower by the leader's monotonic clock."""
+    since_fetch_ms = _since(follower.last_fetch_ms, now_ms)
+    if follower.log_end_offset < 0:
+        # Not fetched in this leadership: a member has a grace period, which is no progress (V31).
+        return Progress(-1, -1, since_fetch_ms, follower.pending_reads(now_ms))
+    lag_records = max(0, leader_end_offset - follower.log_end_offset)
+    lag_ms = _since(follower.caught_up_ms(), now_ms) if lag_records else 0
+    return Progress(lag_records, lag_ms, since_fetch_ms, follower.pending_reads(now_ms))
+
+
+def _since(moment_ms: int, now_ms: int) -> int:
+    return -1 if moment_ms == NEVER_MS else max(0, now_ms - moment_ms)

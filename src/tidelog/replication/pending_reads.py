@@ -1,0 +1,107 @@
+"""Reads for one follower's fetches that the leader has begun and not finished (F5 to F7).
+
+A follower cannot catch up faster than its leader reads. With
+`follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads for
+its fetch, and is caught up when that read is done. One object holds the reads of one fetch session:
+the response leaves when all reads of its fetch are done, so a slow read delays every partition of
+the session. An entry ends with its read, or vanishes with the follower's connection. It does not
+count once its request is older than `replica.socket.timeout.ms`, or for another broker epoch.
+Knows no partition, log or ISR; times are monotonic milliseconds of the leader's own clock.
+Source: KIP-501.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.core.types import NO_BROKER_EPOCH
+
+#: Longer ago than any lag limit.
+NEVER_MS = -(1 << 62)
+#: The number of a fetch that reads nothing from the disk.
+NO_READ = 0
+
+
+class PendingRead(NamedTuple):
+    """The reads of one fetch that are under way."""
+
+    broker_epoch: int
+    #: When the fetch arrived.
+    received_ms: int
+
+
+class PendingReads:
+    """The reads for one follower's fetch session."""
+
+    __slots__ = ("_done", "_done_ms", "_last_number", "_under_way", "is_watched", "max_age_ms")
+
+    def __init__(self, max_age_ms: int) -> None:
+        """`max_age_ms` is `replica.socket.timeout.ms`: the follower waits no longer."""
+        self.max_age_ms = max_age_ms
+        #: Whether a leader with pending reads enabled takes account of these.
+        self.is_watched = False
+        #: By the number of the fetch; a follower has two fetches in flight at most.
+        self._under_way: dict[int, PendingRead] = {}
+        self._last_number = NO_READ
+        #: The last fetch whose reads were done in time, and when they were.
+        self._done = PendingRead(NO_BROKER_EPOCH, NEVER_MS)
+        self._done_ms = NEVER_MS
+
+    def begin(self, read: PendingRead) -> int:
+        """Note that the reads of a fetch are under way (F5); return the fetch's number."""
+        self._last_number += 1
+        self._under_way[self._last_number] = read
+        return self._last_number
+
+    def done(self, number: int, read: PendingRead, now_ms: int) -> None:
+        """Note that all reads of fetch `number` are done, and its response leaves (F6).
+
+        The number of a fetch whose records were all in memory is `NO_READ`.
+        """
+        self._under_way.pop(number, None)
+        if now_ms - read.received_ms <= self.max_age_ms:
+            self._done, self._done_ms = read, now_ms
+
+    def drop(self, number: int) -> None:
+        """Forget fetch `number`, whose read proves nothing any more (F7).
+
+        Its connection is closed, or its session went on without it.
+        """
+        self._under_way.pop(number, None)
+
+    def is_pending(self, broker_epoch: int, since_ms: int, now_ms: int) -> bool:
+        """Return whether a read is under way for a fetch of `broker_epoch` (F5, F7).
+
+        Fetches that arrived before `since_ms` belong to an earlier leadership.
+        """
+        return self.count(broker_epoch, since_ms, now_ms) > 0
+
+    def count(self, broker_epoch: int, since_ms: int, now_ms: int) -> int:
+        """Return the number of such fetches."""
+        return sum(
+            read.broker_epoch == broker_epoch
+            and read.received_ms >= since_ms
+            and now_ms - read.received_ms <= self.max_age_ms
+            for read in self._under_way.values()
+        )
+
+    def done_ms(self, broker_epoch: int, since_ms: int) -> int:
+        """Return when the reads of such a fetch were last done, `NEVER_MS` for none (F6)."""
+        done = self._done
+        if done.broker_epoch == broker_epoch and done.received_ms >= since_ms:
+            return self._done_ms
+        return NEVER_MS
+
+    # For the model checker.
+
+    def key(self) -> tuple[object, ...]:
+        """Return the whole state as a value; numbers only distinguish fetches."""
+        return (self.max_age_ms, tuple(self._under_way.values()), self._done, self._done_ms)
+
+    def copy(self) -> PendingReads:
+        """Return an independent copy."""
+        other = PendingReads(self.max_age_ms)
+        other.is_watched = self.is_watched
+        other._under_way, other._last_number = dict(self._under_way), self._last_number
+        other._done, other._done_ms = self._done, self._done_ms
+        return other

@@ -1,0 +1,54 @@
+"""Why a leader takes a member out of the ISR, from the follower's progress (V62, F1 to F4).
+
+The causes exclude each other: refused fetches come before missing ones, missing ones before slow
+ones. Decides nothing: `isr.must_leave` decides who leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.replication.progress import NEVER_MS, FollowerProgress
+
+
+@dataclass(frozen=True, slots=True)
+class IsrShrink:
+    """A member that a change takes out of the ISR, and why; its times are of that moment."""
+
+    replica_id: int
+    cause: ShrinkCause
+    #: Since the follower was last caught up, or since its last fetch for NO_FETCH; -1: never.
+    behind_ms: int = -1
+    #: Records that the follower lacks; -1 where its log end is not known.
+    behind_records: int = -1
+
+
+def shrink_of(
+    follower: FollowerProgress, leader_end_offset: int, now_ms: int, max_lag_ms: int
+) -> IsrShrink:
+    """Return why a follower that must leave is out of sync."""
+    records = leader_end_offset - follower.log_end_offset if follower.log_end_offset >= 0 else -1
+    if follower.last_refused_ms > follower.last_fetch_ms and (
+        now_ms - follower.last_refused_ms <= max_lag_ms
+    ):
+        cause, since_ms = ShrinkCause.EPOCH, follower.last_caught_up_ms
+    elif now_ms - follower.last_fetch_ms > max_lag_ms:
+        cause = ShrinkCause.NO_FETCH
+        # A member of a new leader had a grace period, and has not fetched at all.
+        since_ms = max(follower.last_fetch_ms, follower.last_caught_up_ms)
+    else:
+        cause, since_ms = ShrinkCause.SLOW, follower.last_caught_up_ms
+    behind_ms = -1 if since_ms == NEVER_MS else max(0, now_ms - since_ms)
+    return IsrShrink(follower.replica_id, cause, behind_ms, records)
+
+
+def describe(shrink: IsrShrink, max_lag_ms: int) -> str:
+    """Return the cause with its numbers, for the log."""
+    behind_ms = f"{shrink.behind_ms:,} ms (limit {max_lag_ms:,})"
+    if shrink.cause is ShrinkCause.NO_FETCH:
+        return f"no fetch for {behind_ms}"
+    if shrink.cause is ShrinkCause.EPOCH:
+        return f"its fetches are of another epoch; not caught up for {behind_ms}"
+    records = f"{shrink.behind_records:,} records behind, " if shrink.behind_records >= 0 else ""
+    return f"{records}not caught up for {behind_ms}"

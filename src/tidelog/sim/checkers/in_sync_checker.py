@@ -1,0 +1,165 @@
+"""Invariants of who stays in the ISR while leaders read slowly (V62, F5, F7).
+
+A follower whose process is dead, and that lacks records of its leader, leaves the leader's ISR in
+time: after `replica.lag.time.max.ms`, plus half of it until the leader examines its followers. A
+slow read of the leader must not keep it. The time begins when the follower's connections have ended
+at the leader, at the latest `replica.socket.timeout.ms` after the death: a power loss, a pause or a
+cut link sends no word.
+
+In a profile whose followers are healthy throughout, no follower leaves an ISR at the request of its
+leader. Reads the decisions of leaders, and the state of processes and links that only the simulator
+knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from tidelog.replication import isr as isr_rules
+from tidelog.sim.loop import NS_PER_MS
+
+if TYPE_CHECKING:
+    from tidelog.core.config import BrokerConfig
+    from tidelog.core.types import TopicPartition
+    from tidelog.replication.leader import LeaderReplica
+    from tidelog.sim.checkers.published_state import Published, PublishedPartition
+    from tidelog.sim.node import Incarnation
+
+#: Time for a leader's timers and for the news of a broken connection.
+_SLACK_MS: Final = 300
+#: Leaders are looked at this often.
+_LOOK_NS: Final = 20 * NS_PER_MS
+#: Where no leader could be looked at for so long, the time begins again.
+_GAP_NS: Final = 200 * NS_PER_MS
+#: The leader has an open connection of the follower: its death sent no word.
+NEVER_HEARD: Final = -1
+
+
+class Leading(Protocol):
+    """The view of one broker that this checker uses."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def incarnation(self) -> int:
+        """Number of the present or last incarnation."""
+
+    @property
+    def life(self) -> Incarnation | None:
+        """The present incarnation, None while the broker is down."""
+
+    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
+        """Yield the partitions that the broker leads and examines now."""
+
+
+class _Dead(NamedTuple):
+    """A dead follower in the ISR of one leadership."""
+
+    leader: tuple[int, int]
+    topic_partition: TopicPartition
+    leader_epoch: int
+    follower: int
+
+
+class InSyncChecker:
+    """Checker of the members that leaders keep in their ISRs."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Leading],
+        published: Published,
+        config: BrokerConfig,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        is_connected: Callable[[int, int], bool],
+        *,
+        isr_stands: bool,
+    ) -> None:
+        """Begin to check; with `isr_stands` no follower may ever leave.
+
+        `is_connected` returns whether a broker has an open connection that came from another's
+        host.
+        """
+        self._brokers = brokers
+        self._violate = violate
+        self._now_ns = now_ns
+        self._is_connected = is_connected
+        self._limit_ms = config.replica_lag_time_max_ms * 3 // 2 + _SLACK_MS
+        self._unheard_ms = config.replica_socket_timeout_ms
+        self._looked_ns = 0
+        #: When each dead follower was first seen in an ISR without all records, and when its last
+        #: connection had ended at the leader.
+        self._seen: dict[_Dead, tuple[int, int]] = {}
+        #: Dead followers that leaders took out of their ISRs.
+        self.removed = 0
+        if isr_stands:
+            published.on_state.append(self._changed)
+
+    def after_event(self) -> None:
+        """Look at the leaderships, now and then, after an event of a broker."""
+        now_ns = self._now_ns()
+        if now_ns - self._looked_ns < _LOOK_NS:
+            return
+        if now_ns - self._looked_ns > _GAP_NS:
+            self._seen = {}  # every broker was stopped: the leaders' timers stood still
+        self._looked_ns = now_ns
+        present = {}
+        for dead in self._dead_members():
+            since_ns, heard_ns = self._seen.get(dead, (now_ns, NEVER_HEARD))
+            is_heard = not self._is_connected(dead.leader[0], dead.follower)
+            if heard_ns == NEVER_HEARD and is_heard:
+                heard_ns = now_ns
+            present[dead] = (since_ns, heard_ns)
+            self._judge(dead, now_ns, since_ns, heard_ns)
+        self.removed += sum(1 for dead in self._seen if dead not in present)
+        self._seen = present
+
+    def _judge(self, dead: _Dead, now_ns: int, since_ns: int, heard_ns: int) -> None:
+        limit_ns = since_ns + (self._limit_ms + self._unheard_ms) * NS_PER_MS
+        if heard_ns != NEVER_HEARD:
+            limit_ns = min(limit_ns, heard_ns + self._limit_ms * NS_PER_MS)
+        if now_ns > limit_ns:
+            self._violate(
+                f"{dead.topic_partition}: leader {dead.leader[0]} in epoch {dead.leader_epoch}"
+                f" keeps follower {dead.follower} in the ISR, dead and behind for"
+                f" {(now_ns - since_ns) // NS_PER_MS} ms, {(now_ns - limit_ns) // NS_PER_MS} ms too"
+                " long (F7)"
+            )
+
+    def _dead_members(self) -> Iterator[_Dead]:
+        """Yield the dead followers that leaders keep, and lack records, and could be removed."""
+        for broker in self._brokers.values():
+            if self._is_silent(broker.node_id):
+                continue
+            leader = (broker.node_id, broker.incarnation)
+            for topic_partition, core in broker.leaderships():
+                # A leader has one change in flight, and proposes no other before its outcome (A8).
+                for follower in () if core.isr.in_flight else self._kept(core):
+                    yield _Dead(leader, topic_partition, core.leader_epoch, follower)
+
+    def _kept(self, core: LeaderReplica) -> list[int]:
+        return [
+            member
+            for member in isr_rules.target_isr(core.isr)
+            if member != core.broker_id
+            and member in self._brokers
+            and member in core.followers
+            and core.followers[member].log_end_offset != core.log_end_offset
+            and self._is_silent(member)
+        ]
+
+    def _is_silent(self, broker_id: int) -> bool:
+        life = self._brokers[broker_id].life
+        return life is None or life.paused
+
+    def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
+        if before is None or now.leader != before.leader:
+            return
+        left = [member for member in before.isr if member not in now.isr]
+        if left and now.isr:
+            self._violate(
+                f"{now.key}: {left} left the ISR of leader {now.leader}, although every follower is"
+                " healthy and only the leader's reads are slow (F5)"
+            )

@@ -1,0 +1,88 @@
+"""Invariant of `flush.before.ack`: what a leader commits is on the disks of its maximal ISR (V69).
+
+Checked at the instant of the commit, on the simulated disks themselves: the batches, the name of
+each log file, and the name of the replica's directory must survive a power loss. Brokers' recovery
+points are not used. A commit counts if its leader has `flush.before.ack` at that instant, so the
+setting may change while the cluster runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tidelog.broker.broker import Broker
+from tidelog.sim.checkers.replica_logs import NodeLogs, ReplicaLog
+from tidelog.sim.checkers.replication_checker import Claim
+from tidelog.sim.disk import Directory
+from tidelog.sim.file_content import Fate, File, Write
+
+
+class Hosting(Protocol):
+    """A node, of which the checker sees the broker that runs and the logs in its files."""
+
+    @property
+    def broker(self) -> Broker | None: ...
+    @property
+    def logs(self) -> NodeLogs: ...
+
+
+class SyncedChecker:
+    """Checker of the commits of one run."""
+
+    def __init__(self, brokers: Mapping[int, Hosting], violate: Callable[[str], None]) -> None:
+        self._brokers = brokers
+        self._violate = violate
+        #: Commits that were checked.
+        self.checked = 0
+
+    def committed(self, node_id: int, claim: Claim, first: int) -> None:
+        """Check a leader's commit of the offsets from `first` up to its high watermark."""
+        broker = self._brokers[node_id].broker
+        partition = None if broker is None else broker.replicas.get(claim.name)
+        leadership = None if partition is None else partition.leadership
+        if leadership is None or not leadership.flush_before_ack:
+            return
+        self.checked += 1
+        for member in claim.maximal_isr:
+            logs = self._brokers[member].logs
+            log = logs.logs.get(claim.key)
+            end = 0 if log is None else durable_end(logs, log, str(claim.name))
+            if end < claim.high_watermark:
+                self._violate(
+                    f"{claim.name}: leader {node_id} of epoch {claim.leader_epoch} committed up to"
+                    f" {claim.high_watermark} with flush.before.ack; member {member} of its ISR"
+                    f" {claim.maximal_isr} has synced up to {end} (V69)"
+                )
+                return
+
+
+def durable_end(logs: NodeLogs, log: ReplicaLog, directory_name: str) -> int:
+    """Return the offset up to which a replica's records survive a power loss."""
+    disk = logs.disk
+    root = disk.directory(disk.root)
+    directory = root.durable.get(directory_name)
+    if not isinstance(directory, Directory):
+        return log.start
+    end = log.start
+    for _, segment in log.segments:
+        if not any(entry is segment.file for entry in directory.durable.values()):
+            return end
+        position = _first_unsynced(segment.file)
+        for batch, batch_end in zip(segment.batches, segment.ends, strict=True):
+            if batch_end > position:
+                return end
+            end = batch.next_offset
+    return end
+
+
+def _first_unsynced(file: File) -> int:
+    """Return the lowest position of a file that a power loss may change."""
+    return min(
+        (
+            change.position if isinstance(change, Write) else change.size
+            for change in file.pending
+            if change.fate is not Fate.DURABLE
+        ),
+        default=len(file.data),
+    )

@@ -1,0 +1,107 @@
+"""A follower that fetches without a registration, and what its fetches count for (V63, E3).
+
+The session ends, the process lives on and catches up, and then its unsynced data is lost. The next
+incarnation of that broker has less than the leader last saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.disk import Loss
+from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.store import expire
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import STORE_HOST
+
+#: Number and interval of the looks at published state while a scenario waits for its next step.
+_LOOKS: Final = 300
+_LOOK_MS: Final = 10.0
+#: Delay of a follower's fetches: the leader hears from the controller first.
+_LATE_NS: Final = 500 * NS_PER_MS
+#: Interval of the looks for a moment that passes within some requests to the store.
+_STEP_MS: Final = 0.2
+
+
+def _healthy_partition(context: FaultContext) -> PublishedPartition | None:
+    """Return some partition whose replicas are all in sync."""
+    states = [
+        state
+        for state in context.cluster.published.partitions.values()
+        if len(state.isr) == len(context.cluster.brokers) and state.leader in state.isr
+    ]
+    return context.draw.choice(states) if states else None
+
+
+def _push_out(context: FaultContext, leader: str, followers: list[str]) -> None:
+    """Keep followers from fetching from the leader."""
+    for host in followers:
+        context.cluster.simulator.network.cut(leader, host)
+        context.note(f"push {host} out: {leader}>{host} cut")
+
+
+def _wait_until(condition: Callable[[], bool], look_ms: float = _LOOK_MS) -> Iterator[float]:
+    """Yield waits of `look_ms` until the condition holds, or until it has been checked often."""
+    for _ in range(_LOOKS):
+        if condition():
+            return
+        yield look_ms
+
+
+def _is_member(context: FaultContext, key: LogKey, broker_id: int) -> bool:
+    """Return whether a broker is in the published ISR; False where the partition is gone."""
+    state = context.cluster.published.partitions.get(key)
+    return state is not None and broker_id in state.isr
+
+
+def _are_out(context: FaultContext, key: LogKey, broker_ids: list[int]) -> bool:
+    return not any(_is_member(context, key, broker_id) for broker_id in broker_ids)
+
+
+def _has_no_session(broker: SimBroker) -> bool:
+    return broker.store is not None and broker.store.session_id is None
+
+
+@scenario
+def unregistered_fetches(context: FaultContext) -> Scenario:
+    """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
+
+    Both followers have left the ISR before, so the high watermark and the leader epoch stay. The
+    leader learns of the return before the follower's next fetch arrives. It is killed once the
+    follower is in the ISR.
+    """
+    cluster, network = context.cluster, context.cluster.simulator.network
+    while True:
+        yield context.draw.uniform(100, 600)
+        state = _healthy_partition(context)
+        if state is None:
+            continue
+        key, leader = state.key, cluster.brokers[state.leader]
+        followers = [member for member in state.isr if member != state.leader]
+        follower = cluster.brokers[context.draw.choice(followers)]
+        host = follower.node.host
+        context.count("scenario")
+        hosts = [cluster.brokers[member].node.host for member in followers]
+        _push_out(context, leader.node.host, hosts)
+        yield from _wait_until(partial(_are_out, context, key, followers))
+        # The follower hears that its session is over, and cannot register again.
+        expire(context, follower)
+        yield from _wait_until(partial(_has_no_session, follower), _STEP_MS)
+        network.cut(host, STORE_HOST)
+        network.heal(leader.node.host, host)
+        yield context.draw.uniform(200, 800)
+        follower.crash(Loss.ALL_UNSYNCED, "the power fails while it has no registration")
+        network.heal(host, STORE_HOST)
+        network.slow_down(host, leader.node.host, _LATE_NS, 0)
+        yield from _wait_until(partial(_is_member, context, key, follower.node_id))
+        leader.crash(Loss.NONE, "is killed once the follower is a member")
+        for each in hosts:
+            network.heal(leader.node.host, each)
+        network.slow_down(host, leader.node.host, 0, 0)
+        yield context.draw.uniform(1_000, 3_000)

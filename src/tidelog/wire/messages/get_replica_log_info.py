@@ -1,0 +1,73 @@
+"""GetReplicaLogInfo (key 93), version 0: the controller asks a broker for the ends of logs (E6).
+
+In the shape of Kafka 4.1 (KIP-966). Flexible. The tagged field is tidelog's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, uuid
+from tidelog.wire.structs import dataclass
+
+#: Far from the tags that Kafka assigns.
+LOG_START_OFFSET_TAG = 20_000
+
+
+@dataclass(slots=True)
+class GetReplicaLogInfoTopic:
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid("0+", ignorable=True)
+    partitions: Sequence[int] = array("int32", "0+")
+
+
+@dataclass(slots=True)
+class GetReplicaLogInfoRequest:
+    """The receiving broker answers for the first 1,000 partitions."""
+
+    topic_partitions: list[GetReplicaLogInfoTopic] | None = array(
+        GetReplicaLogInfoTopic, "0+", nullable="0+"
+    )
+
+
+@dataclass(slots=True)
+class PartitionLogInfo:
+    """The end of one log; the leader epoch of the last record is -1 without any."""
+
+    partition: int = int32("0+")
+    last_written_leader_epoch: int = int32("0+")
+    current_leader_epoch: int = int32("0+")
+    log_end_offset: int = int64("0+")
+    error_code: int = int16("0+")
+    log_start_offset: int = int64("0+", -1, ignorable=True, tag=LOG_START_OFFSET_TAG)
+
+
+@dataclass(slots=True)
+class TopicPartitionLogInfo:
+    """Logs of one topic."""
+
+    topic_id: bytes = uuid("0+")
+    partition_log_info: list[PartitionLogInfo] = array(PartitionLogInfo, "0+")
+
+
+@dataclass(slots=True)
+class GetReplicaLogInfoResponse:
+    """`truncated`: more partitions were asked for than are answered."""
+
+    throttle_time_ms: int = int32("0+")
+    broker_epoch: int = int64("0+")
+    truncated: bool = boolean("0+")
+    topic_partition_log_info_list: list[TopicPartitionLogInfo] = array(TopicPartitionLogInfo, "0+")
+
+
+API = Api(
+    key=93,
+    name="GetReplicaLogInfo",
+    request=GetReplicaLogInfoRequest,
+    response=GetReplicaLogInfoResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible_version=0,
+    inter_broker=True,
+)

@@ -1,0 +1,133 @@
+"""Mutants of eligible leader replicas and of recovery by proof.
+
+Rules E1 to E3, E6 and E7. Each trusts a replica that nothing proves, or forgets one. The docstring
+of a mutant describes the defect, and appears in docs/internals/mutants.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.support.mutants.mutant import Catalogue
+
+from tidelog.controller.elections.election import Election, _elect, _published
+from tidelog.core.eligible_replicas import EligibleReplicas
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+
+
+@_breaks("E1", "tidelog.core.eligible_replicas:after", profile="last_replica_standing")
+def eligible_replicas_forgotten(_: Any) -> Any:
+    """The controller forgets a replica that leaves a small ISR: only the last member counts."""
+    return lambda *_, **__: EligibleReplicas()
+
+
+@_breaks(
+    "E1",
+    "tidelog.core.eligible_replicas:after",
+    "tidelog.controller.elections.election:elect",
+    "tidelog.replication.leader:LeaderReplica._advance",
+    profile="every_member_ends",
+)
+def eligible_replicas_kept(original: Any, _: Any, advance: Any) -> Any:
+    """Eligible replicas are kept, and records committed without them, in an ISR of the minimum."""
+
+    def after(state: Any, isr: Any, minimum: int, *rest: Any, **more: Any) -> Any:
+        return original(state, isr, len(isr) + 1, *rest, **more)
+
+    def advance_without_them(self: Any, now_ms: int) -> bool:
+        self.has_eligible = False
+        moved: bool = advance(self, now_ms)
+        return moved
+
+    return after, _elect, advance_without_them
+
+
+@_breaks("E2", "tidelog.controller.incarnations:proven_members", profile="every_member_ends")
+def every_member_is_proven(original: Any) -> Any:
+    """The controller takes every live member as proven, whatever it lost."""
+
+    def proven_members(state: Any, brokers: Any) -> Any:
+        members = (*state.isr, *state.elr)
+        return {one: brokers[one].broker_epoch for one in members if one in brokers}
+
+    return proven_members
+
+
+@_breaks("E2", "tidelog.controller.elections.election:_leaderless", profile="every_member_ends")
+def last_leader_returns(original: Any) -> Any:
+    """The controller elects the last leader as soon as it is registered, proven or not."""
+
+    def leaderless(state: Any, survivors: Any, around: Any) -> Any:
+        last = state.last_leader
+        if state.leader == NO_LEADER and last in around.brokers and last not in around.absent:
+            return Election(_published(state, last, [last], around))
+        return original(state, survivors, around)
+
+    return leaderless
+
+
+@_breaks("E3", "tidelog.controller.incarnations:proven_members", profile="last_replica_standing")
+def bounced_eligible_replica_leads(original: Any) -> Any:
+    """The controller takes an eligible replica as proven after an unclean shutdown."""
+
+    def proven_members(state: Any, brokers: Any) -> Any:
+        eligible = {one: brokers[one].broker_epoch for one in state.elr if one in brokers}
+        return {**original(state, brokers), **eligible}
+
+    return proven_members
+
+
+@_breaks("E6", "tidelog.controller.elections.recovery:plan", profile="a_host_stays_away")
+def dead_member_is_awaited(original: Any) -> Any:
+    """The controller waits for every member, whatever leader.recovery.wait.ms is."""
+
+    def plan(state: Any, around: Any) -> Any:
+        recovery = around.recovery
+        if recovery is not None:
+            around = replace(around, recovery=replace(recovery, is_due=False))
+        return original(state, around)
+
+    return plan
+
+
+@_breaks("E6", "tidelog.controller.elections.recovery:plan", profile="every_member_ends")
+def one_log_is_enough(original: Any) -> Any:
+    """The controller compares the logs of fewer than k members."""
+    return lambda state, around: original(state, replace(around, minimum=1))
+
+
+@_breaks("E6", "tidelog.controller.elections.recovery:_greatest", profile="every_member_ends")
+def smallest_log_leads(original: Any) -> Any:
+    """The controller elects the member with the smallest log."""
+
+    def smallest(candidates: Any, heard: int, quorum: int, around: Any) -> Any:
+        known = around.recovery.logs if around.recovery is not None else {}
+        ends = [one for one in candidates if one in known]
+        return min(ends, key=lambda one: known[one]) if ends else candidates[0]
+
+    return smallest
+
+
+@_breaks("E3", "tidelog.controller.incarnations:lost_nothing", profile="older_disks")
+def older_disk_proves(_: Any) -> Any:
+    """The controller takes every epoch since the first clean one as proven, named or not."""
+    return lambda broker, recorded_epoch: (
+        broker.previous_broker_epoch != NO_BROKER_EPOCH
+        and min((broker.previous_broker_epoch, *broker.earlier_broker_epochs)) <= recorded_epoch
+    )
+
+
+@_breaks("E7", "tidelog.controller.incarnations:lost_nothing", profile="every_member_ends")
+def any_proof_counts(_: Any) -> Any:
+    """The controller takes a proof of another incarnation than the recorded one."""
+    return lambda broker, recorded_epoch: broker.previous_broker_epoch != NO_BROKER_EPOCH
+
+
+@_breaks("E6", "tidelog.controller.elections.waits:look_at", profile="described_replicas")
+def wait_not_shown(_: Any) -> Any:
+    """The controller sends no broker the members that a partition without a leader waits for."""
+    return lambda *_, **__: None
