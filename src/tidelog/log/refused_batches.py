@@ -120,7 +120,7 @@ class RefusedBatches:
         (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
-        if now_ms >= self._skips_awaited_until_ms:
+        if now_ms >= self._skips_awaited_until_ms or self._is_known_first(batch):
             return
         if 0 < _ahead(expected, batch.base_sequence) <= _HALF:
             raise SkippedBatchesError(
@@ -128,6 +128,18 @@ class RefusedBatches:
                 f"producer {batch.producer_id} sent sequence {batch.base_sequence} before"
                 f" {expected}, which the former leader may have refused",
             )
+
+    def _is_known_first(self, batch: BatchView) -> bool:
+        """Return whether the batch was refused here before, as a first one, for another reason.
+
+        It skipped nothing then: of an unknown producer whose records are gone, it is the next one.
+        """
+        gap = self._gaps.get(batch.producer_id)
+        return (
+            gap is not None
+            and (gap.producer_epoch, gap.first) == (batch.producer_epoch, batch.base_sequence)
+            and gap.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
 
     def _refuse_behind(self, gap: Gap, batch: BatchView, expected: int) -> None:
         """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""

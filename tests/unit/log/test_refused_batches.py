@@ -183,3 +183,26 @@ def test_a_skip_is_awaited_until_a_time_and_a_rewind_is_not(expected: int) -> No
     refused.check_skipped(later, expected, NOW_MS)
     refused.await_skipped(0)
     refused.check_skipped(later, expected, NOW_MS - 1)
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize(
+    ("error", "is_awaited"),
+    [(ErrorCode.NOT_ENOUGH_REPLICAS, False), (ErrorCode.NOT_LEADER_OR_FOLLOWER, True)],
+)
+def test_a_batch_that_was_first_here_before_skips_nothing(
+    error: ErrorCode, is_awaited: bool
+) -> None:
+    """Of an unknown producer, whose records retention removed, it is the next one."""
+    refused = RefusedBatches()
+    refused.await_skipped(NOW_MS + 10)
+    first = batch(9)
+    sequences = (first.base_sequence, first.last_sequence)
+    refused.add(first.producer_id, first.producer_epoch, sequences, error, NOW_MS)
+    if is_awaited:
+        with pytest.raises(SkippedBatchesError):
+            refused.check_skipped(first, 0, NOW_MS)
+    else:
+        refused.check_skipped(first, 0, NOW_MS)
+    with pytest.raises(SkippedBatchesError):
+        refused.check_skipped(batch(12), 0, NOW_MS)
