@@ -6,27 +6,12 @@ of the ISR follows, and knows that its log is damaged (V68). Keeps within the fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.disks import damage_leader
 from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.steps import in_time
 from tidelog.sim.faults.store import elect_preferred, expire
 from tidelog.sim.loop import NS_PER_MS
-
-_STEP_MS = 5.0
-#: Time that the scenario waits for the condition of its next step.
-_PATIENCE_MS = 1_500.0
-
-
-def _in_time(condition: Callable[[], bool]) -> Generator[float, None, bool]:
-    waited_ms = 0.0
-    while not condition():
-        if waited_ms >= _PATIENCE_MS:
-            return False
-        yield _STEP_MS
-        waited_ms += _STEP_MS
-    return True
 
 
 @scenario
@@ -60,7 +45,7 @@ def damaged_member(context: FaultContext) -> Scenario:
         hosts = leader.node.host, controller.node.host
         context.note(f"{hosts[0]}>{hosts[1]} is late")
         network.slow_down(*hosts, 1_200 * NS_PER_MS, 0)
-        is_read = yield from _in_time(lambda found=found: cluster.damage.found_count > found)  # type: ignore[misc]  # bound now
+        is_read = yield from in_time(lambda found=found: cluster.damage.found_count > found)  # type: ignore[misc]  # bound now
         if is_read and elect_preferred(context):
             context.count("scenario")
             yield context.draw.uniform(300, 1_300)

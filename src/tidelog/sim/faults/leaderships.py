@@ -7,7 +7,7 @@ links are slow, sessions end, and power is lost only where the budget allows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.sim.checkers.replica_logs import LogKey
@@ -15,16 +15,12 @@ from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.steps import Wait, in_time, is_member
 from tidelog.sim.faults.store import elect_preferred, expire
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
-_STEP_MS = 5.0
-#: Time that a scenario waits for the condition of its next step.
-_PATIENCE_MS = 1_500.0
-#: A wait for a condition; its result is whether the condition held in time.
-_Wait = Generator[float, None, bool]
 #: Directed links between hosts.
 _Links = Iterable[tuple[str, str]]
 
@@ -65,32 +61,21 @@ def _one_of(context: FaultContext, cases: Iterable[_Case]) -> _Case | None:
     return context.draw.choice(among) if among else None
 
 
-def _in_time(condition: Callable[[], bool]) -> _Wait:
-    waited_ms = 0.0
-    while not condition():
-        if waited_ms >= _PATIENCE_MS:
-            return False
-        yield _STEP_MS
-        waited_ms += _STEP_MS
-    return True
-
-
-def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
+def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> Wait:
     """Wait until a broker is published as the leader."""
     states = context.cluster.published.partitions
-    return _in_time(lambda: case.key in states and states[case.key].leader == broker_id)
+    return in_time(lambda: case.key in states and states[case.key].leader == broker_id)
 
 
-def _until_member(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
+def _until_member(context: FaultContext, case: _Case, broker_id: int) -> Wait:
     """Wait until a broker is published as a member of the ISR."""
-    states = context.cluster.published.partitions
-    return _in_time(lambda: case.key in states and broker_id in states[case.key].isr)
+    return in_time(lambda: is_member(context, case.key, broker_id))
 
 
-def _until_no_member(context: FaultContext, case: _Case, broker_id: int) -> _Wait:
+def _until_no_member(context: FaultContext, case: _Case, broker_id: int) -> Wait:
     """Wait until a broker is published as no member of the ISR."""
     states = context.cluster.published.partitions
-    return _in_time(lambda: case.key in states and broker_id not in states[case.key].isr)
+    return in_time(lambda: case.key in states and broker_id not in states[case.key].isr)
 
 
 def _late(context: FaultContext, source: int, target: int, late_ms: float) -> None:

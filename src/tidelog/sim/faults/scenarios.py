@@ -6,16 +6,16 @@ times to wait in ms, and stops at any step when the faults end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
-from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.steps import healthy_partition, in_time, is_member, push_out, take_back
 from tidelog.sim.faults.store import (
     expire,
     expire_controller,
@@ -26,30 +26,8 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: Highest number of the write at which a controller is lost; controllers seldom make more writes.
 MAX_CONTROLLER_WRITE: Final = 12
-
-
-def _healthy_partition(context: FaultContext) -> PublishedPartition | None:
-    states = [
-        state
-        for state in context.cluster.published.partitions.values()
-        if len(state.isr) == len(context.cluster.brokers) and state.leader in state.isr
-    ]
-    return context.draw.choice(states) if states else None
-
-
-def _push_out(context: FaultContext, state: PublishedPartition, followers: list[int]) -> None:
-    """Keep followers from fetching from the leader."""
-    leader = context.cluster.brokers[state.leader].node.host
-    for follower in followers:
-        host = context.cluster.brokers[follower].node.host
-        context.cluster.simulator.network.cut(leader, host)
-        context.note(f"push {host} out: {leader}>{host} cut")
-
-
-def _take_back(context: FaultContext, state: PublishedPartition, followers: list[int]) -> None:
-    leader = context.cluster.brokers[state.leader].node.host
-    for follower in followers:
-        context.cluster.simulator.network.heal(leader, context.cluster.brokers[follower].node.host)
+#: Interval of the looks for the end of a stop, and for a broker's return.
+_LOOK_MS: Final = 25.0
 
 
 @scenario
@@ -59,19 +37,19 @@ def last_replica_standing(context: FaultContext) -> Scenario:
     lag_ms = cluster.settings.lag_time_max_ms
     while True:
         yield context.draw.uniform(200, 1_000)
-        state = _healthy_partition(context)
+        state = healthy_partition(context)
         if state is None:
             continue
         followers = [member for member in state.isr if member != state.leader]
         context.count("scenario")
-        _push_out(context, state, followers)
+        push_out(context, state.leader, followers)
         for _ in range(20):
             yield lag_ms / 8
             if cluster.published.partitions[state.key].isr == (state.leader,):
                 break
         cluster.brokers[state.leader].crash(Loss.ALL_UNSYNCED, "the last member dies")
         yield context.draw.uniform(500, 2_000)
-        _take_back(context, state, followers)
+        take_back(context, state.leader, followers)
         yield 3_000
 
 
@@ -85,14 +63,14 @@ def every_member_ends(context: FaultContext) -> Scenario:
     cluster = context.cluster
     while True:
         yield context.draw.uniform(300, 1_500)
-        state = _healthy_partition(context)
+        state = healthy_partition(context)
         if state is None:
             continue
         members = context.draw.sample(state.isr, len(state.isr))
         context.count("scenario")
         pushed = [member for member in members if member != state.leader]
         pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
-        _push_out(context, state, pushed)
+        push_out(context, state.leader, pushed)
         for _ in range(20 if pushed else 0):
             yield cluster.settings.lag_time_max_ms / 8
             if not any(each in cluster.published.partitions[state.key].isr for each in pushed):
@@ -110,7 +88,7 @@ def every_member_ends(context: FaultContext) -> Scenario:
             yield context.draw.uniform(100, 1_000)
             expire(context, loser)
         yield context.draw.uniform(500, 3_000)
-        _take_back(context, state, pushed)
+        take_back(context, state.leader, pushed)
         yield context.draw.uniform(1_000, 3_000)
 
 
@@ -124,16 +102,16 @@ def older_disk_returns(context: FaultContext) -> Scenario:
     cluster = context.cluster
     while True:
         yield context.draw.uniform(300, 1_500)
-        state = _healthy_partition(context)
+        state = healthy_partition(context)
         if state is None:
             continue
         broker = cluster.brokers[context.draw.choice(state.isr)]
         broker.stop(Loss.NONE)
-        if not (yield from _in_time(partial(_has_stopped, broker))):
+        if not (yield from in_time(partial(_has_stopped, broker), _LOOK_MS, 80)):
             continue
         copy = broker.logs.disk.contents()
         broker.start()
-        yield from _in_time(partial(_is_member, context, state, broker.node_id))
+        yield from in_time(partial(is_member, context, state.key, broker.node_id), _LOOK_MS, 80)
         yield context.draw.uniform(100, 1_000)
         if not cluster.budget.may_fail(broker.node_id, loses_data=True):
             continue
@@ -149,19 +127,6 @@ def older_disk_returns(context: FaultContext) -> Scenario:
 
 def _has_stopped(broker: SimBroker) -> bool:
     return broker.life is None and broker.stopped_cleanly
-
-
-def _is_member(context: FaultContext, state: PublishedPartition, broker_id: int) -> bool:
-    return broker_id in context.cluster.published.partitions[state.key].isr
-
-
-def _in_time(condition: Callable[[], bool]) -> Generator[float, None, bool]:
-    """Wait for a condition, not for ever; return whether it holds."""
-    for _ in range(80):
-        if condition():
-            return True
-        yield 25
-    return condition()
 
 
 @scenario
@@ -209,14 +174,14 @@ def left_behind(context: FaultContext) -> Scenario:
     cluster = context.cluster
     while True:
         yield context.draw.uniform(200, 1_000)
-        state = _healthy_partition(context)
+        state = healthy_partition(context)
         if state is None:
             continue
         followers = [member for member in state.isr if member != state.leader]
         context.count("scenario")
         now = state
         for follower in followers:
-            _push_out(context, state, [follower])
+            push_out(context, state.leader, [follower])
             for _ in range(100):
                 yield 50
                 now = cluster.published.partitions[state.key]
@@ -227,7 +192,7 @@ def left_behind(context: FaultContext) -> Scenario:
             for member in (state.leader, followers[-1]):
                 context.crash(cluster.brokers[member], "the last members end")
             yield context.draw.uniform(100, 1_000)
-        _take_back(context, state, followers)
+        take_back(context, state.leader, followers)
         yield context.draw.uniform(500, 2_500)
 
 
@@ -294,7 +259,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
     scribble, restore = _scribbling(context, "partition's state node")
     while True:
         yield context.draw.uniform(300, 1_500)
-        state = _healthy_partition(context)
+        state = healthy_partition(context)
         if state is None or cluster.health():
             continue
         topics = cluster.published.topics.items()

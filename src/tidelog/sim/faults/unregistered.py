@@ -6,22 +6,20 @@ incarnation of that broker has less than the leader last saw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.steps import healthy_partition, in_time, is_member, push_out, take_back
 from tidelog.sim.faults.store import expire
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
-#: Number and interval of the looks at published state while a scenario waits for its next step.
-_LOOKS: Final = 300
+#: Interval of the looks at published state while the scenario waits for its next step.
 _LOOK_MS: Final = 10.0
 #: Delay of a follower's fetches: the leader hears from the controller first.
 _LATE_NS: Final = 500 * NS_PER_MS
@@ -29,39 +27,8 @@ _LATE_NS: Final = 500 * NS_PER_MS
 _STEP_MS: Final = 0.2
 
 
-def _healthy_partition(context: FaultContext) -> PublishedPartition | None:
-    """Return some partition whose replicas are all in sync."""
-    states = [
-        state
-        for state in context.cluster.published.partitions.values()
-        if len(state.isr) == len(context.cluster.brokers) and state.leader in state.isr
-    ]
-    return context.draw.choice(states) if states else None
-
-
-def _push_out(context: FaultContext, leader: str, followers: list[str]) -> None:
-    """Keep followers from fetching from the leader."""
-    for host in followers:
-        context.cluster.simulator.network.cut(leader, host)
-        context.note(f"push {host} out: {leader}>{host} cut")
-
-
-def _wait_until(condition: Callable[[], bool], look_ms: float = _LOOK_MS) -> Iterator[float]:
-    """Yield waits of `look_ms` until the condition holds, or until it has been checked often."""
-    for _ in range(_LOOKS):
-        if condition():
-            return
-        yield look_ms
-
-
-def _is_member(context: FaultContext, key: LogKey, broker_id: int) -> bool:
-    """Return whether a broker is in the published ISR; False where the partition is gone."""
-    state = context.cluster.published.partitions.get(key)
-    return state is not None and broker_id in state.isr
-
-
 def _are_out(context: FaultContext, key: LogKey, broker_ids: list[int]) -> bool:
-    return not any(_is_member(context, key, broker_id) for broker_id in broker_ids)
+    return not any(is_member(context, key, broker_id) for broker_id in broker_ids)
 
 
 def _has_no_session(broker: SimBroker) -> bool:
@@ -79,7 +46,7 @@ def unregistered_fetches(context: FaultContext) -> Scenario:
     cluster, network = context.cluster, context.cluster.simulator.network
     while True:
         yield context.draw.uniform(100, 600)
-        state = _healthy_partition(context)
+        state = healthy_partition(context)
         if state is None:
             continue
         key, leader = state.key, cluster.brokers[state.leader]
@@ -87,21 +54,19 @@ def unregistered_fetches(context: FaultContext) -> Scenario:
         follower = cluster.brokers[context.draw.choice(followers)]
         host = follower.node.host
         context.count("scenario")
-        hosts = [cluster.brokers[member].node.host for member in followers]
-        _push_out(context, leader.node.host, hosts)
-        yield from _wait_until(partial(_are_out, context, key, followers))
+        push_out(context, state.leader, followers)
+        yield from in_time(partial(_are_out, context, key, followers), _LOOK_MS)
         # The follower hears that its session is over, and cannot register again.
         expire(context, follower)
-        yield from _wait_until(partial(_has_no_session, follower), _STEP_MS)
+        yield from in_time(partial(_has_no_session, follower), _STEP_MS)
         network.cut(host, STORE_HOST)
         network.heal(leader.node.host, host)
         yield context.draw.uniform(200, 800)
         follower.crash(Loss.ALL_UNSYNCED, "the power fails while it has no registration")
         network.heal(host, STORE_HOST)
         network.slow_down(host, leader.node.host, _LATE_NS, 0)
-        yield from _wait_until(partial(_is_member, context, key, follower.node_id))
+        yield from in_time(partial(is_member, context, key, follower.node_id), _LOOK_MS)
         leader.crash(Loss.NONE, "is killed once the follower is a member")
-        for each in hosts:
-            network.heal(leader.node.host, each)
+        take_back(context, state.leader, followers)
         network.slow_down(host, leader.node.host, 0, 0)
         yield context.draw.uniform(1_000, 3_000)
