@@ -64,12 +64,14 @@ def shrinks(
     """
     if before is None:
         return ()
+    left = [member for member in before.isr if member not in after.isr and member in replicas]
+    if not left:
+        return ()
     restarted = incarnations.restarted_members(before, brokers)
     named = reported or {}
     return tuple(
         (member, named.get(member) or _cause(member, brokers, ended, absent, restarted))
-        for member in before.isr
-        if member not in after.isr and member in replicas
+        for member in left
     )
 
 

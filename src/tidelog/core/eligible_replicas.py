@@ -8,7 +8,7 @@ reaches the minimum again, records may be committed without the others: `elr` is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -47,17 +47,18 @@ def after(
     minimum: int,
     replicas: Sequence[int],
     lost: Collection[int] = (),
-    epochs: Mapping[int, int] | None = None,
+    proven: Callable[[], Mapping[int, int]] = dict,
 ) -> EligibleReplicas:
     """Return the eligible replicas once `isr` takes the place of the ISR of `state` (E1).
 
     `minimum` is the effective minimum, min(min.insync.replicas, number of replicas). `lost` are
-    members without the replica (D3). `epochs` has broker epochs under which members are known to
-    have lost nothing, where they are newer than the recorded ones.
+    members without the replica (D3). `proven` returns broker epochs under which members are known
+    to have lost nothing, where they are newer than the recorded ones; it is called only where
+    replicas may be eligible.
     """
     if len(isr) >= minimum:
         return EligibleReplicas()
-    newer = epochs or {}
+    newer = proven()
     left = {
         member: newer.get(member, recorded)
         for member, recorded in members(state).items()

@@ -45,6 +45,18 @@ def _run_packers(codes: str) -> list[Callable[..., bytes]]:
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
+#: Elements of arrays that are packed at once with their tag's size, where they are short.
+_TAG_ARRAYS: Final = ("int8", "int16", "int32")
+
+
+@cache
+def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
+    """Return an element's bytes, and packers of two lengths and then n elements, by n."""
+    code = FIXED_FORMATS[element]
+    packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
+    return struct.calcsize(f">{code}"), packers
+
+
 def _records_size(records: Records) -> int:
     if isinstance(records, (list, tuple)):
         return sum(map(_records_size, records))
@@ -157,27 +169,52 @@ class _EncoderBuilder:
             self.source.line(f"raise absent({what!r}, {self.version})")
 
     def tags(self, struct_class: type, var: str, tagged: list[NamedField]) -> None:
+        """Emit the number of tagged fields that differ from their defaults, and those fields."""
         src = self.source
         found = src.fresh("tags")
-        src.line(f"{found} = None")
+        src.line(f"{found} = []")
         for each in tagged:
-            value, outer = src.fresh("v"), src.fresh("out")
+            value = src.fresh("v")
             src.line(f"{value} = {var}.{each.name}")
             with src.block(f"if {self.differs(value, each.spec)}:"):
-                src.line(f"{outer} = out; out = []")
-                self.in_tag = True
-                self.field(value, each, f"{struct_class.__name__}.{each.name}")
-                self.flush()
-                self.in_tag = False
-                src.line(f"{value} = b''.join(out); out = {outer}")
-                with src.block(f"if {found} is None:"):
-                    src.line(f"{found} = []")
-                src.line(f"{found} += (uvarint({each.spec.tag}), uvarint(len({value})), {value})")
-        with src.block(f"if {found} is None:"):
-            src.line("out.append(b'\\0')")
-        with src.block("else:"):
-            src.line(f"out.append(one_byte[len({found}) // 3])")
-            src.line(f"out += {found}")
+                self.tag(found, value, each, f"{struct_class.__name__}.{each.name}")
+        src.line(f"out.append(one_byte[len({found})])")
+        src.line(f"out += {found}")
+
+    def tag(self, found: str, value: str, field: NamedField, what: str) -> None:
+        """Emit one tagged field as one element of the list `found`: tag, size and value."""
+        src, spec = self.source, field.spec
+        assert spec.tag is not None
+        tag = encode_uvarint(spec.tag)
+        code = FIXED_FORMATS.get(spec.kind)
+        if code is not None and spec.kind != "uuid":
+            prefix = tag + ONE_BYTE[struct.calcsize(f">{code}")]
+            pack = src.constant(code, "p", struct.Struct(f">{code}").pack)
+            src.line(f"{found}.append({prefix!r} + {pack}({value}))")
+        elif spec.element in _TAG_ARRAYS and not self.nullable(spec):
+            width, packers = _tag_packers(spec.element)
+            table, size = src.constant(("tags", spec.element), "t", packers), src.fresh("n")
+            src.line(f"{size} = len({value})")
+            with src.block(f"if {size} <= {SHORT_ARRAY}:"):
+                lengths = f"{size} * {width} + 1, {size} + 1"
+                src.line(f"{found}.append({tag!r} + {table}[{size}]({lengths}, *{value}))")
+            with src.block("else:"):
+                self.long_tag(found, value, field, what)
+        else:
+            self.long_tag(found, value, field, what)
+
+    def long_tag(self, found: str, value: str, field: NamedField, what: str) -> None:
+        """Emit a tagged field of any size: its value goes to an `out` of its own first."""
+        src, outer = self.source, self.source.fresh("out")
+        assert field.spec.tag is not None
+        src.line(f"{outer} = out; out = []")
+        self.in_tag = True
+        self.field(value, field, what)
+        self.flush()
+        self.in_tag = False
+        src.line(f"{value} = b''.join(out); out = {outer}")
+        tag = encode_uvarint(field.spec.tag)
+        src.line(f"{found}.append(b''.join(({tag!r}, uvarint(len({value})), {value})))")
 
     # -- runs ---------------------------------------------------------------------------------
 

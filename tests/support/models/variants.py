@@ -311,7 +311,7 @@ DIRECT_VARIANTS: Final[Mapping[str, Variant]] = {
 def _whoever_is_there(_: Any) -> Any:
     """Members join by a proposal without broker epochs, whenever they came (breaks V63)."""
 
-    def eligible(member: int, epoch: int, state: Any, brokers: Any, bounced: Any) -> bool:
+    def eligible(member: int, epoch: int, state: Any, brokers: Any) -> bool:
         return member in brokers
 
     return eligible

@@ -118,7 +118,7 @@ def stale_member_joins(_: Any) -> Any:
     """The controller accepts a member into the ISR, whatever incarnation of its broker the leader
     counted.
     """
-    return lambda member, epoch, state, brokers, bounced: member in brokers
+    return lambda member, epoch, state, brokers: member in brokers
 
 
 @_breaks("V60", "tidelog.replication.leader:LeaderReplica.fetched", profile="slow_followers")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidelog.controller import incarnations
 from tidelog.controller.elections import recovery
@@ -303,7 +304,7 @@ def _eligible(
         around.minimum,
         around.replicas,
         lost=around.absent,
-        epochs=proven_members(state, around),
+        proven=partial(proven_members, state, around),
     )
 
 

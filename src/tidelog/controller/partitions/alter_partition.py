@@ -24,6 +24,8 @@ from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
     ResponsePartitionData,
     ResponseTopicData,
 )
@@ -74,7 +76,7 @@ def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Dr
     named: set[tuple[TopicId, str, int]] = set()
     for topic in request.topics:
         for data in topic.partitions:
-            subject = Proposed(topic.topic_id, topic.topic_name, data.partition_index)
+            subject = _subject(topic, data)
             if subject.key in named:
                 # One request changes a partition once: a leader has one ISR in mind for it.
                 answer.results.append(Result(subject, ErrorCode.INVALID_REQUEST))
@@ -83,7 +85,8 @@ def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Dr
             expansion = HeldExpansion(
                 request.broker_id, request.broker_epoch, asked.version, topic, data
             )
-            answer.results.append(_alter(expansion, held if request.may_hold else None, draft))
+            may_hold = held if request.may_hold else None
+            answer.results.append(_alter(expansion, subject, may_hold, draft))
 
 
 def alter_held(held: HeldExpansions, draft: Draft) -> None:
@@ -91,7 +94,7 @@ def alter_held(held: HeldExpansions, draft: Draft) -> None:
     for expansion in held.take().values():
         if not _is_registered(expansion.sender, expansion.sender_epoch, draft):
             continue
-        result = _alter(expansion, None, draft)
+        result = _alter(expansion, _subject(expansion.topic, expansion.data), None, draft)
         topic_partition = _find(expansion, draft)
         if topic_partition is not None and result.error is ErrorCode.NONE:
             draft.order(SendRoleAgain(expansion.sender, topic_partition))
@@ -115,11 +118,17 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
     return TopicPartition(name, asked.data.partition_index)
 
 
-def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> Result[Proposed]:
+def _subject(
+    topic: RequestTopicData, data: RequestPartitionData, state: PartitionState | None = None
+) -> Proposed:
+    return Proposed(topic.topic_id, topic.topic_name, data.partition_index, state)
+
+
+def _alter(
+    asked: HeldExpansion, subject: Proposed, held: HeldExpansions | None, draft: Draft
+) -> Result[Proposed]:
     """Judge one partition; with `held`, an expansion may be held back."""
     image = draft.image
-    topic = asked.topic
-    subject = Proposed(topic.topic_id, topic.topic_name, asked.data.partition_index)
     topic_partition = _find(asked, draft)
     if topic_partition is None:
         has_ids = asked.version >= FIRST_VERSION_WITH_TOPIC_IDS
@@ -172,8 +181,9 @@ def _alter(asked: HeldExpansion, held: HeldExpansions | None, draft: Draft) -> R
                 ),
             )
         )
-    proposed = replace(subject, state=None if is_refused else verdict.state)
-    return Result(proposed, verdict.error, write=draft.written(topic_partition))
+    if not is_refused:
+        subject = _subject(asked.topic, asked.data, verdict.state)
+    return Result(subject, verdict.error, write=draft.written(topic_partition))
 
 
 def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:

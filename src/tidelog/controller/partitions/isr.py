@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidelog.controller import incarnations
 from tidelog.controller.incarnations import Brokers
@@ -102,13 +103,8 @@ def judge(
         if version < FIRST_VERSION_WITH_INELIGIBLE:
             error = ErrorCode.OPERATION_NOT_ATTEMPTED
         return _refused_for_good(error, wanted, state, controller_epoch)
-    eligible = eligible_replicas.after(
-        state,
-        wanted.isr,
-        minimum,
-        replicas,
-        epochs=incarnations.proven_members(state, brokers),
-    )
+    proven = partial(incarnations.proven_members, state, brokers)
+    eligible = eligible_replicas.after(state, wanted.isr, minimum, replicas, proven=proven)
     accepted = _accepted(wanted, state, brokers, controller_epoch, eligible)
     return Verdict(state=accepted, is_new=True)
 
@@ -159,29 +155,22 @@ def ineligible_members(
     leader that is itself leaving stays a member: it adds others so that leadership can transfer to
     them.
     """
-    bounced = incarnations.bounced_members(state, brokers)
     return tuple(
         member
         for member, epoch in zip(wanted.isr, wanted.isr_epochs, strict=True)
-        if not _is_eligible(member, epoch, state, brokers, bounced)
+        if not _is_eligible(member, epoch, state, brokers)
         or (brokers[member].is_leaving and member != wanted.leader)
     )
 
 
-def _is_eligible(
-    member: int,
-    epoch: int,
-    state: PartitionState,
-    brokers: Brokers,
-    bounced: Sequence[int],
-) -> bool:
+def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Brokers) -> bool:
     broker = brokers.get(member)
     if broker is None:
         return False
     if epoch != NO_BROKER_EPOCH:
         return epoch == broker.broker_epoch
     if member in state.isr:
-        return member not in bounced
+        return member not in incarnations.bounced_members(state, brokers)
     # The broker registered before the present state was written. A leader proposes a follower
     # without an epoch only in response to a fetch, and knew this state by then, so the present
     # incarnation made that fetch. A leader of Kafka proposes it likewise.
