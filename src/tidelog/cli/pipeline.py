@@ -6,22 +6,15 @@ them. A failed proof is exit code 1, like any failure.
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
+from tidelog.cli.pipelines.running import CoresOption, MemoryOption, progress, session
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
-from tidelog.core.errors import ConfigError, TidelogError
-from tidelog.runtime.extras import install_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +22,6 @@ if TYPE_CHECKING:
     from tidelog.spark.pipelines.continuity import PartitionProof
 
 app = CommandGroup("Data pipelines on Spark.")
-
-_CoresOption = Annotated[int, typer.Option(min=1, help="Worker threads of Spark.")]
-_MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.")]
-
-
-class SparkFailed(TidelogError):
-    """A failed Spark job; carries the first lines of its reason."""
 
 
 @app.command(epilog="Example: tidelog pipeline ingest --topic flights --to flights.parquet")
@@ -54,8 +40,8 @@ def ingest(
     compacted: Annotated[
         bool, typer.Option("--compacted", help="The topic is compacted: count gaps as no loss.")
     ] = False,
-    cores: _CoresOption = 2,
-    memory: _MemoryOption = "1g",
+    cores: CoresOption = 2,
+    memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Append new records of a topic to a Parquet table, with a proof about every offset.
@@ -64,10 +50,10 @@ def ingest(
     added.
     """
     target = choose_target(bootstrap, directory)
-    with _session("tidelog ingest", cores, memory) as spark:
+    with session("tidelog ingest", cores, memory) as spark:
         from tidelog.spark.pipelines.ingest import ingest as run_ingest
 
-        with _progress(f"ingesting {topic}") as show_progress:
+        with progress(f"ingesting {topic}") as show_progress:
             report = run_ingest(
                 spark,
                 target.bootstrap,
@@ -107,8 +93,8 @@ def prove(
     produced: Annotated[
         int | None, typer.Option(min=0, help="Count of numbers that the column must hold.")
     ] = None,
-    cores: _CoresOption = 2,
-    memory: _MemoryOption = "1g",
+    cores: CoresOption = 2,
+    memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Count a table again: its offsets against its manifests, or a numbered column.
@@ -117,7 +103,7 @@ def prove(
     """
     if (sequence is None) != (produced is None):
         raise typer.BadParameter("--sequence and --produced belong together")
-    with _session("tidelog prove", cores, memory) as spark:
+    with session("tidelog prove", cores, memory) as spark:
         if sequence is not None and produced is not None:
             good = _prove_sequence(spark, table, sequence, produced, output)
         else:
@@ -177,41 +163,3 @@ def _row(proof: PartitionProof) -> dict[str, int]:
         "lost": proof.lost,
         "doubled": proof.doubled,
     }
-
-
-@contextmanager
-def _session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
-    """Start a Spark session for a block; its output goes to a file that failures name."""
-    try:
-        from pyspark.errors import PySparkException
-
-        from tidelog.spark.session import start_session, stop_session
-    except ImportError as error:
-        raise ConfigError(f"pipelines need Spark ({error}): {install_command('spark')}") from error
-    descriptor, log_path = tempfile.mkstemp(prefix="tidelog-spark-", suffix=".log")
-    os.close(descriptor)
-    worth_keeping = False
-    try:
-        spark = start_session(name, cores=cores, memory=memory, log_path=log_path)
-        try:
-            yield spark
-        finally:
-            stop_session(spark)
-    except PySparkException as error:
-        worth_keeping = True
-        reason = "\n".join(str(error).splitlines()[:20])
-        raise SparkFailed(f"Spark failed, its log is {log_path}: {reason}") from error
-    finally:
-        if not worth_keeping:
-            os.unlink(log_path)
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of Spark's tasks on standard error; nothing if that is no terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,73 @@
+"""What the verbs of `tidelog pipeline` share: options, a Spark session, a bar of progress.
+
+Spark and Arrow are an extra (`spark` of pyproject.toml); only the commands that need them load
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.runtime.extras import install_command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CoresOption = Annotated[int, typer.Option(min=1, help="Worker threads of Spark.")]
+MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.")]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write the report as one HTML file, with plots, as well."),
+]
+
+
+class SparkFailed(TidelogError):
+    """A failed Spark job; carries the first lines of its reason."""
+
+
+@contextmanager
+def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
+    """Start a Spark session for a block; its output goes to a file that failures name."""
+    try:
+        from pyspark.errors import PySparkException
+
+        from tidelog.spark.session import start_session, stop_session
+    except ImportError as error:
+        raise ConfigError(f"pipelines need Spark ({error}): {install_command('spark')}") from error
+    descriptor, log_path = tempfile.mkstemp(prefix="tidelog-spark-", suffix=".log")
+    os.close(descriptor)
+    worth_keeping = False
+    try:
+        spark = start_session(name, cores=cores, memory=memory, log_path=log_path)
+        try:
+            yield spark
+        finally:
+            stop_session(spark)
+    except PySparkException as error:
+        worth_keeping = True
+        reason = "\n".join(str(error).splitlines()[:20])
+        raise SparkFailed(f"Spark failed, its log is {log_path}: {reason}") from error
+    finally:
+        if not worth_keeping:
+            os.unlink(log_path)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar of Spark's tasks on standard error; nothing if that is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

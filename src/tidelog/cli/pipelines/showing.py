@@ -1,0 +1,69 @@
+"""The report of a pipeline on standard output, and as an HTML file.
+
+A report of something that is not as it should be is exit code 1, like any failure.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from tidelog.cli.output import (
+    WRONG,
+    OutputFormat,
+    print_json,
+    print_line,
+    print_table,
+    print_text,
+    say,
+)
+from tidelog.core.errors import ConfigError
+from tidelog.spark.pipelines import html as pages
+from tidelog.spark.pipelines.report import Report
+
+#: `prints` of every verb that shows a report.
+REPORT_DOCUMENT = (
+    "an object with `title`, `verdict`, `holds` (false: exit code 1), `facts` by name, `tables`"
+    " (each with `title`, `columns`, `rows` as objects by column, `note`) and `figures` with the"
+    " numbers that their plots show."
+)
+
+
+def show(report: Report, output: OutputFormat, html: Path | None) -> None:
+    """Print a report and write its page; raise typer.Exit(1) where it does not hold."""
+    if html is not None:
+        write_page(report, html)
+    if output is OutputFormat.JSON:
+        print_json(report.to_json())
+    else:
+        _print(report)
+    if not report.holds:
+        raise typer.Exit(1)
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Write the HTML file, whole or not at all. Raises ConfigError naming the path."""
+    text = pages.page(report)
+    half = path.with_name(f".{path.name}.half")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(path)
+    except OSError as error:
+        raise ConfigError(f"--html {path}: the report cannot be written there: {error}") from error
+    say(f"report: {path}")
+
+
+def _print(report: Report) -> None:
+    if report.facts:
+        print_table(
+            (report.title, ""), [(name, pages.shown(value)) for name, value in report.facts]
+        )
+    for table in report.tables:
+        if table.rows:
+            print_table(table.columns, table.rows, table.title)
+        else:
+            print_line(f"{table.title}: none")
+        if table.note:
+            print_text(table.note)
+    print_text(report.verdict, "" if report.holds else WRONG)

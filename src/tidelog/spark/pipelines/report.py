@@ -1,0 +1,173 @@
+"""The report of a pipeline: facts, tables and figures, for people and for programs.
+
+Plain data, without Spark. `to_json` is the document that `-o json` prints, `page` of `html` one
+HTML file with the figures drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+#: A value of a table. Not-a-number and infinity are null in JSON.
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under column names; every row has one cell for each column."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    #: A sentence below the table: what its numbers mean, or what was left out.
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a row of another length."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"table {self.title!r}: {row} has not {len(self.columns)} cells")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the table as title, columns, rows as objects, note."""
+        rows = [
+            {name: _plain(cell) for name, cell in zip(self.columns, row, strict=True)}
+            for row in self.rows
+        ]
+        return {
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": rows,
+            "note": self.note,
+        }
+
+
+class PlotKind(StrEnum):
+    """How the series of a plot are drawn."""
+
+    LINE = "line"
+    STEP = "step"
+    BAR = "bar"
+    POINTS = "points"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of a plot. `low` and `high` are the ends of error bars, or empty."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where the lengths differ."""
+        lengths = {len(self.x), len(self.y)}
+        for bound in (self.low, self.high):
+            lengths.add(len(bound) if self.low or self.high else len(self.x))
+        if len(lengths) != 1:
+            raise ValueError(f"series {self.label!r} has parts of different lengths")
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Series over a common axis. `ticks` names the places 0, 1, 2 ... of the x-axis, for bars."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    kind: PlotKind = PlotKind.LINE
+    is_log_y: bool = False
+    ticks: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plot's labels and points."""
+        return {
+            "title": self.title,
+            "x_label": self.x_label,
+            "y_label": self.y_label,
+            "ticks": list(self.ticks),
+            "series": [
+                {
+                    "label": each.label,
+                    "x": [_plain(value) for value in each.x],
+                    "y": [_plain(value) for value in each.y],
+                    "low": [_plain(value) for value in each.low],
+                    "high": [_plain(value) for value in each.high],
+                }
+                for each in self.series
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time `[start, end)` in which something of one kind held."""
+
+    start: float
+    end: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Spans in rows, one row for each subject, such as a partition."""
+
+    title: str
+    x_label: str
+    rows: tuple[tuple[str, tuple[Span, ...]], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rows with their spans."""
+        return {
+            "title": self.title,
+            "x_label": self.x_label,
+            "rows": [
+                {
+                    "label": label,
+                    "spans": [
+                        {"start": _plain(s.start), "end": _plain(s.end), "kind": s.kind}
+                        for s in spans
+                    ],
+                }
+                for label, spans in self.rows
+            ],
+        }
+
+
+Figure = Plot | Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a pipeline; `holds` is whether what it looked at is as it should be."""
+
+    title: str
+    #: One sentence: the last line that a command prints.
+    verdict: str
+    holds: bool
+    facts: tuple[tuple[str, Cell], ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole report as one document."""
+        return {
+            "title": self.title,
+            "verdict": self.verdict,
+            "holds": self.holds,
+            "facts": {name: _plain(value) for name, value in self.facts},
+            "tables": [each.to_json() for each in self.tables],
+            "figures": [each.to_json() for each in self.figures],
+        }
+
+
+def _plain(value: Cell) -> Cell:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
