@@ -13,7 +13,8 @@ wait), V38, D1, D17.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tidelog.core.completion import Completion
@@ -166,6 +167,16 @@ def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
     file.write_failed = False
 
 
+@dataclass(slots=True, eq=False)
+class _AwaitedFlush:
+    """Written appends that are answered after one flush, in the order of the log."""
+
+    #: Answered with the flush's error if it fails.
+    plans: deque[Plan]
+    #: They need no flush, but none is answered before an earlier one.
+    behind: deque[Plan] = field(default_factory=deque)
+
+
 #: One step of a write by its meaning: the segment, and the plans that go to it.
 _Group = tuple[Segment, list[Plan]]
 
@@ -175,11 +186,11 @@ class AppendQueue:
 
     __slots__ = (
         "_assigned_epochs",
+        "_awaited",
         "_being_written",
         "_flush_failed_below",
         "_flushes",
         "_log",
-        "_unflushed",
         "is_wanted",
         "planned",
     )
@@ -192,8 +203,8 @@ class AppendQueue:
         #: A caller asked for a write while another operation was under way.
         self.is_wanted = False
         self._being_written: list[Plan] = []
-        #: Written appends that are answered only after a flush.
-        self._unflushed: list[Plan] = []
+        #: The flushes that written appends wait for, in order.
+        self._awaited: deque[_AwaitedFlush] = deque()
         #: The end of the appends that got an error because their flush failed.
         self._flush_failed_below = 0
         #: Epochs assigned while appends were planned but not written.
@@ -319,23 +330,31 @@ class AppendQueue:
         log.log_end_offset = plan.info.last_offset + 1
 
     def _answer(self, plans: list[Plan]) -> None:
-        """Resolve written appends, after a flush where too many records are unflushed."""
+        """Resolve written appends in order, after a flush where too many records are unflushed."""
         log = self._log
         if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-            self._unflushed += plans
-            self._flushes.start().then(lambda done: self._flushed(plans, done))
-            return
-        for plan in plans:
-            plan.completion.resolve(plan.info)
+            awaited = _AwaitedFlush(deque(plans))
+            self._awaited.append(awaited)
+            self._flushes.start().then(lambda done: self._flushed(awaited, done))
+        elif self._awaited:
+            self._awaited[-1].behind += plans
+        else:
+            for plan in plans:
+                plan.completion.resolve(plan.info)
 
-    def _flushed(self, plans: list[Plan], done: Completion[None]) -> None:
-        for plan in plans:
-            self._unflushed.remove(plan)
+    def _flushed(self, awaited: _AwaitedFlush, done: Completion[None]) -> None:
+        plans, behind = awaited.plans, awaited.behind
+        while plans:
+            plan = plans.popleft()
             if done.error is not None:
                 self._flush_failed_below = max(self._flush_failed_below, plan.info.last_offset + 1)
                 plan.completion.fail(done.error)
             else:
                 plan.completion.resolve(plan.info)
+        while behind:
+            plan = behind.popleft()
+            plan.completion.resolve(plan.info)
+        self._awaited.remove(awaited)
 
     def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
         """Return the completion of a duplicate: done when the original is written.
@@ -350,7 +369,8 @@ class AppendQueue:
             else:
                 completion.resolve(original)
 
-        for plan in (*self._unflushed, *self._being_written, *self.planned):
+        unflushed = [plan for each in self._awaited for plan in (*each.plans, *each.behind)]
+        for plan in (*unflushed, *self._being_written, *self.planned):
             if plan.info.last_offset == original.last_offset:
                 plan.completion.then(settle)
                 return completion

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from tests.support.log import NOW_MS, LogHarness, append, batch_of, directory_of, values_of
 
 from tidelog.core import limits
-from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.append_validation import CostlyBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.partition_log import PartitionLog
@@ -522,37 +521,6 @@ def test_completions_may_plan_more(harness: LogHarness) -> None:
 
     again(None)
     assert bases == [1, 2, 3, 4, 5] and log.log_end_offset == 5
-
-
-def test_with_flush_messages_an_append_is_answered_when_it_is_durable(harness: LogHarness) -> None:
-    log = harness.log(LogConfig(flush_messages=1))
-    harness.lane.eager = False
-    completion = log.plan_leader_append(batch_of([b"a"], producer=Producer(1, 0, 0)), 0, NOW_MS)
-    log.submit_planned()
-    assert log.log_end_offset == 1 and not completion.done
-    repeated = log.plan_leader_append(batch_of([b"a"], producer=Producer(1, 0, 0)), 0, NOW_MS)
-    assert not repeated.done
-    harness.lane.run()
-    assert completion.result().base_offset == 0 and log.recovery_point == 1
-    assert repeated.result().duplicate
-
-
-def test_with_flush_messages_a_duplicate_waits_for_a_flush_where_the_originals_failed(
-    harness: LogHarness,
-) -> None:
-    log = harness.log(LogConfig(flush_messages=1))
-    records = batch_of([b"a"], producer=Producer(1, 0, 0))
-    harness.files.refuse = lambda call, path: errno.ENOSPC if "leader-epoch" in path else 0
-    original = log.plan_leader_append(bytearray(records), 0, NOW_MS)
-    log.submit_planned()
-    assert isinstance(original.error, StorageError)
-    assert log.log_end_offset == 1 and log.recovery_point == 0
-    repeated = log.plan_leader_append(bytearray(records), 0, NOW_MS)
-    assert isinstance(repeated.error, StorageError), "the disk is still full"
-    harness.files.refuse = lambda call, path: 0
-    repeated = log.plan_leader_append(bytearray(records), 0, NOW_MS)
-    assert repeated.result().duplicate and log.recovery_point == 1
-    assert log.plan_leader_append(records, 0, NOW_MS).result().duplicate
 
 
 ZEROS = [bytes(200)] * 20
