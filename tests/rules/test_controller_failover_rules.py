@@ -19,6 +19,7 @@ from tests.support.controller.values import (
     state,
     step,
     topic,
+    topic_id,
     unloaded,
     vanished,
 )
@@ -29,9 +30,11 @@ from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.controller.topics.readings import TopicsRead
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
+from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import (
     ANY_VERSION,
     Create,
+    Delete,
     SetData,
 )
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -113,6 +116,32 @@ def test_a_topic_whose_nodes_somebody_brings_back_is_told_to_everybody() -> None
     assert writes == []
     assert [one for one, commands in effects.commands.items() if commands.full] == [1, 2, 3]
     assert list(effects.commands[2].roles) == [TP]
+
+
+@pytest.mark.rule("V23", "V25")
+def test_a_topic_that_somebody_replaces_before_anybody_looks_is_noticed(
+    three: ControllerHarness,
+) -> None:
+    controller = three.controller()
+    three.create(controller, "t", (1, 2, 3))
+    path = layout.topic_path("t")
+    before = three.read(path)
+    other = topic_id("another t")
+    below = [layout.partition_state_path(TP), layout.partition_path(TP), f"{path}/partitions"]
+    # One transaction: both nodes are at version 0 whenever the controller reads.
+    three.write(
+        *(Delete(each, ANY_VERSION) for each in (*below, path)),
+        Create(path, layout.encode_topic(TopicAssignment(other, {0: (1, 2, 3)}))),
+    )
+    after = three.read(path)
+    assert before is not None
+    assert after is not None
+    assert before.stat.version == after.stat.version == 0
+    three.until(lambda: three.read(layout.partition_state_path(TP)) is not None)
+    three.pass_time(100)
+    for broker_id, broker in three.brokers.items():
+        roles = broker.script.of(LeaderAndIsrRequest)[-1].topic_states
+        assert [(one.topic_name, one.topic_id) for one in roles] == [("t", other)], broker_id
 
 
 @pytest.mark.rule("V25")

@@ -107,13 +107,14 @@ class StoreReader:
         new = [name for name in names if name not in known]
         return TopicsRead(names, await self._found(new, on_topic) if new else [])
 
-    async def changed(self, versions: Mapping[str, int], on_topic: WatchCallback) -> list[str]:
-        """Return the topics whose node has another version than this, and watch all nodes."""
-        nodes = await self._topic_nodes(list(versions), on_topic)
+    async def changed(self, topics: Sequence[Topic], on_topic: WatchCallback) -> list[str]:
+        """Return the topics whose nodes were written or replaced since, and watch all nodes."""
+        nodes = await self._topic_nodes([topic.name for topic in topics], on_topic)
         return [
-            name
-            for (name, version), node in zip(versions.items(), nodes, strict=True)
-            if node is not None and node.stat.version != version
+            topic.name
+            for topic, node in zip(topics, nodes, strict=True)
+            if node is not None
+            and (node.stat.version != topic.version or _is_replaced(topic, node))
         ]
 
     async def _topic_nodes(
@@ -373,6 +374,18 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
         _moves(assignment, node.stat.mzxid),
         _minimum(configs),
     )
+
+
+def _is_replaced(topic: Topic, node: Node) -> bool:
+    """Return whether the node is of another topic, created after this one was deleted (V23).
+
+    The versions of both may be the same: each node begins at version 0.
+    """
+    try:
+        found = layout.decode_topic(layout.topic_path(topic.name), node.data)
+    except LayoutError:
+        return True
+    return found.topic_id != topic.topic_id
 
 
 def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:

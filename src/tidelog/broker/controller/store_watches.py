@@ -147,8 +147,8 @@ class StoreWatches:
         image = term.controller.image
         touched, self._touched = self._touched, {}
         unknown = [name for name in touched if name in image.unreadable]
-        versions = {name: image.topics[name].version for name in touched if name in image.topics}
-        changed = await term.patiently(lambda: term.reader.changed(versions, self._on_topic))
+        known = [image.topics[name] for name in touched if name in image.topics]
+        changed = await term.patiently(lambda: term.reader.changed(known, self._on_topic))
         if changed or unknown:
             self.read_again([*changed, *unknown])
 
