@@ -113,6 +113,14 @@ class Setup:
         stat = None if isinstance(op, Delete) else Stat(version, self.zxid, self.zxid, 0)
         self.published.committed(self.zxid, session_id, [op], [OpResult(op.path, stat)])
 
+    def lose_power(self, node_id: int) -> None:
+        """A node dies, with every unsynced change."""
+        node = self.nodes[node_id]
+        node.disk.sync_directory("/")
+        node.disk.lose_power(random.Random(1), Loss.ALL_UNSYNCED)
+        node.is_up = False
+        self.checker.crashed(node, lossy=True)
+
     def register(self, node_id: int, broker_epoch: int) -> None:
         self.zxid = broker_epoch - 1
         path = f"/brokers/ids/{node_id}"
@@ -214,11 +222,7 @@ def test_a_member_that_restarted_since_its_recorded_epoch_does_not_count(setup: 
 
 def test_a_member_that_lost_data_in_a_crash_does_not_count(setup: Setup) -> None:
     setup.replicate([1, 2], 0)
-    node = setup.nodes[3]
-    node.disk.sync_directory("/")
-    node.disk.lose_power(random.Random(1), Loss.ALL_UNSYNCED)
-    node.is_up = False
-    setup.checker.crashed(node, lossy=True)
+    setup.lose_power(3)
     setup.lead(1, 0, 2)
     assert setup.violations == []
 
@@ -233,6 +237,16 @@ def test_a_member_that_registered_anew_and_then_lost_data_is_told_from_a_steady_
     assert setup.checker.has_lost_member(state)
     setup.state(1, 0, [1, 2, 3], [11, 12, 201])
     assert not setup.checker.has_lost_member(setup.published.partitions[KEY])
+
+
+def test_a_member_whose_registration_arrived_after_its_death_has_lost_data(setup: Setup) -> None:
+    setup.replicate([1, 2], 0)
+    setup.lose_power(3)
+    setup.register(3, 200)
+    setup.state(1, 0, [1, 2, 3], [11, 12, 200])
+    assert setup.checker.has_lost_member(setup.published.partitions[KEY])
+    setup.lead(1, 0, 2)
+    assert setup.violations == []
 
 
 def test_a_member_is_unchanged_while_its_process_and_its_registration_stand(setup: Setup) -> None:

@@ -166,6 +166,8 @@ class ReplicationChecker:
         self._registered_in: dict[int, tuple[int, int]] = {}
         #: Newest broker epoch under which each node has lost data.
         self._lost: dict[int, int] = {}
+        #: Whether the last death of each node took data.
+        self._died_lossy: dict[int, bool] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
         published.on_state.append(self._state_changed)
         published.on_broker.append(self._broker_registered)
@@ -208,6 +210,7 @@ class ReplicationChecker:
         With `keeps_committed` the loss may take no committed record (V69): the node still counts as
         intact, and its files are checked at once.
         """
+        self._died_lossy[node.node_id] = lossy and not keeps_committed
         if lossy:
             if not keeps_committed:
                 epoch = self._intact.pop(node.node_id, None)
@@ -223,8 +226,13 @@ class ReplicationChecker:
                     self._check_member(state, node.node_id, "its power failed, V69")
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
-        self._intact[broker_id] = broker_epoch
         node = self._nodes.get(broker_id)
+        if node is not None and not node.is_up and self._died_lossy.get(broker_id, False):
+            # The request was on its way when its process died: the proofs in it were true then.
+            self._intact.pop(broker_id, None)
+            self._lost[broker_id] = broker_epoch
+        else:
+            self._intact[broker_id] = broker_epoch
         if node is not None:
             self._registered_in[broker_id] = (broker_epoch, node.incarnation)
 

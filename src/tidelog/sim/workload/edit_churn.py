@@ -227,15 +227,22 @@ class NodesEdited(ChurnKind):
         )
 
     async def _another_controller(self) -> None:
-        """End the session of the active controller, again and again, until another is elected."""
+        """End the session of the active controller, again and again, until another is elected.
+
+        Where the fault budget spares that broker, its controller node is deleted instead.
+        """
         cluster = self.work.cluster
         epoch = cluster.published.controller_epoch
         while cluster.published.controller_epoch == epoch:
             for broker in cluster.brokers.values():
                 is_active = broker.broker is not None and broker.broker.controller.is_active
                 store = broker.store
-                if is_active and store is not None and store.session_id is not None:
-                    cluster.store.expire(store.session_id)
+                if not is_active or store is None or store.session_id is None:
+                    continue
+                if cluster.store.expire(store.session_id) or not cluster.store.is_available:
+                    continue
+                if cluster.store.tree.get(layout.CONTROLLER) is not None:
+                    cluster.store.edit_from_outside([Delete(layout.CONTROLLER, ANY_VERSION)])
             await self.client.tasks.sleep(100)
 
     def _work_on(self, number: int) -> None:
