@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from errno import ENOSPC
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.support.broker.fakes import (
 from tests.support.controller.values import TP, loaded, one_partition, roles_answered, step
 from tests.support.controller.values import state as published
 
-from tidelog.core.errors import ErrorCode
+from tidelog.core.errors import ErrorCode, StorageError
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -43,6 +44,28 @@ def test_a_missing_replica_is_made_only_when_new_or_out_of_sync(
         response = await broker.command(state(leader, isr=isr, is_new=is_new))
         assert errors(response) == [error]
         assert (T0 in broker.directory.logs) is (error == 0)
+
+    run(story())
+
+
+@pytest.mark.rule("D3")
+@pytest.mark.parametrize("made_since", [False, True])
+def test_a_new_replica_that_a_full_disk_refused_is_made_when_it_is_commanded_again(
+    made_since: bool,
+) -> None:
+    """It never held a record; only one that was made since, and is gone, is lost."""
+
+    async def story() -> None:
+        broker = a_cluster()[1]
+        broker.directory.error = StorageError("/data", "open", "/data/t-0", ENOSPC, 0)
+        response = await broker.command(state(1, isr=(1,), is_new=True))
+        assert errors(response) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        broker.directory.error = None
+        if made_since:
+            await broker.command(state(1, isr=(1,), is_new=True))
+            assert not await broker.stop(T0, leader_epoch=0, delete=True)
+        response = await broker.command(state(1, isr=(1,), is_new=False))
+        assert errors(response) == [ErrorCode.REPLICA_NOT_AVAILABLE if made_since else 0]
 
     run(story())
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
-from tidelog.core.types import CleanEpochs, TopicId, TopicPartition
-from tidelog.log import names
+from tidelog.core.types import ZERO_TOPIC_ID, CleanEpochs, TopicId, TopicPartition
+from tidelog.log import names, new_replicas
 from tidelog.log.append_queue import remove_failed_write
 from tidelog.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -67,6 +67,7 @@ _KNOWN_FILES = (
     META_PROPERTIES,
     CLEAN_SHUTDOWN,
     names.HELD_STRAYS,
+    names.NEW_REPLICAS,
     ".lock",
     "lost+found",
 )
@@ -89,6 +90,8 @@ class Opened:
     aside: list[str] = field(default_factory=list)
     #: Names of the strays among them that wait for an operator's decision (V35).
     held: list[str] = field(default_factory=list)
+    #: Topic ids of replicas that were created in the life before.
+    new_replicas: dict[TopicPartition, TopicId] = field(default_factory=dict)
     notes: list[tuple[int, str]] = field(default_factory=list)
     found: list[TopicPartition] = field(default_factory=list)
 
@@ -138,7 +141,7 @@ async def open_directory(
         await put_in_place(
             lane, [path for _, loaded in opened.partitions for path in loaded.beside]
         )
-    await lane.submit(lambda files: _begin(files, root), Work.SLOW, "begin")
+    await lane.submit(lambda files: _begin(files, root, loaded=True), Work.SLOW, "begin")
     if opened.is_new:
         note(logging.INFO, f"{root}: a new log directory, with no partitions yet")
     else:
@@ -172,6 +175,7 @@ def _request(
         compacted=config.compact_enabled,
         now_ms=clock.wall_ms(),
         monotonic_ms=clock.monotonic_ms(),
+        noted_topic_id=opened.new_replicas.get(topic_partition, ZERO_TOPIC_ID),
     )
 
 
@@ -186,7 +190,7 @@ async def _load(
             except DamagedLog:
                 # No clean shutdown left this. The next start must not believe the marker here,
                 # perhaps without the damaged partition (E3, V10).
-                _begin(files, root)
+                _begin(files, root, loaded=False)
                 raise
             if loaded.is_unfinished:
                 # The crash came before the replica was created: it never held a record.
@@ -225,6 +229,8 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
     if names.HELD_STRAYS in present:
         held = files.read_file(f"{root}/{names.HELD_STRAYS}").decode("utf-8", "replace")
         opened.held = held.splitlines()
+    if names.NEW_REPLICAS in present:
+        opened.new_replicas = new_replicas.parse(files.read_file(f"{root}/{names.NEW_REPLICAS}"))
     for name in present:
         topic_partition = names.parse_directory_name(name)
         if topic_partition is not None:
@@ -260,10 +266,15 @@ def _check_owner(files: Files, root: str, cluster_id: str, broker_id: int) -> No
         )
 
 
-def _begin(files: Files, root: str) -> None:
-    """Remove the clean marker: from here on, an end without it is unclean."""
-    if files.exists(f"{root}/{CLEAN_SHUTDOWN}"):
-        files.unlink(f"{root}/{CLEAN_SHUTDOWN}")
+def _begin(files: Files, root: str, *, loaded: bool) -> None:
+    """Remove the clean marker: from here on, an end without it is unclean.
+
+    Where all partitions are `loaded` and durable, they have their topic ids themselves.
+    """
+    gone = (CLEAN_SHUTDOWN, names.NEW_REPLICAS) if loaded else (CLEAN_SHUTDOWN,)
+    for name in gone:
+        if files.exists(f"{root}/{name}"):
+            files.unlink(f"{root}/{name}")
     files.fsync_directory(root)
 
 

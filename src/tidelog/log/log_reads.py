@@ -249,6 +249,7 @@ def _operation(
         limit,
         limit_is_end,
         end,
+        end if limit_is_end else segment_end,
         max_bytes,
         min_one_batch,
         walk_from,

@@ -28,6 +28,8 @@ STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
 #: A file of a log directory: its strays that wait for an operator's decision.
 HELD_STRAYS = "held-strays"
+#: A file of a log directory: the topic ids of replicas created since its start.
+NEW_REPLICAS = "new-replicas"
 TEMPORARY = ".tmp"
 
 _MAX_NAME_CHARS = 255

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import StorageError
 from tidelog.core.ports import Files
-from tidelog.core.types import ZERO_TOPIC_ID, TopicId
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.log import names
 from tidelog.log.checkpoints import (
     LEADER_EPOCHS,
@@ -32,6 +32,7 @@ from tidelog.log.checkpoints import (
 )
 from tidelog.log.directory_files import (
     PARTITION_METADATA,
+    format_partition_metadata,
     parse_partition_metadata,
     write_beside,
 )
@@ -70,6 +71,8 @@ class LoadRequest:
     now_ms: int
     #: Monotonic clock: when the producers count as last seen.
     monotonic_ms: int
+    #: The topic id noted at the replica's creation in the life before; zeros for none (V23).
+    noted_topic_id: TopicId = ZERO_TOPIC_ID
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ class LoadedLog:
     """The content of a directory, with `notes` for the log: (is a warning, text)."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
-    #: The file with the topic id is damaged, so the topic of these records is unknown.
+    #: The file with the topic id is damaged, no note has it, so the topic is unknown.
     is_topic_unknown: bool = False
     segments: list[Segment] = field(default_factory=list)
     log_start_offset: int = 0
@@ -138,7 +141,7 @@ class _Loader:
         """Load the directory; see the module."""
         loaded, request = self.loaded, self.request
         found = self._list_files()
-        self._read_topic_id()
+        self._read_topic_id(found)
         start = request.log_start_offset
         if not found:
             found = [self._create(start)]
@@ -200,15 +203,29 @@ class _Loader:
         self.loaded.names_changed = True
         return SegmentFile(base_offset, 0)
 
-    def _read_topic_id(self) -> None:
+    def _read_topic_id(self, found: list[SegmentFile]) -> None:
+        """Read the replica's own topic id, or take the noted one for records that have none.
+
+        A power loss can take the file until the first flush (V23). Without records, the note may be
+        of an earlier replica: the creation of this one was interrupted before its own.
+        """
         path = f"{self.path}/{PARTITION_METADATA}"
-        if not self.files.exists(path):
-            return
-        try:
-            self.loaded.topic_id = parse_partition_metadata(self.files.read_file(path))
-        except ValueError as error:
-            self.loaded.is_topic_unknown = True
-            self._note(f"{PARTITION_METADATA} cannot be read: {error}")
+        problem = "is missing"
+        if self.files.exists(path):
+            try:
+                self.loaded.topic_id = parse_partition_metadata(self.files.read_file(path))
+                return
+            except ValueError as error:
+                problem = f"cannot be read: {error}"
+                self.loaded.is_topic_unknown = True
+        noted = self.request.noted_topic_id
+        if noted != ZERO_TOPIC_ID and any(segment.size_bytes for segment in found):
+            self.files.replace_file(path, format_partition_metadata(noted), sync=True)
+            self.loaded.topic_id = noted
+            self.loaded.is_topic_unknown = False
+            problem += f"; {names.NEW_REPLICAS} has the topic id, {topic_id_to_text(noted)}"
+        if noted != ZERO_TOPIC_ID or self.loaded.is_topic_unknown:
+            self._note(f"{PARTITION_METADATA} {problem}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
         """Read the checkpoint's entries below the recovery point; the batches have the rest.

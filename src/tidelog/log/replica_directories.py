@@ -15,7 +15,7 @@ from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.log import names
+from tidelog.log import names, new_replicas
 from tidelog.log.checkpoints import after_all
 from tidelog.log.config import LogConfig
 from tidelog.log.directory_files import PARTITION_METADATA, format_partition_metadata
@@ -134,6 +134,7 @@ class ReplicaDirectories:
                 files.replace_file(f"{path}/{PARTITION_METADATA}", metadata, sync=False)
                 log = files.open(f"{path}/{names.offset_name(0, names.LOG)}", create=True)
                 files.close(log)
+            new_replicas.append(files, root, [(key, topic_id) for key, topic_id, _ in replicas])
             files.fsync_directory(root)
 
         def created(done: Completion[None]) -> None:

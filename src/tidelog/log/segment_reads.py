@@ -109,6 +109,8 @@ class ReadOperation:
     #: Whether everything before `limit_position` is below `end_offset`.
     limit_is_end: bool
     end_offset: int
+    #: No batch before `limit_position` begins here or behind.
+    bound_offset: int
     max_bytes: int
     min_one_batch: bool
     #: A known batch start to look for the end from; its header lies within `max_bytes`.
@@ -196,6 +198,9 @@ class ReadOperation:
     ) -> LogSlice | None:
         """Return the whole batches of `data` below the end, of at most the wanted size."""
         first, length, delta = STEP.unpack_from(data)
+        if first >= self.bound_offset:
+            # No checksum covers a base offset. An empty answer would be repeated for ever.
+            raise CorruptBatch(position, f"offset {first}, where none reach {self.bound_offset}")
         if first >= self.end_offset:
             return LogSlice(b"")
         size = LOG_OVERHEAD_BYTES + length

@@ -26,7 +26,7 @@ from tidelog.core.types import (
     topic_id_from_text,
     topic_id_to_text,
 )
-from tidelog.log import names
+from tidelog.log import names, new_replicas
 from tidelog.log.config import LogConfig
 from tidelog.log.directory_files import PARTITION_METADATA, parse_partition_metadata, put_in_place
 from tidelog.log.directory_state import DirectoryState
@@ -313,6 +313,8 @@ class StrayReplicas:
         request = self._request(new, state, config, clean=True)
 
         def rename(files: Files) -> LoadedLog:
+            # The last note of this name may be of another topic.
+            new_replicas.append(files, root, [(key, state.topic_id)])
             files.rename(old, new)
             files.fsync_directory(root)
             try:

@@ -96,6 +96,23 @@ def test_a_flipped_bit_is_never_served(harness: LogHarness, small: Small, at: in
 
 
 @pytest.mark.rule("V68")
+@pytest.mark.parametrize("segment_number", [2, -1])
+@pytest.mark.parametrize("max_bytes", [1, 120, 1 << 20])
+def test_a_base_offset_beyond_its_segment_is_damage_and_no_empty_answer(
+    harness: LogHarness, small: Small, segment_number: int, max_bytes: int
+) -> None:
+    """No checksum covers a base offset; a reader would ask for this one again and again."""
+    log = closed(harness, small)
+    log = harness.again()
+    segment = log.segments[segment_number]
+    change(Path(segment.file.path), 6, 0x10)
+    with pytest.raises(KafkaError) as caught:
+        log.read(segment.base_offset, max_bytes, COUNT, min_one_batch=True).result()
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert damage_of(log).offset == segment.base_offset
+
+
+@pytest.mark.rule("V68")
 def test_every_bit_of_an_index_may_flip(harness: LogHarness, small: Small) -> None:
     """Records are read all the same: where the index points beside them it is made anew."""
     log = closed(harness, small)

@@ -68,7 +68,10 @@ def test_replicas_are_made_together_with_one_sync_of_their_names(harness: LogHar
     logs = directory.create_many([(key, TOPIC_ID, LogConfig()) for key in keys]).result()
     assert [log.topic_partition for log in logs] == keys == list(directory.logs)
     syncs = [call for call in harness.files.calls if "sync" in call[0]]
-    assert syncs == [("fsync_directory", str(harness.path))]
+    assert syncs == [
+        ("fsync", str(harness.path / "new-replicas")),
+        ("fsync_directory", str(harness.path)),
+    ]
     assert sorted(harness.open().logs) == keys
     assert harness.open().logs[keys[2]].topic_id == TOPIC_ID
 

@@ -445,6 +445,7 @@ def test_a_creation_cut_short_never_was(harness: LogHarness) -> None:
 def test_records_without_a_topic_id_are_kept(harness: LogHarness) -> None:
     filled(harness)
     (harness.log_path / "partition.metadata").write_bytes(b"")
+    (harness.path / "new-replicas").unlink()
     log = harness.again()
     assert log.topic_id == bytes(16) and log.log_end_offset == COUNT
 
@@ -629,6 +630,7 @@ def test_a_directory_whose_partition_lost_its_topic_id_proves_nothing(harness: L
     log = filled(harness)
     drive(directory_of(log).close(CleanEpochs(42)))
     (harness.log_path / "partition.metadata").write_bytes(b"version: 0\ntopic_id: \xff\n")
+    (harness.path / "new-replicas").unlink()
     assert harness.open().clean_shutdown is None
     noted = [line for line in harness.tracer.lines if "is not believed" in line]
     assert len(noted) == 1 and "a partition's topic is unknown" in noted[0]

@@ -135,10 +135,13 @@ def test_one_that_is_damaged_where_it_was_flushed_stays_as_it_is(harness: LogHar
     assert directory.failure is None and stray.name in directory.strays
 
 
-def test_a_return_that_the_disk_refuses_leaves_the_stray_where_it_was(harness: LogHarness) -> None:
+@pytest.mark.parametrize("refused", ["pwritev", "rename", "unlink"])
+def test_a_return_that_the_disk_refuses_leaves_the_stray_where_it_was(
+    harness: LogHarness, refused: str
+) -> None:
     directory = set_aside(harness)
     (stray,) = directory.strays.values()
-    harness.files.refuse = lambda call, path: 28 if call == "unlink" else 0
+    harness.files.refuse = lambda call, path: 28 if call == refused else 0
     with pytest.raises(StorageError):
         restore(directory)
     harness.files.refuse = lambda call, path: 0

@@ -132,7 +132,7 @@ class _LeaderAndIsr:
                 broker_id=broker_id,
                 own_topic_id=None if partition is None else partition.topic_id,
                 topic_id=topic_id,
-                is_new=state.is_new,
+                is_new=state.is_new or self._was_refused(command),
                 leader=state.leader,
                 # A member without its replica must not come back with an empty one (E1).
                 isr=(*state.isr, *state.eligible),
@@ -168,6 +168,13 @@ class _LeaderAndIsr:
             self.services.tracer.event(
                 "partition_command_refused", partition=str(topic_partition), error=error.name
             )
+
+    def _was_refused(self, command: _Command) -> bool:
+        """Return whether the disk refused this replica when it was new, and none was here since.
+
+        Nothing was committed while the ISR counted on it, so an empty one is right.
+        """
+        return self.replicas.refused_new.get(command.topic_partition) == command.topic_id
 
     def _stop_serving(self) -> None:
         """Stop every replica that changes role, at once.
@@ -219,6 +226,8 @@ class _LeaderAndIsr:
             except StorageError as error:
                 for command in share:
                     self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                    if command.state.is_new:
+                        self.replicas.refused_new[command.topic_partition] = command.topic_id
                 self.services.tracer.log(
                     "server", logging.ERROR, f"cannot create replicas: {error}"
                 )
@@ -384,6 +393,7 @@ class ReplicaCommands:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
                 partition = self._replicas.get(topic_partition)
+                self._replicas.refused_new.pop(topic_partition, None)
                 outcome = ErrorCode.NONE
                 if partition is not None:
                     if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):

@@ -87,6 +87,8 @@ class ReplicaSet:
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})
         self.directories: list[LogDirectory] = []
+        #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
+        self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Clients' batches that came before their partitions' replicas.
         self.early_batches = EarlyBatches()
         self.controller_epoch = 0
@@ -153,6 +155,7 @@ class ReplicaSet:
         log.producers.refused = self.early_batches.taken(log.topic_partition)
         partition = Partition(self._context, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
+        self.refused_new.pop(log.topic_partition, None)
         self._count_topic(partition, 1)
         return partition
 
