@@ -26,7 +26,7 @@ from tests.support.controller.values import (
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections.leaders import MinimumRead
 from tidelog.controller.elections.recoveries import LogEndsReported, RecoveryBegun, RecoveryWaitOver
-from tidelog.controller.records import LogEnd
+from tidelog.controller.records import NO_LOG, LogEnd
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered
 from tidelog.core import eligible_replicas
@@ -313,6 +313,23 @@ def test_a_proven_member_without_its_replica_keeps_no_recovery_from_beginning() 
     assert controller.image.states[TP].leader == 1
     lost = LeaderAndIsrAnswered(1, epoch(1), [(TP, ErrorCode.REPLICA_NOT_AVAILABLE)])
     _, effects = step(controller, lost)
+    assert [one for one, sent in effects.commands.items() if sent.log_ends] == [2]
+    assert report(controller, 2, LogEnd(5, 9)).leader == 2
+
+
+@pytest.mark.rule("E6", "D3")
+@pytest.mark.parametrize("refuses_its_role", [True, False])
+def test_a_member_whose_replica_came_back_is_asked_again(refuses_its_role: bool) -> None:
+    """A stray that an operator restored after its broker had reported no log."""
+    controller = loaded(one_partition(state((1, 2))), of=TWO)
+    asked(controller, 1, 2)
+    if refuses_its_role:
+        missing = [(TP, ErrorCode.REPLICA_NOT_AVAILABLE)]
+        step(controller, LeaderAndIsrAnswered(1, epoch(1, 2), missing))
+        step(controller, LeaderAndIsrAnswered(2, epoch(2, 2), missing))
+    report(controller, 1, NO_LOG)
+    assert report(controller, 2, NO_LOG).leader == NO_LEADER
+    _, effects = step(controller, LeaderAndIsrAnswered(2, epoch(2, 2), [(TP, ErrorCode.NONE)]))
     assert [one for one, sent in effects.commands.items() if sent.log_ends] == [2]
     assert report(controller, 2, LogEnd(5, 9)).leader == 2
 

@@ -13,6 +13,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import SendRoleAgain
+from tidelog.controller.records import NO_LOG
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -66,6 +67,9 @@ class ReplicaAnswered(Change):
         answers[self.broker_id] = self.present
         if all(answers.values()):
             del image.presences[self.topic_partition]
+        if self.present and _reported_no_log(image, self.topic_partition, self.broker_id):
+            # The replica came back, for example a restored stray: its broker is asked again (E6).
+            del image.recoveries[self.topic_partition].logs[self.broker_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,10 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
             if not news and event.broker_id in image.replicas(topic_partition):
                 draft.order(SendRoleAgain(event.broker_id, topic_partition))
         else:
-            news = error in _HAS_REPLICA and bool(image.presence(topic_partition))
+            news = error in _HAS_REPLICA and (
+                bool(image.presence(topic_partition))
+                or _reported_no_log(image, topic_partition, event.broker_id)
+            )
         if news:
             present = error in _HAS_REPLICA
             image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
@@ -126,6 +133,12 @@ def commands_dropped(event: CommandsDropped, draft: Draft) -> None:
     """Send everything to a broker."""
     if _is_current(event.broker_id, event.broker_epoch, draft.image):
         draft.send_everything((event.broker_id,))
+
+
+def _reported_no_log(image: Image, topic_partition: TopicPartition, broker_id: int) -> bool:
+    """Return whether a recovery under way holds the broker's report that it has no log."""
+    recovery = image.recoveries.get(topic_partition)
+    return recovery is not None and recovery.logs.get(broker_id) == NO_LOG
 
 
 def _is_current(broker_id: int, broker_epoch: int, image: Image) -> bool:

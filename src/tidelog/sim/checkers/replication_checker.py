@@ -187,6 +187,8 @@ class ReplicationChecker:
         changed = [log.key for log in node.logs.follow()]
         incarnation = node.incarnation
         for claim in node.claims(changed):
+            if claim.leader_epoch < 0:
+                claim = _in_the_life_of_its_log(node, claim)
             log = node.logs.logs.get(claim.key) or node.logs.adopt(str(claim.name), claim.key)
             if log is None and claim.key.life:
                 self._check_life(node, claim)
@@ -613,6 +615,19 @@ class ReplicationChecker:
                 f"{truth.name}: member {member} of the maximal ISR ({state.isr}, partition epoch"
                 f" {state.partition_epoch}) lacks committed records ({when}): {problem}"
             )
+
+
+def _in_the_life_of_its_log(node: Observed, claim: Claim) -> Claim:
+    """Return the claim under the life of the log that the node has.
+
+    A broker without a role for a replica knows no leader epoch. Published state would take its
+    replica of a removed partition for one of the partition that was added again.
+    """
+    logs = node.logs.logs
+    former = [key for key in logs if key[:2] == claim.key[:2]]
+    if claim.key in logs or not former:
+        return claim
+    return claim._replace(key=max(former))
 
 
 def _lacks(log: ReplicaLog | None, truth: Truth, end: int | None = None) -> str:
