@@ -13,7 +13,7 @@ from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
-from tidelog.spark.columns import arrow_schema, spark_ddl
+from tidelog.spark.columns import COLUMNS, arrow_schema, spark_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,14 +42,14 @@ def offsets(frame: DataFrame) -> list[tuple[int, int]]:
     return sorted((row[0], row[1]) for row in rows)
 
 
-@pytest.mark.parametrize("include_headers", [False, True])
+@pytest.mark.parametrize("columns", [COLUMNS, (*COLUMNS, "headers"), ("headers", "offset")])
 def test_the_arrow_schema_is_what_spark_makes_of_the_ddl(
-    spark: SparkSession, include_headers: bool
+    spark: SparkSession, columns: tuple[str, ...]
 ) -> None:
-    declared = StructType.fromDDL(spark_ddl(include_headers))
+    declared = StructType.fromDDL(spark_ddl(columns))
     assert isinstance(declared, StructType)
     planned = to_arrow_schema(declared, timezone="UTC")
-    assert arrow_schema(include_headers).equals(planned)
+    assert arrow_schema(columns).equals(planned)
 
 
 def test_it_is_found_without_being_registered(spark: SparkSession, filled: FakeLogs) -> None:
@@ -98,6 +98,15 @@ def test_min_partitions_splits_without_losing_or_doubling(
     assert offsets(frame) == [(0, n) for n in range(10)] + [(1, 0)]
 
 
+def test_only_the_chosen_columns_are_read(spark: SparkSession, filled: FakeLogs) -> None:
+    frame = load(spark, filled, assign='{"t": [1]}', columns="headers, offset")
+    assert frame.schema.simpleString() == (
+        "struct<headers:array<struct<key:string,value:binary>>,offset:bigint>"
+    )
+    (row,) = frame.collect()
+    assert ([each.key for each in row.headers], row.offset) == (["h", "g"], 0)
+
+
 def test_an_empty_topic_is_no_rows(spark: SparkSession, logs: FakeLogs) -> None:
     logs.create("empty", 3)
     assert load(spark, logs, subscribe="empty").count() == 0
@@ -106,10 +115,10 @@ def test_an_empty_topic_is_no_rows(spark: SparkSession, logs: FakeLogs) -> None:
 def test_a_wrong_option_fails_when_the_source_is_loaded(
     spark: SparkSession, filled: FakeLogs
 ) -> None:
-    with pytest.raises(PySparkException, match="exactly one of the options subscribe and assign"):
+    with pytest.raises(PySparkException, match="exactly one of the options assign, subscribe"):
         load(spark, filled)
     with pytest.raises(PySparkException, match="cannot be latest in a batch"):
-        load(spark, filled, subscribe="t", startingOffsets="latest")
+        load(spark, filled, subscribe="t", startingOffsets="latest").count()
 
 
 @pytest.mark.parametrize(

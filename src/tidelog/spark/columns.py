@@ -1,4 +1,4 @@
-"""The columns of `format("tidelog")`: those of Spark's Kafka connector, in its order.
+"""The columns of `format("tidelog")`: those of Spark's Kafka connector, all or some of them.
 
 One definition for both sides. Spark plans with the DDL, and the reader yields Arrow batches of
 exactly this schema: Spark compares names and types and rejects any other.
@@ -6,39 +6,40 @@ exactly this schema: Spark compares names and types and rejects any other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
 
-_DDL: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint,"
-    " timestamp timestamp, timestampType int"
-)
-_HEADERS_DDL: Final = ", headers array<struct<key:string,value:binary>>"
+from tidelog.spark.options import COLUMNS
+
+__all__ = ["COLUMNS", "HEADER_TYPE", "TIMESTAMP_TYPE", "arrow_schema", "spark_ddl"]
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
-_FIELDS: Final = [
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-    pa.field("timestampType", pa.int32()),
-]
+TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 
-_PLAIN_SCHEMA: Final = pa.schema(_FIELDS)
-_HEADERS_SCHEMA: Final = pa.schema(
-    [*_FIELDS, pa.field("headers", pa.list_(pa.field("element", HEADER_TYPE)))]
-)
-
-
-def spark_ddl(include_headers: bool) -> str:
-    """Return the schema as Spark's DDL."""
-    return _DDL + _HEADERS_DDL if include_headers else _DDL
+#: Types by column, for Spark and for Arrow.
+_TYPES: Final = {
+    "key": ("binary", pa.binary()),
+    "value": ("binary", pa.binary()),
+    "topic": ("string", pa.string()),
+    "partition": ("int", pa.int32()),
+    "offset": ("bigint", pa.int64()),
+    "timestamp": ("timestamp", TIMESTAMP_TYPE),
+    "timestampType": ("int", pa.int32()),
+    "headers": (
+        "array<struct<key:string,value:binary>>",
+        pa.list_(pa.field("element", HEADER_TYPE)),
+    ),
+}
 
 
-def arrow_schema(include_headers: bool) -> pa.Schema:
+def spark_ddl(columns: Iterable[str]) -> str:
+    """Return the schema of these columns as Spark's DDL."""
+    return ", ".join(f"{name} {_TYPES[name][0]}" for name in columns)
+
+
+def arrow_schema(columns: Iterable[str]) -> pa.Schema:
     """Return the same schema for Arrow."""
-    return _HEADERS_SCHEMA if include_headers else _PLAIN_SCHEMA
+    return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])

@@ -9,7 +9,7 @@ sockets and of Spark. A group holds GROUP_BYTES and one batch more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MIB
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import LOG_APPEND_TIME, BatchView, check, iter_batches
 from tidelog.records.compression import decompress
-from tidelog.spark.columns import HEADER_TYPE, arrow_schema
+from tidelog.spark.columns import COLUMNS, HEADER_TYPE, TIMESTAMP_TYPE, arrow_schema
 from tidelog.spark.record_fields import (
     Ints,
     Pieces,
@@ -43,21 +43,31 @@ class CorruptBatchError(TidelogError):
     """Illegible fetched bytes; the message has the partition and the place."""
 
 
+def never(_batch: BatchView) -> bool:
+    """Return False: no batch is of an aborted transaction."""
+    return False
+
+
 class PartitionDecoder:
     """A decoder of one partition's fetches, in order, into Arrow batches of `[start, end)`."""
 
-    def __init__(self, tp: TopicPartition, start: int, end: int, include_headers: bool) -> None:
+    def __init__(
+        self, tp: TopicPartition, start: int, end: int, columns: Sequence[str] = COLUMNS
+    ) -> None:
         self._tp = tp
         self._end = end
-        self._include_headers = include_headers
-        self._schema = arrow_schema(include_headers)
+        self._columns = columns
+        self._schema = arrow_schema(columns)
         #: All lower offsets are decoded: their rows were returned, or they have none.
         self.next_offset = start
 
-    def decode(self, chunk: memoryview) -> Iterator[pa.RecordBatch]:
+    def decode(
+        self, chunk: memoryview, is_aborted: Callable[[BatchView], bool] = never
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a chunk. Raises CorruptBatchError naming partition and offset.
 
-        Batches that begin below `next_offset` give only their rows from there on.
+        Batches that begin below `next_offset` give only their rows from there on. `is_aborted` is
+        called with each batch in order, control batches too; a batch of which it holds gives none.
         """
         group: list[BatchView] = []
         payloads: list[memoryview] = []
@@ -68,10 +78,11 @@ class PartitionDecoder:
                 check(batch)
                 if batch.base_offset >= self._end:
                     break
+                is_left_out = is_aborted(batch) or batch.is_control
                 if batch.last_offset < covered:
                     continue
                 covered = min(batch.last_offset + 1, self._end)
-                if batch.record_count and not batch.is_control:
+                if batch.record_count and not is_left_out:
                     group.append(batch)
                     payloads.append(_records_of(batch))
                     held += len(payloads[-1])
@@ -93,7 +104,6 @@ class PartitionDecoder:
         raw = np.frombuffer(arena, dtype=np.uint8)
         starts, ends = _record_bounds(arena, group, payloads)
         fields = read_fields(raw, starts, ends)
-        headers = self._headers(arena, raw, fields) if self._include_headers else None
         counts = [batch.record_count for batch in group]
         offsets = fields.offset_deltas + np.repeat(_of(group, "base_offset"), counts)
         limits = np.repeat(_of(group, "last_offset"), counts)
@@ -101,39 +111,38 @@ class PartitionDecoder:
             raise CorruptBatchError("the offsets of records do not rise to that of their batch")
         low = int(np.searchsorted(offsets, self.next_offset))
         high = int(np.searchsorted(offsets, self._end))
-        rows = self._columns(arena, group, fields, offsets, headers)
+        rows = self._batch(arena, raw, group, fields, offsets)
         self.next_offset = covered
         yield from _in_portions(rows, low, high, starts)
 
-    def _columns(
+    def _batch(
         self,
         arena: bytes,
+        raw: npt.NDArray[np.uint8],
         group: list[BatchView],
         fields: RecordFields,
         offsets: Ints,
-        headers: pa.Array | None,
     ) -> pa.RecordBatch:
-        count = len(offsets)
-        counts = [batch.record_count for batch in group]
-        keys, values = _cut(arena, fields.keys, fields.values)
-        append_time = np.repeat(_of(group, "timestamp_type") == LOG_APPEND_TIME, counts)
-        timestamps = np.where(
-            append_time,
-            np.repeat(_of(group, "max_timestamp"), counts),
-            np.repeat(_of(group, "base_timestamp"), counts) + fields.timestamp_deltas,
+        wanted = frozenset(self._columns)
+        found: dict[str, pa.Array] = {}
+        if wanted & {"key", "value"}:
+            cut = _cut(arena, fields.keys, fields.values, "key" in wanted, "value" in wanted)
+            found["key"], found["value"] = cut
+        if "topic" in wanted:
+            found["topic"] = pa.repeat(pa.scalar(self._tp.topic), len(offsets))
+        if "partition" in wanted:
+            number = pa.scalar(self._tp.partition, pa.int32())
+            found["partition"] = pa.repeat(number, len(offsets))
+        found["offset"] = pa.array(offsets)
+        if wanted & {"timestamp", "timestampType"}:
+            timestamps, types = _times(group, fields)
+            found["timestamp"] = timestamps.cast(TIMESTAMP_TYPE)
+            found["timestampType"] = types
+        if "headers" in wanted:
+            found["headers"] = self._headers(arena, raw, fields)
+        return pa.RecordBatch.from_arrays(
+            [found[name] for name in self._columns], schema=self._schema
         )
-        columns = [
-            keys,
-            values,
-            pa.repeat(pa.scalar(self._tp.topic), count),
-            pa.repeat(pa.scalar(self._tp.partition, pa.int32()), count),
-            pa.array(offsets),
-            pa.array(timestamps * _US_PER_MS).cast(self._schema.field("timestamp").type),
-            pa.array(append_time.astype(np.int32)),
-        ]
-        if headers is not None:
-            columns.append(headers)
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _headers(self, arena: bytes, raw: npt.NDArray[np.uint8], fields: RecordFields) -> pa.Array:
         """Return lists of headers; null for a record without any, as in Spark's Kafka connector."""
@@ -183,8 +192,22 @@ def _record_bounds(
     return starts, ends
 
 
-def _cut(arena: bytes, first: Pieces, second: Pieces) -> tuple[pa.Array, pa.Array]:
-    """Return two binary columns of the arena, where `second[i]` follows `first[i]`.
+def _times(group: list[BatchView], fields: RecordFields) -> tuple[pa.Array, pa.Array]:
+    """Return each record's microseconds since 1970, and its timestamp type."""
+    counts = [batch.record_count for batch in group]
+    append_time = np.repeat(_of(group, "timestamp_type") == LOG_APPEND_TIME, counts)
+    timestamps = np.where(
+        append_time,
+        np.repeat(_of(group, "max_timestamp"), counts),
+        np.repeat(_of(group, "base_timestamp"), counts) + fields.timestamp_deltas,
+    )
+    return pa.array(timestamps * _US_PER_MS), pa.array(append_time.astype(np.int32))
+
+
+def _cut(
+    arena: bytes, first: Pieces, second: Pieces, is_first: bool = True, is_second: bool = True
+) -> tuple[pa.Array | None, pa.Array | None]:
+    """Return two binary columns of the arena, where `second[i]` follows `first[i]`; None: unwanted.
 
     Arrow gets the arena as one binary array of four elements a row (first, gap, second, gap). It
     takes every fourth: one copy of the bytes, made by Arrow.
@@ -200,8 +223,8 @@ def _cut(arena: bytes, first: Pieces, second: Pieces) -> tuple[pa.Array, pa.Arra
     elements = pa.Array.from_buffers(pa.binary(), 4 * rows, buffers)
     picks = np.arange(0, 4 * rows, 4, dtype=np.int32)
     return (
-        elements.take(pa.array(picks, mask=first.null)),
-        elements.take(pa.array(picks + 2, mask=second.null)),
+        elements.take(pa.array(picks, mask=first.null)) if is_first else None,
+        elements.take(pa.array(picks + 2, mask=second.null)) if is_second else None,
     )
 
 

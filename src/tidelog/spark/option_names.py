@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-#: Options that this source reads, and those of the connector that it rejects by name.
+#: Options of the connector, and below those that only this source has.
 _SOURCE: Final = (
     "assign",
     "subscribe",
@@ -26,9 +26,6 @@ _SOURCE: Final = (
     "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",
-)
-#: Options of the connector that tune it or concern streams alone: without effect on a batch here.
-_TUNING: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -36,6 +33,9 @@ _TUNING: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
+    "columns",
+    "segments",
+    "pushdown",
 )
 #: Options that Spark adds to those of the user: for tables, and for `load(path)`.
 _OF_SPARK: Final = ("path", "paths", "checkFilesExist", "serialization.format")
@@ -75,7 +75,7 @@ ssl.truststore.location ssl.truststore.password ssl.truststore.type
 #: Lower case to the form that users write.
 KNOWN: Final = {
     name.lower(): name
-    for name in (*_SOURCE, *_TUNING, *_OF_SPARK, *(f"kafka.{key}" for key in _CONSUMER.split()))
+    for name in (*_SOURCE, *_OF_SPARK, *(f"kafka.{key}" for key in _CONSUMER.split()))
 }
 
 

@@ -1,107 +1,165 @@
 """Options of `format("tidelog")`: names and meaning of Spark's Kafka connector, checked.
 
-Parses a user's options into `ReadOptions`, or raises OptionError that names the option, its value
-and the right form. An option that is unknown, or that the connector has and this source lacks, is
-rejected by name: ignoring it would read other data than requested. Knows no cluster.
+Parses a user's options into `ReadOptions`, for a batch or a stream, or raises OptionError that
+names the option, its value and the right form. An option that is unknown is rejected by name:
+ignoring it would read other data than requested. An option without effect leaves a remark, which
+the driver logs. Knows no cluster.
+
+`offset_bounds` parses starts and ends, `topic_pattern` patterns, `client_options` `kafka.*`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.bootstrap import parse_bootstrap
-from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
+from tidelog.spark.client_options import BOOTSTRAP, ClientSettings, client_settings
+from tidelog.spark.offset_bounds import (
+    EARLIEST,
+    LATEST,
+    Bounds,
+    check_order,
+    ending_bounds,
+    starting_bounds,
+)
 from tidelog.spark.option_names import KNOWN, nearest
-
-#: Offsets with a meaning, as in the options' JSON and in ListOffsets.
-LATEST: Final = -1
-EARLIEST: Final = -2
-
-_BOOTSTRAP: Final = "kafka.bootstrap.servers"
-_CHOICES: Final = ("assign", "subscribe", "subscribepattern")
-_DEFAULT_TIMEOUT_MS: Final = 60_000
-
-#: Options of the connector that this source lacks: naming one is an error.
-_NOT_SUPPORTED: Final = (
-    "subscribepattern",
-    "startingtimestamp",
-    "startingoffsetsbytimestamp",
-    "startingoffsetsbytimestampstrategy",
-    "endingtimestamp",
-    "endingoffsetsbytimestamp",
-    "maxrecordsperpartition",
+from tidelog.spark.option_values import (
+    OptionError,
+    boolean,
+    count,
+    json_object,
+    milliseconds,
+    names,
+    positive,
 )
-#: Consumer settings that the source decides itself, as the connector does.
-_FIXED_BY_SOURCE: Final = (
-    "kafka.auto.offset.reset",
-    "kafka.enable.auto.commit",
-    "kafka.interceptor.classes",
-    "kafka.key.deserializer",
-    "kafka.value.deserializer",
+from tidelog.spark.topic_pattern import compile_topic_pattern
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Bounds",
+    "OptionError",
+    "ReadOptions",
+    "offsets_json",
+    "parse_options",
+]
+
+#: The connector's columns in its order; headers only if requested.
+COLUMNS: Final = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
 )
-#: Settings with a single value that this source can serve.
-_ONLY_VALUES: Final = {
-    "kafka.security.protocol": ("PLAINTEXT",),
-    "kafka.isolation.level": ("read_uncommitted",),
-}
+HEADERS: Final = "headers"
 
-
-class OptionError(ConfigError):
-    """An option that is missing, contradictory, or has a value that cannot be used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The start or end of a read: one rule for all partitions, or an offset for each.
-
-    Offsets may be LATEST or EARLIEST where that makes sense.
-    """
-
-    everywhere: int | None = None
-    by_partition: Mapping[TopicPartition, int] | None = None
+_SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
+_TRIGGERS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_ENDINGS: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STARTINGS: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The data to read. Either `topics` or `partitions` is set."""
+    """The data to read. At most one of `topics`, `partitions` and `pattern` is set.
 
+    Exactly one is set where brokers are read; none means all where `segments` are read.
+    """
+
+    #: `host:port,...`; empty where `segments` are read.
     bootstrap: str
     topics: tuple[str, ...] | None
     partitions: tuple[TopicPartition, ...] | None
     starting: Bounds
     ending: Bounds
-    include_headers: bool
     fail_on_data_loss: bool
     min_partitions: int | None
-    client_id: str
-    timeout_ms: int
+    #: The columns of the rows, in their order.
+    columns: tuple[str, ...]
+    client: ClientSettings
+    pattern: re.Pattern[str] | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    #: The group of `kafka.group.id`, to which a stream may commit.
+    group_id: str | None = None
+    group_id_prefix: str | None = None
+    #: Log directories, as paths or globs.
+    segments: tuple[str, ...] = ()
+    #: False keeps filters from the reader although Spark's configuration allows pushdown.
+    pushdown: bool = True
+    #: Options that were given and have no effect, in a sentence each.
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def include_headers(self) -> bool:
+        """Whether the rows have headers."""
+        return HEADERS in self.columns
+
+    @property
+    def client_id(self) -> str:
+        """The name of the client in requests."""
+        return self.client.client_id
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long a request is retried."""
+        return self.client.timeout_ms
+
+    @property
+    def isolation_level(self) -> int:
+        """READ_UNCOMMITTED or READ_COMMITTED, as in requests."""
+        return self.client.isolation_level
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
+def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
     """Parse options, whose names may be in any case. Raises OptionError."""
     options = {name.lower(): str(value) for name, value in given.items()}
     _refuse_unknown(given)
-    _refuse_unsupported(options)
-    topics, partitions = _what_to_read(options)
-    bootstrap = options.get(_BOOTSTRAP, "")
-    if not bootstrap.strip():
-        raise OptionError(f"option {_BOOTSTRAP} is required, for example 127.0.0.1:9092")
-    parse_bootstrap(bootstrap)
+    _check_tuning(options)
+    segments = _segments(options)
+    topics, partitions, pattern = _selection(options, is_required=not segments)
+    if is_stream:
+        _refuse_in_stream(options)
+    starting = starting_bounds(options, is_stream=is_stream)
+    ending = Bounds(everywhere=LATEST) if is_stream else ending_bounds(options)
+    check_order(starting, ending)
+    fewest = positive(options, "minOffsetsPerTrigger", None)
+    most = positive(options, "maxOffsetsPerTrigger", None)
+    if fewest is not None and most is not None and fewest > most:
+        raise OptionError(
+            f"option minOffsetsPerTrigger is {fewest}, above maxOffsetsPerTrigger {most}"
+        )
     return ReadOptions(
-        bootstrap=bootstrap,
+        bootstrap=_bootstrap(options, segments),
         topics=topics,
         partitions=partitions,
-        starting=_bounds(options, "startingOffsets", "earliest", "latest"),
-        ending=_bounds(options, "endingOffsets", "latest", "earliest"),
-        include_headers=_boolean(options, "includeHeaders", False),
-        fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
-        min_partitions=_positive(options, "minPartitions", None),
-        client_id=options.get("kafka.client.id", "tidelog-spark"),
-        timeout_ms=_positive(options, "kafka.request.timeout.ms", None) or _DEFAULT_TIMEOUT_MS,
+        pattern=pattern,
+        starting=starting,
+        ending=ending,
+        fail_on_data_loss=boolean(options, "failOnDataLoss", True),
+        min_partitions=positive(options, "minPartitions", None),
+        max_records_per_partition=positive(options, "maxRecordsPerPartition", None),
+        columns=_columns(options),
+        client=client_settings(options),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=fewest,
+        max_trigger_delay_ms=milliseconds(options, "maxTriggerDelay", "15m"),
+        group_id=options.get("kafka.group.id"),
+        group_id_prefix=options.get("groupidprefix"),
+        segments=segments,
+        pushdown=boolean(options, "pushdown", True),
+        remarks=tuple(_remarks(options, is_stream)),
     )
 
 
@@ -121,45 +179,62 @@ def _refuse_unknown(given: Iterable[str]) -> None:
             raise OptionError(f"option {name} is not known to format tidelog{hint}")
 
 
-def _refuse_unsupported(options: Mapping[str, str]) -> None:
-    for name in _NOT_SUPPORTED:
-        if name in options:
-            raise OptionError(f"option {name} is not supported by format tidelog yet")
-    for name in _FIXED_BY_SOURCE:
-        if name in options:
-            raise OptionError(
-                f"option {name} is not supported: the source chooses offsets itself, commits"
-                " none, and gives keys and values as bytes"
-            )
-    for name, allowed in _ONLY_VALUES.items():
-        value = options.get(name)
-        if value is not None and value.lower() not in [each.lower() for each in allowed]:
-            raise OptionError(
-                f"option {name} is {value!r}; only {' or '.join(allowed)} is supported"
-            )
+def _check_tuning(options: Mapping[str, str]) -> None:
+    """Check the connector's options that tune its consumers; this client has no such settings."""
+    positive(options, "kafkaConsumer.pollTimeoutMs", None)
+    count(options, "fetchOffset.numRetries", None)
+    count(options, "fetchOffset.retryIntervalMs", None)
 
 
-def _what_to_read(
-    options: Mapping[str, str],
-) -> tuple[tuple[str, ...] | None, tuple[TopicPartition, ...] | None]:
-    chosen = [name for name in _CHOICES if name in options]
-    if len(chosen) != 1:
-        given = f"given are {', '.join(chosen)}" if chosen else "none is given"
-        raise OptionError(f"exactly one of the options subscribe and assign must be set; {given}")
-    if "assign" in options:
-        return None, _assignment(options["assign"])
-    topics = [name.strip() for name in options["subscribe"].split(",") if name.strip()]
-    if not topics:
+def _refuse_in_stream(options: Mapping[str, str]) -> None:
+    for name in _ENDINGS:
+        if name.lower() in options:
+            raise OptionError(f"option {name} is not valid in a stream, which has no end")
+
+
+def _segments(options: Mapping[str, str]) -> tuple[str, ...]:
+    if "segments" not in options:
+        return ()
+    if BOOTSTRAP in options:
         raise OptionError(
-            f"option subscribe is {options['subscribe']!r}; expected topic names with commas"
-            " between them"
+            f"options segments and {BOOTSTRAP} exclude each other: a query reads log directories"
+            " or brokers"
         )
-    return tuple(dict.fromkeys(topics)), None
+    return names(options, "segments", "log directories (paths or globs)")
+
+
+def _bootstrap(options: Mapping[str, str], segments: tuple[str, ...]) -> str:
+    if segments:
+        return ""
+    bootstrap = options.get(BOOTSTRAP, "")
+    if not bootstrap.strip():
+        raise OptionError(f"option {BOOTSTRAP} is required, for example 127.0.0.1:9092")
+    parse_bootstrap(bootstrap)
+    return bootstrap
+
+
+def _selection(
+    options: Mapping[str, str], *, is_required: bool
+) -> tuple[tuple[str, ...] | None, tuple[TopicPartition, ...] | None, re.Pattern[str] | None]:
+    """Return topics, partitions and pattern, of which at most one is not None."""
+    chosen = [name for name in _SELECTIONS if name.lower() in options]
+    if len(chosen) > 1 or (is_required and not chosen):
+        given = f"given are {', '.join(chosen)}" if chosen else "none is given"
+        raise OptionError(
+            f"exactly one of the options {', '.join(_SELECTIONS)} must be set; {given}"
+        )
+    if "assign" in options:
+        return None, _assignment(options["assign"]), None
+    if "subscribepattern" in options:
+        return None, None, compile_topic_pattern(options["subscribepattern"])
+    if "subscribe" in options:
+        return names(options, "subscribe", "topic names"), None, None
+    return None, None, None
 
 
 def _assignment(text: str) -> tuple[TopicPartition, ...]:
     expected = 'expected JSON like {"topic": [0, 1]}'
-    parsed = _json_object("assign", text, expected)
+    parsed = json_object("assign", text, expected)
     partitions: list[TopicPartition] = []
     for topic, numbers in parsed.items():
         if not isinstance(numbers, list) or not all(_is_count(each) for each in numbers):
@@ -170,66 +245,44 @@ def _assignment(text: str) -> tuple[TopicPartition, ...]:
     return tuple(dict.fromkeys(partitions))
 
 
-def _bounds(options: Mapping[str, str], name: str, default: str, impossible: str) -> Bounds:
-    text = options.get(name.lower(), default).strip()
-    offsets = {"earliest": EARLIEST, "latest": LATEST}
-    if text.lower() == impossible:
-        raise OptionError(f"option {name} cannot be {impossible} in a batch query")
-    if text.lower() in offsets:
-        return Bounds(everywhere=offsets[text.lower()])
-    expected = f'expected {default} or JSON like {{"topic": {{"0": 23, "1": {offsets[default]}}}}}'
-    by_partition: dict[TopicPartition, int] = {}
-    for topic, entries in _json_object(name, text, expected).items():
-        if not isinstance(entries, dict):
-            raise OptionError(f"option {name} has {entries!r} for topic {topic!r}; {expected}")
-        for number, offset in entries.items():
-            if not (number.isascii() and number.isdigit()):
-                raise OptionError(f"option {name} has the partition {number!r}; {expected}")
-            tp = TopicPartition(topic, int(number))
-            by_partition[tp] = _offset(name, tp, offset, offsets[impossible], impossible)
-    return Bounds(by_partition=by_partition)
-
-
-def _offset(name: str, tp: TopicPartition, offset: object, banned: int, impossible: str) -> int:
-    if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
-        raise OptionError(
-            f"option {name} has the offset {offset!r} for {tp}; expected a number, -1 for latest"
-            " or -2 for earliest"
-        )
-    if offset == banned:
-        raise OptionError(
-            f"option {name} has {offset} for {tp}: it cannot be {impossible} in a batch query"
-        )
-    return offset
-
-
-def _json_object(name: str, text: str, expected: str) -> dict[str, object]:
-    try:
-        parsed = json.loads(text)
-    except ValueError as error:
-        raise OptionError(f"option {name} is {text!r}; {expected}") from error
-    if not isinstance(parsed, dict):
-        raise OptionError(f"option {name} is {text!r}; {expected}")
-    return parsed
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"option {name} is {text!r}; expected true or false")
-    return text.lower() == "true"
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the requested columns in the user's order, else all."""
+    with_headers = boolean(options, "includeHeaders", False)
+    if "columns" not in options:
+        return (*COLUMNS, HEADERS) if with_headers else COLUMNS
+    known = {name.lower(): name for name in (*COLUMNS, HEADERS)}
+    found: list[str] = []
+    for name in names(options, "columns", "names of columns"):
+        if name.lower() not in known:
+            raise OptionError(
+                f"option columns names {name!r}; the columns are {', '.join(known.values())}"
+            )
+        found.append(known[name.lower()])
+    if with_headers and HEADERS not in found:
+        raise OptionError(
+            f"option includeHeaders is true, but columns {options['columns']!r} lacks headers;"
+            " name headers there or leave includeHeaders out"
+        )
+    return tuple(dict.fromkeys(found))
 
 
-def _positive(options: Mapping[str, str], name: str, default: int | None) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise OptionError(f"option {name} is {text!r}; expected a number above 0")
-    return int(text)
+def _remarks(options: Mapping[str, str], is_stream: bool) -> Iterable[str]:
+    """Yield a sentence for each option that was given and has no effect."""
+    for family in (_STARTINGS, () if is_stream else _ENDINGS):
+        given = [name for name in family if name.lower() in options]
+        for ignored in given[1:]:
+            yield f"option {ignored} has no effect: {given[0]} takes precedence"
+    if _STRATEGY.lower() in options and not any(name.lower() in options for name in _STARTINGS[:2]):
+        yield f"option {_STRATEGY} has no effect without a starting timestamp"
+    if not is_stream:
+        for name in _TRIGGERS:
+            if name.lower() in options:
+                yield f"option {name} has no effect in a batch query"
+    if "maxtriggerdelay" in options and "minoffsetspertrigger" not in options and is_stream:
+        yield "option maxTriggerDelay has no effect without minOffsetsPerTrigger"
+    if "groupidprefix" in options and "kafka.group.id" in options:
+        yield "option groupIdPrefix has no effect: kafka.group.id takes precedence"

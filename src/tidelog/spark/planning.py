@@ -50,6 +50,13 @@ def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange
     Raises OptionError (offsets given for other partitions than are read), KafkaError (unknown topic
     or partition), DataLossError where failOnDataLoss is set and offsets are gone.
     """
+    if options.pattern or options.isolation_level or options.segments:
+        raise OptionError(
+            "subscribePattern, read_committed and segments are not supported in a batch yet"
+        )
+    for bounds in (options.starting, options.ending):
+        if bounds.timestamp is not None or bounds.timestamps is not None:
+            raise OptionError(f"option {bounds.option} is not supported in a batch yet")
     partitions = _partitions(client, options)
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
     latest = client.list_offsets(dict.fromkeys(partitions, LATEST))

@@ -16,15 +16,11 @@ import pyarrow as pa
 
 from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.limits import MIB
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.decode import PartitionDecoder
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 
-#: Size of one response: large enough to pay for its round trip, small beside a worker's memory.
-FETCH_BYTES: Final = 8 * MIB
-_MAX_WAIT_MS: Final = 500
 #: Empty responses from a leader whose high watermark covers the range, after which it is read.
 _EMPTY_ANSWERS: Final = 3
 
@@ -36,7 +32,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
 
     Raises KafkaError, DataLossError, CorruptBatchError.
     """
-    decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.include_headers)
+    decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.columns)
     with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
         reader = _RangeReader(client, options, wanted, decoder)
         while decoder.next_offset < wanted.end:
@@ -63,6 +59,7 @@ class _RangeReader:
 
     def fetch(self) -> FetchedPartition | None:
         """Return the next records; None when the rest of the range holds none."""
+        client = self._options.client
         patience_ends = time.monotonic() + self._options.timeout_ms / 1000
         empty = 0
         while True:
@@ -71,7 +68,11 @@ class _RangeReader:
                 return None
             try:
                 fetched = self._client.fetch(
-                    self._wanted.tp, position, FETCH_BYTES, max_wait_ms=_MAX_WAIT_MS
+                    self._wanted.tp,
+                    position,
+                    client.fetch_bytes,
+                    min_bytes=client.min_bytes,
+                    max_wait_ms=client.max_wait_ms,
                 )
             except KafkaError as error:
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:

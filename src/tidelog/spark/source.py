@@ -8,6 +8,7 @@ not allow it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tidelog.core.errors import TidelogError
-from tidelog.spark.options import ReadOptions, parse_options
+from tidelog.spark.options import OptionError, ReadOptions, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 FORMAT = "tidelog"
+_log = logging.getLogger("tidelog.spark")
 #: Read by Spark's worker when it reports an exception to the driver.
 _NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
@@ -81,22 +83,34 @@ class TidelogDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the DDL of the connector's columns; headers on request.
+        """Return the DDL of the columns; raise OptionError for unusable options.
 
-        The columns are key, value, topic, partition, offset, timestamp and timestampType.
+        Spark does not say whether it asks for a batch or a stream: options that fit one of them
+        pass here.
         """
         from tidelog.spark.columns import spark_ddl
 
-        return spark_ddl(self._parsed().include_headers)
+        with _sentence_first():
+            try:
+                parsed = self._parsed(is_stream=False)
+            except OptionError as error:
+                try:
+                    parsed = self._parsed(is_stream=True)
+                except OptionError:
+                    raise error from None
+        return spark_ddl(parsed.columns)
 
     def reader(self, schema: StructType) -> TidelogReader:
         """Return a reader; raise OptionError for unusable options."""
-        return TidelogReader(self._parsed())
-
-    def _parsed(self) -> ReadOptions:
-        options: Mapping[str, str] = self.options
         with _sentence_first():
-            return parse_options(options)
+            options = self._parsed(is_stream=False)
+        for remark in options.remarks:
+            _log.warning("%s", remark)
+        return TidelogReader(options)
+
+    def _parsed(self, *, is_stream: bool) -> ReadOptions:
+        given: Mapping[str, str] = self.options
+        return parse_options(given, is_stream=is_stream)
 
 
 @contextlib.contextmanager

@@ -19,11 +19,13 @@ from tests.support.spark import (
 
 from tidelog.core.types import TopicPartition
 from tidelog.records import compression
+from tidelog.records.batch import BatchView
 from tidelog.spark import decode
-from tidelog.spark.columns import arrow_schema
+from tidelog.spark.columns import COLUMNS, arrow_schema
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 
 TP = TopicPartition("flights", 3)
+WITH_HEADERS = (*COLUMNS, "headers")
 
 binary = st.none() | st.binary(max_size=200)
 header_lists = st.lists(st.tuples(st.text(max_size=5), binary), max_size=4)
@@ -41,12 +43,13 @@ rows_strategy = st.lists(
 
 
 def read(data: bytes, start: int = 0, end: int = 1 << 40, headers: bool = False) -> list[Any]:
-    rows: list[Any] = table(PartitionDecoder(TP, start, end, headers), data).to_pylist()
+    decoder = PartitionDecoder(TP, start, end, WITH_HEADERS if headers else COLUMNS)
+    rows: list[Any] = table(decoder, data).to_pylist()
     return rows
 
 
 def table(decoder: PartitionDecoder, data: bytes) -> pa.Table:
-    schema = arrow_schema(decoder._include_headers)
+    schema = arrow_schema(decoder._columns)
     return pa.Table.from_batches(list(decoder.decode(memoryview(data))), schema=schema)
 
 
@@ -76,7 +79,7 @@ def test_every_field_comes_back_as_it_was_written(groups: list[list[Row]], first
             for place, row in enumerate(group)
         ]
         base += len(group)
-    decoder = PartitionDecoder(TP, 0, 1 << 60, include_headers=True)
+    decoder = PartitionDecoder(TP, 0, 1 << 60, WITH_HEADERS)
     decoded = table(decoder, bytes(data))
     decoded = decoded.set_column(5, "timestamp", decoded["timestamp"].cast(pa.int64()))
     assert decoded.to_pylist() == expected
@@ -84,10 +87,10 @@ def test_every_field_comes_back_as_it_was_written(groups: list[list[Row]], first
 
 
 def test_the_schema_is_the_connectors() -> None:
-    (plain,) = PartitionDecoder(TP, 0, 9, False).decode(memoryview(batch([Row(b"k", b"v")])))
-    assert plain.schema.equals(arrow_schema(False))
-    (full,) = PartitionDecoder(TP, 0, 9, True).decode(memoryview(batch([Row(b"k", b"v")])))
-    assert full.schema.equals(arrow_schema(True))
+    (plain,) = PartitionDecoder(TP, 0, 9).decode(memoryview(batch([Row(b"k", b"v")])))
+    assert plain.schema.equals(arrow_schema(COLUMNS))
+    (full,) = PartitionDecoder(TP, 0, 9, WITH_HEADERS).decode(memoryview(batch([Row(b"k", b"v")])))
+    assert full.schema.equals(arrow_schema(WITH_HEADERS))
     assert full.schema.names == [
         "key",
         "value",
@@ -100,6 +103,39 @@ def test_the_schema_is_the_connectors() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("offset",),
+        ("headers",),
+        ("value", "key"),
+        ("key", "partition"),
+        ("timestampType", "topic", "timestamp"),
+    ],
+)
+def test_chosen_columns_are_those_of_all_in_the_order_of_choice(columns: tuple[str, ...]) -> None:
+    rows = [Row(b"k%d" % n, None if n == 1 else b"v", 5 + n, [("h", b"%d" % n)]) for n in range(3)]
+    data = batch(rows, 7)
+    full = table(PartitionDecoder(TP, 8, 99, WITH_HEADERS), data)
+    some = table(PartitionDecoder(TP, 8, 99, columns), data)
+    assert some.schema.names == list(columns)
+    assert some.equals(full.select(columns))
+
+
+def test_batches_left_out_are_passed_and_all_are_shown_to_the_judge() -> None:
+    batches = [batch([Row()] * 2, base) for base in (0, 2, 4, 6)]
+    seen: list[int] = []
+
+    def is_aborted(each: BatchView) -> bool:
+        seen.append(each.base_offset)
+        return each.base_offset in (2, 6)
+
+    decoder = PartitionDecoder(TP, 3, 99)
+    decoded = list(decoder.decode(memoryview(b"".join(batches)), is_aborted))
+    assert [offset for each in decoded for offset in each["offset"].to_pylist()] == [4, 5]
+    assert (seen, decoder.next_offset) == ([0, 2, 4, 6], 8)
+
+
 def test_only_the_range_asked_for_is_given() -> None:
     data = batch([Row()] * 5, 10) + batch([Row()] * 5, 15) + batch([Row()] * 5, 20)
     assert offsets(data, 12, 22) == list(range(12, 22))
@@ -108,7 +144,7 @@ def test_only_the_range_asked_for_is_given() -> None:
 
 
 def test_next_offset_stops_at_the_end_asked_for() -> None:
-    decoder = PartitionDecoder(TP, 12, 18, False)
+    decoder = PartitionDecoder(TP, 12, 18)
     table(decoder, batch([Row()] * 5, 10) + batch([Row()] * 5, 15))
     assert decoder.next_offset == 18
 
@@ -116,14 +152,14 @@ def test_next_offset_stops_at_the_end_asked_for() -> None:
 def test_a_cut_batch_at_the_end_is_left_for_the_next_fetch() -> None:
     first, second = batch([Row()] * 3, 0), batch([Row()] * 3, 3)
     for cut in (1, 13, 61, len(second) - 1):
-        decoder = PartitionDecoder(TP, 0, 99, False)
+        decoder = PartitionDecoder(TP, 0, 99)
         assert table(decoder, first + second[:cut]).num_rows == 3
         assert decoder.next_offset == 3
 
 
 def test_control_batches_give_no_rows_and_are_passed() -> None:
     control = rewritten(batch([Row(b"\0\0\0\1", b"\0" * 6)], 2), attributes=CONTROL)
-    decoder = PartitionDecoder(TP, 0, 99, False)
+    decoder = PartitionDecoder(TP, 0, 99)
     decoded = table(decoder, batch([Row()] * 2, 0) + control + batch([Row()], 3) + control[:0])
     assert decoded["offset"].to_pylist() == [0, 1, 3]
     assert decoder.next_offset == 4
@@ -131,7 +167,7 @@ def test_control_batches_give_no_rows_and_are_passed() -> None:
 
 def test_a_control_batch_at_the_end_of_a_chunk_is_passed() -> None:
     control = rewritten(batch([Row()], 1), attributes=CONTROL)
-    decoder = PartitionDecoder(TP, 0, 99, False)
+    decoder = PartitionDecoder(TP, 0, 99)
     assert table(decoder, batch([Row()], 0) + control).num_rows == 1
     assert decoder.next_offset == 2
 
@@ -140,7 +176,7 @@ def test_offsets_that_compaction_removed_are_passed() -> None:
     # Compaction keeps the batch's last offset: here 3 records of offsets 0 to 9 are left.
     compacted = rewritten(batch([Row()] * 3, 0), last_offset_delta=9)
     emptied = rewritten(batch([Row()], 10), last_offset_delta=4, count=0, records=b"")
-    decoder = PartitionDecoder(TP, 0, 99, False)
+    decoder = PartitionDecoder(TP, 0, 99)
     decoded = table(decoder, compacted + emptied + batch([Row()], 15))
     assert decoded["offset"].to_pylist() == [0, 1, 2, 15]
     assert decoder.next_offset == 16
@@ -150,7 +186,7 @@ def test_log_append_time_is_the_brokers_for_all_rows() -> None:
     data = rewritten(
         batch([Row(timestamp=5), Row(timestamp=6)]), attributes=LOG_APPEND_TIME, max_timestamp=99
     )
-    decoded = table(PartitionDecoder(TP, 0, 9, False), data)
+    decoded = table(PartitionDecoder(TP, 0, 9), data)
     assert decoded["timestamp"].cast(pa.int64()).to_pylist() == [99_000, 99_000]
     assert decoded["timestampType"].to_pylist() == [1, 1]
 
@@ -177,7 +213,7 @@ def test_kafka_pythons_own_compression_is_read() -> None:
 
 def test_arrow_batches_hold_about_a_megabyte() -> None:
     data = b"".join(batch([Row(b"k", bytes(1000))] * 500, base) for base in range(0, 10_000, 500))
-    decoded = list(PartitionDecoder(TP, 0, 10_000, False).decode(memoryview(data)))
+    decoded = list(PartitionDecoder(TP, 0, 10_000).decode(memoryview(data)))
     assert sum(each.num_rows for each in decoded) == 10_000
     assert all(each.num_rows <= 1100 for each in decoded)
     assert len(decoded) < 16
@@ -185,7 +221,7 @@ def test_arrow_batches_hold_about_a_megabyte() -> None:
 
 def test_a_record_larger_than_a_batch_is_one_batch() -> None:
     data = batch([Row(value=bytes(3_000_000)), Row(value=b"x")])
-    decoded = list(PartitionDecoder(TP, 0, 9, False).decode(memoryview(data)))
+    decoded = list(PartitionDecoder(TP, 0, 9).decode(memoryview(data)))
     assert [each.num_rows for each in decoded] == [1, 1]
 
 

@@ -95,7 +95,7 @@ def test_a_start_at_the_end_of_the_log_reads_nothing() -> None:
 
 
 def test_a_range_backwards_is_refused() -> None:
-    with pytest.raises(OptionError, match="from 7 to 3, which is backwards"):
+    with pytest.raises(OptionError, match="has 7 for a-0, which is after 3"):
         plan(
             {A0: (0, 10)},
             subscribe="a",

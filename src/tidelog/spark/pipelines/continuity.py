@@ -212,7 +212,7 @@ class LogGaps:
     def look(self, tp: TopicPartition, gap: Gap) -> GapContent:
         """Read the log from the gap's start to its end."""
         content = GapContent()
-        decoder = PartitionDecoder(tp, gap.start, gap.end, include_headers=False)
+        decoder = PartitionDecoder(tp, gap.start, gap.end, ("offset",))
         empty = 0
         while decoder.next_offset < gap.end and empty < 3:
             before = decoder.next_offset
