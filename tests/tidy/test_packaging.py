@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
+import hatch_build
+import pytest
 from tests.tidy.sources import PACKAGES, ROOT, python_sources
 
 import tidelog
@@ -46,3 +49,25 @@ def test_what_users_choose_are_extras_and_what_builds_and_tests_are_groups() -> 
 
 def test_an_installation_on_the_embedded_store_stays_small() -> None:
     assert sorted(names(PROJECT["dependencies"])) == ["cramjam", "crc32c", "rich", "typer"]
+
+
+def test_the_build_hook_compiles_every_c_source_of_the_packages() -> None:
+    sources = {path.relative_to(ROOT) for path in (ROOT / "src").rglob("*.c")}
+    assert set(hatch_build.WITHOUT) == sources and len(sources) == 2
+
+
+@pytest.mark.parametrize("source", hatch_build.WITHOUT, ids=lambda source: source.stem)
+def test_an_extension_that_does_not_compile_is_named(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("TIDELOG_NO_EXTENSION", raising=False)
+    monkeypatch.setenv("CC", "false")
+    assert hatch_build.compiled(source, ROOT, tmp_path) is None
+    assert capsys.readouterr().out.startswith(f"tidelog: {source.name} is not compiled, so ")
+    monkeypatch.setenv("TIDELOG_NO_EXTENSION", "1")
+    assert hatch_build.compiled(source, ROOT, tmp_path) is None
+    assert "TIDELOG_NO_EXTENSION is set" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []

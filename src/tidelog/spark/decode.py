@@ -1,10 +1,10 @@
 """Decoding of fetched record batches to Arrow: the hot path of reading.
 
-Batches are gathered into groups (one arena each, so that small batches do not pay per batch).
-`record_fields` finds their fields, and Arrow slices keys and values from the arena. Control batches
-are skipped. `next_offset` moves past all decoded offsets, also past those without rows (control
-batches, offsets that compaction removed), so that a reader knows where to go on. Knows nothing of
-sockets and of Spark. A group holds GROUP_BYTES and one batch more.
+Batches are gathered into groups of about a megabyte, one Arrow batch each: small batches do not pay
+one by one. `rows` decodes a group. Control batches give no rows, and neither do batches that the
+caller takes for aborted. `next_offset` moves past all decoded offsets, also past those without rows
+(control batches, aborted records, offsets that compaction removed), so that a reader knows where to
+go on. Knows nothing of sockets and of Spark.
 """
 
 from __future__ import annotations
@@ -18,25 +18,18 @@ import pyarrow as pa
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MIB
+from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import LOG_APPEND_TIME, BatchView, check, iter_batches
 from tidelog.records.compression import decompress
-from tidelog.spark.columns import COLUMNS, HEADER_TYPE, TIMESTAMP_TYPE, arrow_schema
-from tidelog.spark.record_fields import (
-    Ints,
-    Pieces,
-    RecordFields,
-    read_fields,
-    read_headers,
-    walk_records,
-)
+from tidelog.spark.columns import COLUMNS, arrow_schema
+from tidelog.spark.rows import RowBatch, Rows, decode_rows
 
-#: Record bytes decoded together.
-GROUP_BYTES: Final = 4 * MIB
-#: Record bytes in one Arrow batch: Spark's pipe is fastest around 1 MB.
-TARGET_BATCH_BYTES: Final = MIB
-
-_US_PER_MS: Final = 1000
+#: Record bytes decoded together, and in one Arrow batch: Spark's pipe is fastest around 1 MB. A
+#: batch that is larger is decoded alone and leaves in slices.
+GROUP_BYTES: Final = MIB
+#: Bytes of a row besides its key and value, in the sizes of slices.
+_ROW_BYTES: Final = 32
 
 
 class CorruptBatchError(TidelogError):
@@ -57,7 +50,9 @@ class PartitionDecoder:
         self._tp = tp
         self._end = end
         self._columns = columns
+        self._wanted = frozenset(columns)
         self._schema = arrow_schema(columns)
+        self._constants = _Constants(tp)
         #: All lower offsets are decoded: their rows were returned, or they have none.
         self.next_offset = start
 
@@ -69,8 +64,7 @@ class PartitionDecoder:
         Batches that begin below `next_offset` give only their rows from there on. `is_aborted` is
         called with each batch in order, control batches too; a batch of which it holds gives none.
         """
-        group: list[BatchView] = []
-        payloads: list[memoryview] = []
+        group: list[RowBatch] = []
         held = 0
         covered = self.next_offset
         try:
@@ -81,167 +75,99 @@ class PartitionDecoder:
                 is_left_out = is_aborted(batch) or batch.is_control
                 if batch.last_offset < covered:
                     continue
-                covered = min(batch.last_offset + 1, self._end)
                 if batch.record_count and not is_left_out:
-                    group.append(batch)
-                    payloads.append(_records_of(batch))
-                    held += len(payloads[-1])
-                if held >= GROUP_BYTES:
-                    yield from self._rows(group, payloads, covered)
-                    group, payloads, held = [], [], 0
+                    row_batch = _row_batch(batch)
+                    size = len(row_batch.records)
+                    if group and held + size > GROUP_BYTES:
+                        yield from self._arrow_batches(group, held, covered)
+                        group, held = [], 0
+                    group.append(row_batch)
+                    held += size
+                covered = min(batch.last_offset + 1, self._end)
             if group:
-                yield from self._rows(group, payloads, covered)
+                yield from self._arrow_batches(group, held, covered)
         except TidelogError as error:
             raise CorruptBatchError(
                 f"{self._tp}, at or after offset {self.next_offset}: {error}"
             ) from error
         self.next_offset = covered
 
-    def _rows(
-        self, group: list[BatchView], payloads: list[memoryview], covered: int
+    def _arrow_batches(
+        self, group: list[RowBatch], size_bytes: int, covered: int
     ) -> Iterator[pa.RecordBatch]:
-        arena = b"".join(payloads)
-        raw = np.frombuffer(arena, dtype=np.uint8)
-        starts, ends = _record_bounds(arena, group, payloads)
-        fields = read_fields(raw, starts, ends)
-        counts = [batch.record_count for batch in group]
-        offsets = fields.offset_deltas + np.repeat(_of(group, "base_offset"), counts)
-        limits = np.repeat(_of(group, "last_offset"), counts)
-        if (np.diff(offsets) <= 0).any() or (offsets > limits).any():
-            raise CorruptBatchError("the offsets of records do not rise to that of their batch")
-        low = int(np.searchsorted(offsets, self.next_offset))
-        high = int(np.searchsorted(offsets, self._end))
-        rows = self._batch(arena, raw, group, fields, offsets)
+        rows = decode_rows(group, self.next_offset, self._end, self._wanted)
         self.next_offset = covered
-        yield from _in_portions(rows, low, high, starts)
-
-    def _batch(
-        self,
-        arena: bytes,
-        raw: npt.NDArray[np.uint8],
-        group: list[BatchView],
-        fields: RecordFields,
-        offsets: Ints,
-    ) -> pa.RecordBatch:
-        wanted = frozenset(self._columns)
-        found: dict[str, pa.Array] = {}
-        if wanted & {"key", "value"}:
-            cut = _cut(arena, fields.keys, fields.values, "key" in wanted, "value" in wanted)
-            found["key"], found["value"] = cut
-        if "topic" in wanted:
-            found["topic"] = pa.repeat(pa.scalar(self._tp.topic), len(offsets))
-        if "partition" in wanted:
-            number = pa.scalar(self._tp.partition, pa.int32())
-            found["partition"] = pa.repeat(number, len(offsets))
-        found["offset"] = pa.array(offsets)
-        if wanted & {"timestamp", "timestampType"}:
-            timestamps, types = _times(group, fields)
-            found["timestamp"] = timestamps.cast(TIMESTAMP_TYPE)
-            found["timestampType"] = types
-        if "headers" in wanted:
-            found["headers"] = self._headers(arena, raw, fields)
-        return pa.RecordBatch.from_arrays(
+        if not rows.count:
+            return
+        found = rows.columns | self._constants.of(rows.count, self._wanted)
+        batch = pa.RecordBatch.from_arrays(
             [found[name] for name in self._columns], schema=self._schema
         )
-
-    def _headers(self, arena: bytes, raw: npt.NDArray[np.uint8], fields: RecordFields) -> pa.Array:
-        """Return lists of headers; null for a record without any, as in Spark's Kafka connector."""
-        found = read_headers(raw, fields)
-        keys, values = _cut(arena, found.keys, found.values)
-        structs = pa.StructArray.from_arrays([_as_text(keys), values], fields=list(HEADER_TYPE))
-        bounds = np.zeros(len(fields.header_counts) + 1, dtype=np.int32)
-        np.cumsum(fields.header_counts, out=bounds[1:])
-        return pa.ListArray.from_arrays(
-            pa.array(bounds),
-            structs,
-            type=self._schema.field("headers").type,
-            mask=pa.array(fields.header_counts == 0),
-        )
+        if size_bytes <= 2 * GROUP_BYTES:
+            yield batch
+        else:
+            yield from _slices(batch, _ends(rows))
 
 
-def _records_of(batch: BatchView) -> memoryview:
+class _Constants:
+    """Columns with one value for the whole partition, made once and sliced."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self._values = {
+            "topic": pa.scalar(tp.topic),
+            "partition": pa.scalar(tp.partition, pa.int32()),
+        }
+        self._made: dict[str, pa.Array] = {}
+
+    def of(self, count: int, wanted: frozenset[str]) -> dict[str, pa.Array]:
+        """Return those that are wanted, with `count` rows."""
+        found: dict[str, pa.Array] = {}
+        for name, value in self._values.items():
+            if name in wanted:
+                made = self._made.get(name)
+                if made is None or len(made) < count:
+                    made = self._made[name] = pa.repeat(value, count + count // 4)
+                found[name] = made.slice(0, count)
+        return found
+
+
+def _row_batch(batch: BatchView) -> RowBatch:
+    return RowBatch(
+        _records_of(batch),
+        batch.base_offset,
+        batch.last_offset,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.record_count,
+        batch.timestamp_type == LOG_APPEND_TIME,
+    )
+
+
+def _records_of(batch: BatchView) -> Buffer:
     if not batch.compression:
         return batch.records
-    return memoryview(decompress(batch.compression, batch.records, MAX_DECOMPRESSED_BYTES))
+    return decompress(batch.compression, batch.records, MAX_DECOMPRESSED_BYTES)
 
 
-def _of(group: list[BatchView], name: str) -> Ints:
-    return np.array([getattr(batch, name) for batch in group], dtype=np.int64)
+def _ends(rows: Rows) -> npt.NDArray[np.int64]:
+    """Return where each row would end if the rows' bytes lay one behind the other."""
+    ends = np.arange(1, rows.count + 1, dtype=np.int64) * _ROW_BYTES
+    for name in ("key", "value"):
+        if name in rows.columns:
+            ends += np.cumsum(_lengths(rows.columns[name]))
+    return ends
 
 
-def _record_bounds(
-    arena: bytes, group: list[BatchView], payloads: list[memoryview]
-) -> tuple[Ints, Ints]:
-    """Return where each record of the group starts and ends in the arena."""
-    bounds: list[int] = []
-    firsts: list[int] = []
-    origins: list[int] = []
-    position = 0
-    for batch, payload in zip(group, payloads, strict=True):
-        if batch.record_count > len(payload):
-            raise CorruptBatchError(f"{batch.record_count} records in {len(payload)} bytes")
-        firsts.append(len(bounds))
-        origins.append(position)
-        end = position + len(payload)
-        walk_records(arena, position, end, batch.record_count, bounds.append)
-        position = end
-    ends = np.array(bounds, dtype=np.int64)
-    starts = np.empty_like(ends)
-    starts[1:] = ends[:-1]
-    starts[firsts] = origins
-    return starts, ends
+def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
+    return np.diff(offsets[column.offset : column.offset + len(column) + 1]).astype(np.int64)
 
 
-def _times(group: list[BatchView], fields: RecordFields) -> tuple[pa.Array, pa.Array]:
-    """Return each record's microseconds since 1970, and its timestamp type."""
-    counts = [batch.record_count for batch in group]
-    append_time = np.repeat(_of(group, "timestamp_type") == LOG_APPEND_TIME, counts)
-    timestamps = np.where(
-        append_time,
-        np.repeat(_of(group, "max_timestamp"), counts),
-        np.repeat(_of(group, "base_timestamp"), counts) + fields.timestamp_deltas,
-    )
-    return pa.array(timestamps * _US_PER_MS), pa.array(append_time.astype(np.int32))
-
-
-def _cut(
-    arena: bytes, first: Pieces, second: Pieces, is_first: bool = True, is_second: bool = True
-) -> tuple[pa.Array | None, pa.Array | None]:
-    """Return two binary columns of the arena, where `second[i]` follows `first[i]`; None: unwanted.
-
-    Arrow gets the arena as one binary array of four elements a row (first, gap, second, gap). It
-    takes every fourth: one copy of the bytes, made by Arrow.
-    """
-    rows = len(first.starts)
-    bounds = np.empty(4 * rows + 1, dtype=np.int32)
-    bounds[0:-1:4] = first.starts
-    bounds[1:-1:4] = first.ends
-    bounds[2:-1:4] = second.starts
-    bounds[3:-1:4] = second.ends
-    bounds[-1] = len(arena)
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(arena)]
-    elements = pa.Array.from_buffers(pa.binary(), 4 * rows, buffers)
-    picks = np.arange(0, 4 * rows, 4, dtype=np.int32)
-    return (
-        elements.take(pa.array(picks, mask=first.null)) if is_first else None,
-        elements.take(pa.array(picks + 2, mask=second.null)) if is_second else None,
-    )
-
-
-def _as_text(keys: pa.Array) -> pa.Array:
-    """Return header keys as text; bytes that are not UTF-8 are replaced, as Java's clients do."""
-    try:
-        return keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([key.as_py().decode(errors="replace") for key in keys], pa.string())
-
-
-def _in_portions(
-    rows: pa.RecordBatch, low: int, high: int, starts: Ints
-) -> Iterator[pa.RecordBatch]:
-    """Yield `rows[low:high]` in slices of about TARGET_BATCH_BYTES of records, one row at least."""
-    while low < high:
-        limit = int(starts[low]) + TARGET_BATCH_BYTES
-        stop = min(high, max(low + 1, int(np.searchsorted(starts, limit))))
-        yield rows.slice(low, stop - low)
+def _slices(batch: pa.RecordBatch, ends: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """Yield slices of about GROUP_BYTES, of one row at least."""
+    low, before = 0, 0
+    while low < len(ends):
+        stop = max(low + 1, int(np.searchsorted(ends, before + GROUP_BYTES)))
+        yield batch.slice(low, stop - low)
+        before = int(ends[stop - 1])
         low = stop

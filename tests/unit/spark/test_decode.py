@@ -1,7 +1,11 @@
-"""Decoding to Arrow: what another implementation wrote is read back, and damage is an error."""
+"""Decoding to Arrow: what another implementation wrote is read back, and damage is an error.
+
+Every test runs twice: with the compiled extension, and with numpy alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.draws import examples
+from tests.support.extensions import compiled_extension
 from tests.support.spark import (
     CONTROL,
     LOG_APPEND_TIME,
@@ -20,12 +25,35 @@ from tests.support.spark import (
 from tidelog.core.types import TopicPartition
 from tidelog.records import compression
 from tidelog.records.batch import BatchView
-from tidelog.spark import decode
+from tidelog.spark import rows as rows_module
 from tidelog.spark.columns import COLUMNS, arrow_schema
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 
 TP = TopicPartition("flights", 3)
 WITH_HEADERS = (*COLUMNS, "headers")
+EXTENSION = compiled_extension("src/tidelog/spark/_rows.c")
+
+
+@pytest.fixture(
+    scope="module",
+    autouse=True,
+    params=[
+        pytest.param(
+            EXTENSION,
+            id="compiled",
+            marks=pytest.mark.skipif(EXTENSION is None, reason="no C compiler"),
+        ),
+        pytest.param(None, id="numpy"),
+    ],
+)
+def extension(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Decode with this extension, or with numpy where there is none."""
+    before = rows_module.compiled
+    rows_module.compiled = request.param
+    assert rows_module.is_compiled() == (request.param is not None)
+    yield
+    rows_module.compiled = before
+
 
 binary = st.none() | st.binary(max_size=200)
 header_lists = st.lists(st.tuples(st.text(max_size=5), binary), max_size=4)
@@ -233,9 +261,28 @@ def test_headers_that_are_not_utf_8_are_replaced_not_refused() -> None:
 
 
 def test_many_groups_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "GROUP_BYTES", 50)
+    monkeypatch.setattr("tidelog.spark.decode.GROUP_BYTES", 50)
     data = b"".join(batch([Row(b"k", b"v")] * 3, base) for base in range(0, 30, 3))
     assert offsets(data, 4, 28) == list(range(4, 28))
+
+
+def test_headers_that_are_not_wanted_are_not_read() -> None:
+    data = batch([Row(headers=[("ab", b"v")])])
+    body = bytearray(data[61:])
+    body[-1] = 0x7F
+    body[-2] = 0x7E  # the header's value would end far behind the record
+    damaged = rewritten(data, records=bytes(body))
+    assert len(read(damaged)) == 1
+    with pytest.raises(CorruptBatchError, match="header value"):
+        read(damaged, headers=True)
+
+
+def test_large_rows_leave_in_slices_with_their_headers() -> None:
+    data = batch([Row(bytes(1_000_000), b"x", headers=[("h", b"y")]) for _ in range(5)])
+    decoded = list(PartitionDecoder(TP, 1, 5, WITH_HEADERS).decode(memoryview(data)))
+    assert [each.num_rows for each in decoded] == [1, 1, 1, 1]
+    assert [each["offset"][0].as_py() for each in decoded] == [1, 2, 3, 4]
+    assert all(each["headers"].to_pylist() == [[{"key": "h", "value": b"y"}]] for each in decoded)
 
 
 class TestDamage:
