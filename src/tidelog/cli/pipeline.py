@@ -7,9 +7,9 @@ pyproject.toml): no module loads them before its command runs.
 from __future__ import annotations
 
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.pipelines import ingest
+from tidelog.cli.pipelines import ingest, simulate
 
 app = CommandGroup("Data pipelines on Spark.")
 
-for verbs in (ingest,):
+for verbs in (ingest, simulate):
     verbs.add_to(app)

@@ -124,7 +124,7 @@ def say_violation(result: RunResult, shrink_s: float) -> None:
     job = Job.of(result)
     say(f"seed {result.seed}: VIOLATION {result.violation}")
     say(f"    {job.command()} shows it step by step, with --story in short")
-    if not job.mutant:
+    if not job.mutant and not job.policy:
         line = line_to_add(result.profile, result.seed, result.chosen, result.violation)
         say(f"    to be kept in tests/sim/known_seeds.txt as: {line}")
     if shrink_s > 0:

@@ -50,6 +50,9 @@ _FaultsOption = Annotated[
 _OnlyOption = Annotated[
     str, typer.Option(help='The reduction of the run, as `shrink` prints it: "play=2,5;groups=no".')
 ]
+_PolicyOption = Annotated[
+    str, typer.Option(help="Settings of the cluster, by name, instead of those of the profile.")
+]
 _ShrinkOption = Annotated[
     float, typer.Option(min=0.0, help="Time for the search of a smaller run.")
 ]
@@ -81,6 +84,7 @@ def run(
         bool, typer.Option("--all-states", help="Fail if an interesting state was missed.")
     ] = False,
     faults: _FaultsOption = "",
+    policy: _PolicyOption = "",
     seeds_file: Annotated[
         str, typer.Option(help="Run the seeds of a file like tests/sim/known_seeds.txt.")
     ] = "",
@@ -101,10 +105,10 @@ def run(
     from tidelog.sim.search_coverage import Coverage
 
     check_time("--minutes", minutes)
-    jobs, number = _jobs(seeds, seeds_file, profile, mutant, faults, minutes)
+    jobs, number = _jobs(seeds, seeds_file, profile, mutant, faults, minutes, _policy(policy))
     covered = Coverage()
     if coverage:
-        _check_coverage(Path(coverage), mutant)
+        _check_coverage(Path(coverage), mutant or policy)
     started = time.monotonic()
     totals = Totals()
     processes = jobs_at_once or len(os.sched_getaffinity(0))
@@ -113,7 +117,7 @@ def run(
 
     def take(result: RunResult) -> bool:
         totals.add(result)
-        if not mutant:
+        if not mutant and not policy:
             covered.add(result)
         if result.violation:
             say_violation(result, _SHRINK_S if shrink else 0.0)
@@ -131,11 +135,12 @@ def run(
     _judge(totals, judged=not mutant and not faults, all_states=all_states)
 
 
-def _check_coverage(path: Path, mutant: str) -> None:
+def _check_coverage(path: Path, changed: str) -> None:
     """Reject an unwritable coverage file before the search, not after it."""
-    if mutant:
+    if changed:
         raise typer.BadParameter(
-            "coverage counts runs of brokers as they are: --coverage goes without --mutant"
+            "coverage counts runs of brokers as they are: --coverage goes without --mutant and"
+            " --policy"
         )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise typer.BadParameter(
@@ -171,6 +176,7 @@ def replay(
     ] = "",
     faults: _FaultsOption = "",
     only: _OnlyOption = "",
+    policy: _PolicyOption = "",
     story: Annotated[
         bool,
         typer.Option("--story", help="Only the facts that matter to a violation, in plain words."),
@@ -192,7 +198,7 @@ def replay(
         watchers.append(Watcher(run))
 
     found = _profile(profile, mutant)
-    job = Job(seed, found, mutant, _faults(faults, found), only)
+    job = Job(seed, found, mutant, _faults(faults, found), only, _policy(policy))
     result = run_seed(
         seed,
         job.profile,
@@ -201,6 +207,7 @@ def replay(
         write if history else None,
         chosen=job.chosen,
         only=only,
+        policy=job.policy,
         observe=watch if story else None,
     )
     for watcher in watchers:
@@ -225,6 +232,7 @@ def shrink(
     mutant: _MutantOption = "",
     profile: _ProfileOption = "",
     faults: _FaultsOption = "",
+    policy: _PolicyOption = "",
     seconds: _ShrinkOption = 600.0,
 ) -> None:
     """Find a small run that shows the violation of a seed.
@@ -236,7 +244,7 @@ def shrink(
 
     check_time("--seconds", seconds)
     found = _profile(profile, mutant)
-    job = Job(seed, found, mutant, _faults(faults, found))
+    job = Job(seed, found, mutant, _faults(faults, found), policy=_policy(policy))
     left = say_shrunk(job, seconds)
     result, story = left.story()
     for line in story:
@@ -272,6 +280,15 @@ def list_profiles() -> None:
     print_line(f"{MIXED}: every second seed default, the others all profiles without known defect")
 
 
+@app.command("policies", epilog="Example: tidelog sim policies")
+def list_policies() -> None:
+    """List the policies, one line each: settings of a cluster that runs can be compared under."""
+    from tidelog.sim.policies import POLICIES
+
+    for name, policy in POLICIES.items():
+        print_line(f"{name}: {policy.description}")
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -297,16 +314,16 @@ def check_time(option: str, value: float) -> None:
 
 
 def _jobs(
-    seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float
+    seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float, policy: str
 ) -> tuple[Iterator[Job], int | None]:
     """Return the jobs, and their number if the time does not limit it."""
     from tidelog.sim.job import Job
 
     if seeds_file:
-        if profile or mutant or faults or minutes or seeds != _SEEDS:
+        if profile or mutant or faults or minutes or policy or seeds != _SEEDS:
             raise typer.BadParameter(
                 "a file of seeds names their profiles and faults itself: --seeds-file goes without"
-                " --seeds, --profile, --mutant, --faults and --minutes"
+                " --seeds, --profile, --mutant, --faults, --policy and --minutes"
             )
         known = _known_seeds(seeds_file)
         return iter(known), len(known)
@@ -316,7 +333,7 @@ def _jobs(
     handed_out: Iterator[int] = iter(wanted)
     if minutes:
         handed_out = _until(time.monotonic() + minutes * 60, wanted[0])
-    jobs = (Job(seed, found, mutant, chosen) for seed in handed_out)
+    jobs = (Job(seed, found, mutant, chosen, policy=policy) for seed in handed_out)
     return jobs, None if minutes else len(wanted)
 
 
@@ -359,6 +376,14 @@ def _mutant_profile(name: str) -> str:
         return load(name).profile
     except MutantNotFoundError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _policy(name: str) -> str:
+    from tidelog.sim.policies import POLICIES
+
+    if name:
+        _check("policy", name, POLICIES)
+    return name
 
 
 def _faults(text: str, profile: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ _SHARED_PARTITIONS: Final = 3
 #: Highest API versions of clients: the newest (None), and those of old client families.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
-#: Configuration of each new topic.
+#: Configuration of each new topic, unless a policy sets another value for the brokers.
 _TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
@@ -105,7 +105,12 @@ class ClientWorkload:
         Compaction is configured for each topic in the store, as by most users.
         """
         compaction = {"cleanup.policy": "compact"} if self._profile.compacted else {}
-        return {**_TOPIC_CONFIGS, **compaction}
+        return {**self._minimum, **compaction}
+
+    @property
+    def _minimum(self) -> dict[str, str]:
+        properties = self._profile.properties
+        return {name: properties.get(name, value) for name, value in _TOPIC_CONFIGS.items()}
 
     def _topics(self) -> list[tuple[str, int]]:
         topics = [(_STEADY_TOPIC, self.partitions)]
@@ -208,7 +213,7 @@ class ClientWorkload:
             self._seed,
             self._cluster,
             self._replicas,
-            _TOPIC_CONFIGS,
+            self._minimum,
             steady,
             self.client,
             self.produce,

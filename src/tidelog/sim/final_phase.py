@@ -39,13 +39,20 @@ class FinalPhase:
     """The final phase of one run."""
 
     def __init__(
-        self, cluster: SimCluster, workload: ClientWorkload, profile: Profile, wait: Wait
+        self,
+        cluster: SimCluster,
+        workload: ClientWorkload,
+        profile: Profile,
+        wait: Wait,
+        on_in_sync: Callable[[], None],
     ) -> None:
+        """Prepare the phase; `on_in_sync` is called when every replica is in sync again."""
         self._cluster = cluster
         self._simulator = cluster.simulator
         self._workload = workload
         self._profile = profile
         self._wait = wait
+        self._on_in_sync = on_in_sync
 
     def run(self, *, was_damaged: bool) -> None:
         """Run the phase to its end or the first violation.
@@ -57,6 +64,7 @@ class FinalPhase:
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(lambda: bool(self._cluster.health()), limit_ns, "in sync again"):
             return
+        self._on_in_sync()
         unassigned = self._cluster.commands.unassigned
         if not self._wait(lambda: bool(unassigned()), limit_ns, "only assigned replicas are kept"):
             return

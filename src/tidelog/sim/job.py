@@ -1,7 +1,7 @@
 """The description of a run: everything that determines it, and the command that repeats it.
 
-A job has a seed, a profile, a mutant, chosen kinds of faults and a reduction. Equal jobs give equal
-runs in every process. Workers get their work as jobs.
+A job has a seed, a profile, a mutant, chosen kinds of faults, a reduction and a policy. Equal jobs
+give equal runs in every process. Workers get their work as jobs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidelog.sim.policies import UNCHANGED
 from tidelog.sim.reductions import Only
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import SeedRun, run_seed
@@ -27,15 +28,31 @@ class Job:
     chosen: tuple[str, ...] = ()
     #: Reduction of the run (`sim/reductions`); empty for the whole run.
     only: str = ""
+    #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
+    policy: str = ""
 
     @classmethod
     def of(cls, result: RunResult) -> Job:
         """Return the job of a result."""
-        return cls(result.seed, result.profile, result.mutant, result.chosen, result.only)
+        return cls(
+            result.seed,
+            result.profile,
+            result.mutant,
+            result.chosen,
+            result.only,
+            result.policy,
+        )
 
     def run(self) -> RunResult:
         """Make the run."""
-        return run_seed(self.seed, self.profile, self.mutant, chosen=self.chosen, only=self.only)
+        return run_seed(
+            self.seed,
+            self.profile,
+            self.mutant,
+            chosen=self.chosen,
+            only=self.only,
+            policy=self.policy,
+        )
 
     def story(self) -> tuple[RunResult, list[str]]:
         """Make the run; return its result and the lines of its story."""
@@ -50,17 +67,18 @@ class Job:
             self.mutant,
             chosen=self.chosen,
             only=self.only,
+            policy=self.policy,
             observe=observe,
         )
         return result, story_lines(watchers[0], result.violation)
 
     def shrink(self, enough: Callable[[], bool]) -> Shrunk:
         """Return the smallest reduction found that shows the same violation."""
-        return shrink_seed(self.seed, self.profile, self.mutant, self.chosen, enough)
+        return shrink_seed(self.seed, self.profile, self.mutant, self.chosen, enough, self.policy)
 
     def reduced(self, only: Only) -> Job:
         """Return the job of a reduction of the run."""
-        return Job(self.seed, self.profile, self.mutant, self.chosen, str(only))
+        return Job(self.seed, self.profile, self.mutant, self.chosen, str(only), self.policy)
 
     def command(self, what: str = "replay") -> str:
         """Return the command that makes the run."""
@@ -71,6 +89,8 @@ class Job:
             words.append(f"--mutant {self.mutant}")
         if self.chosen:
             words.append(f"--faults {','.join(self.chosen)}")
+        if self.policy not in ("", UNCHANGED):
+            words.append(f"--policy {self.policy}")
         if self.only:
             words.append(f'--only "{self.only}"')
         return " ".join(words)

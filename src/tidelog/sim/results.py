@@ -27,6 +27,8 @@ class RunResult:
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""
+    #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
+    policy: str = ""
     #: Partitions of the steady topic.
     partitions: int = 0
     #: Number of faults of each kind that were played and found a target.
@@ -35,6 +37,8 @@ class RunResult:
     churn: dict[str, int] = field(default_factory=dict)
     #: Number of times each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
+    #: Measured outcomes (`sim/outcomes`); empty if the run ended before it was in sync again.
+    outcomes: dict[str, float] = field(default_factory=dict)
     violation: str = ""
     #: The last lines of the trace before the violation.
     recent: list[str] = field(default_factory=list)

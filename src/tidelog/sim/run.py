@@ -20,6 +20,8 @@ from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.final_phase import LIVENESS_LIMIT_NS, FinalPhase
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutation import applied
+from tidelog.sim.outcomes import OutcomeWatch
+from tidelog.sim.policies import under_policy
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.reductions import Only, Played, parse
 from tidelog.sim.results import COUNTERS, RunResult, Totals
@@ -62,15 +64,17 @@ class SeedRun:
         chosen: Sequence[str] = (),
         only: Only | None = None,
         played: Sequence[Played] = (),
+        policy: str = "",
     ) -> None:
         """Prepare the run.
 
         `chosen` are kinds of faults instead of those of the profile. `only` is the reduction of the
-        run, and `played` are the faults of the whole run.
+        run, and `played` are the faults of the whole run. `policy` names settings of the cluster.
         """
         self.seed = seed
         self._limit_events = limit_events
-        self.profile = _choosing(PROFILES[profile], chosen)
+        self.profile = under_policy(_choosing(PROFILES[profile], chosen), policy)
+        self.policy = policy
         self.chosen = tuple(chosen)
         self.only = only or Only()
         self.simulator = Simulator(seed)
@@ -88,6 +92,7 @@ class SeedRun:
             settings.detect_ms = None
         settings.levels = _levels(seed, self.profile)
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
+        self._outcomes = OutcomeWatch(self.cluster)
         self._crashes = 0
         self.simulator.on_death.append(self._count_crash)
         drawn = self._draw.randrange(1, 4)
@@ -102,7 +107,9 @@ class SeedRun:
             self._draw,
             min(drawn, self.only.partitions or drawn),
         )
-        self._final_phase = FinalPhase(self.cluster, self._workload, self.profile, self._wait)
+        self._final_phase = FinalPhase(
+            self.cluster, self._workload, self.profile, self._wait, self._outcomes.end
+        )
         self.faults = Faults(
             self.cluster,
             [f"client{node_id}" for node_id in _CLIENTS_CUT_OFF],
@@ -139,6 +146,7 @@ class SeedRun:
         ):
             return
         self._workload.begin()
+        self._outcomes.begin()
         self.faults.begin()
         faults_end_ns = simulator.now_ns + self._fault_ns
         while simulator.now_ns < faults_end_ns:
@@ -148,6 +156,7 @@ class SeedRun:
         if simulator.violations:
             return
         self.faults.end()
+        self._outcomes.faults_ended()
         if self.profile.has_absentee and not self._pass_absence():
             return
         self._final_phase.run(
@@ -226,6 +235,7 @@ class SeedRun:
             profile=self.profile.name,
             chosen=self.chosen,
             only=str(self.only),
+            policy=self.policy,
             partitions=self._workload.partitions,
             trace_hash=simulator.trace.digest(),
             events=simulator.trace.events,
@@ -234,6 +244,7 @@ class SeedRun:
             faults=dict(self.faults.counts),
             churn=self._workload.changes(),
             marks=dict(simulator.trace.marks),
+            outcomes=self._outcomes.outcomes(),
             violation=simulator.violations[0] if simulator.violations else "",
             recent=list(simulator.trace.recent) if simulator.violations else [],
         )
@@ -278,22 +289,30 @@ def run_seed(
     *,
     chosen: Sequence[str] = (),
     only: str = "",
+    policy: str = "",
     observe: Callable[[SeedRun], None] | None = None,
 ) -> RunResult:
     """Run one seed, with a mutant in the brokers if one is named (`sim/mutation`).
 
     `on_history` gets the history of the clients, `observe` gets the run before it begins. With
     `limit_events` the run ends soon after that number of events, and later phases are not judged.
-    `chosen` and `only` are as for SeedRun. Raises ReductionError for an `only` that names no
-    reduction.
+    `chosen`, `only` and `policy` are as for SeedRun. Raises ReductionError for an `only` that names
+    no reduction.
     """
     if profile == MIXED:
         profile = profile_of(seed)
     left = parse(only, [*KINDS, *SCENARIOS])
-    played = whole_run(seed, profile, mutant, chosen)[1] if left.needs_whole else []
+    played = whole_run(seed, profile, mutant, chosen, policy)[1] if left.needs_whole else []
     result, run = _run(
         lambda: SeedRun(
-            seed, profile, listener, limit_events, chosen=chosen, only=left, played=played
+            seed,
+            profile,
+            listener,
+            limit_events,
+            chosen=chosen,
+            only=left,
+            played=played,
+            policy=policy,
         ),
         mutant,
         observe,
@@ -304,17 +323,24 @@ def run_seed(
 
 
 def whole_run(
-    seed: int, profile: str, mutant: str, chosen: Sequence[str]
+    seed: int, profile: str, mutant: str, chosen: Sequence[str], policy: str = ""
 ) -> tuple[RunResult, list[Played]]:
     """Make the run of which others are reductions; return its result and the faults it played."""
-    result, run = _run(lambda: SeedRun(seed, profile, chosen=chosen), mutant)
+    result, run = _run(lambda: SeedRun(seed, profile, chosen=chosen, policy=policy), mutant)
     return result, run.faults.played
 
 
 def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunResult:
     """Make a reduction of a whole run."""
     return _run(
-        lambda: SeedRun(whole.seed, whole.profile, chosen=whole.chosen, only=only, played=played),
+        lambda: SeedRun(
+            whole.seed,
+            whole.profile,
+            chosen=whole.chosen,
+            only=only,
+            played=played,
+            policy=whole.policy,
+        ),
         whole.mutant,
     )[0]
 

@@ -61,9 +61,10 @@ def shrink_seed(
     mutant: str = "",
     chosen: Sequence[str] = (),
     enough: Callable[[], bool] = lambda: False,
+    policy: str = "",
 ) -> Shrunk:
     """Make a seed's run and shrink it; return the whole run if it has no violation."""
-    whole, played = whole_run(seed, profile, mutant, chosen)
+    whole, played = whole_run(seed, profile, mutant, chosen, policy)
     return shrink(whole, played, reduced_run, enough)
 
 

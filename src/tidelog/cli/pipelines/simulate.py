@@ -1,0 +1,93 @@
+"""`tidelog pipeline simulate`: seeds of the simulator on Spark, policies compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.documents import prints
+from tidelog.cli.help import CommandGroup
+from tidelog.cli.output import OutputFormat, OutputOption, say
+from tidelog.cli.pipelines.running import CoresOption, HtmlOption, MemoryOption, progress, session
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.simulation import parse_seeds
+
+
+def add_to(app: CommandGroup) -> None:
+    """Add the verb of this module to `tidelog pipeline`."""
+    app.command(epilog="Example: tidelog pipeline simulate --seeds 0..499 --to runs")(simulate)
+
+
+@prints(REPORT_DOCUMENT)
+def simulate(
+    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="Profiles, A,B: which faults happen; `mixed` draws one for each seed, `every` is"
+            " all of them."
+        ),
+    ] = "default",
+    policy: Annotated[
+        str,
+        typer.Option(help="Policies, A,B (`sim policies`); each is compared with the first."),
+    ] = "unchanged",
+    directory: Annotated[
+        Path | None,
+        typer.Option("--to", help="Directory of the runs: a rerun makes only missing ones."),
+    ] = None,
+    mutant: Annotated[
+        str, typer.Option(help="Break a rule in the brokers, by a mutant's MODULE:NAME.")
+    ] = "",
+    faults: Annotated[
+        str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
+    ] = "",
+    html: HtmlOption = None,
+    cores: CoresOption = 2,
+    memory: MemoryOption = "1g",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Run seeds of simulated clusters; report violations, and compare policies on equal seeds.
+
+    Each violation has its smallest seed and the command that repeats it; the exit code is then 1.
+    Ctrl-C ends the search; with --to, the same command continues it.
+    """
+    from tidelog.spark.pipelines.simulate.work import plan_jobs
+
+    wanted = parse_seeds(seeds)
+    profiles, policies, chosen = _names(profile), _names(policy), _names(faults)
+    plan_jobs(wanted[:1], profiles, policies, mutant, chosen)
+    with session("tidelog simulate", cores, memory) as spark:
+        from tidelog.spark.pipelines.simulate.search import simulate as search
+
+        done = 0
+        with progress("simulating") as show_progress:
+
+            def advance(made: int, total: int) -> None:
+                nonlocal done
+                done = made
+                show_progress(made, total)
+
+            try:
+                report = search(
+                    spark,
+                    wanted,
+                    profiles=profiles,
+                    policies=policies,
+                    mutant=mutant,
+                    faults=chosen,
+                    directory=None if directory is None else str(directory),
+                    slots=cores,
+                    progress=advance,
+                )
+            except KeyboardInterrupt:
+                kept = f"kept in {directory}" if directory else "not kept, --to keeps them"
+                say(f"interrupted after {done} runs, {kept}")
+                raise typer.Exit(130) from None
+    show(report, output, html)
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]

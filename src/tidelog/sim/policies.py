@@ -1,0 +1,76 @@
+"""Policies: named settings of a cluster, applied to the profile of a run, so that runs compare.
+
+A policy changes the brokers and nothing of the faults or the clients: a seed under two policies has
+the same fault plan and the same workload. Runs differ from the first moment at which the setting
+matters. A further policy is one more entry of `POLICIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tidelog.sim.profiles import Profile
+
+#: Level below which leaders write the ISR into the store themselves (A12).
+_DIRECT_LEVEL: Final = "2.6"
+_PENDING: Final = "follower.fetch.pending.reads.insync.enable"
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Settings that a run has instead of those of its profile."""
+
+    name: str
+    description: str
+    #: Configuration of the brokers; `min.insync.replicas` is that of the topics, too.
+    properties: Mapping[str, str] = field(default_factory=dict)
+    #: Levels of the protocol between brokers; None: those of the profile.
+    protocol_levels: tuple[str, ...] | None = None
+
+    def applied(self, profile: Profile) -> Profile:
+        """Return the profile under this policy."""
+        levels = profile.protocol_levels if self.protocol_levels is None else self.protocol_levels
+        properties = {**profile.properties, **self.properties}
+        return replace(profile, properties=properties, protocol_levels=levels)
+
+
+#: The policy of a job that names none: each profile's own settings.
+UNCHANGED: Final = "unchanged"
+
+POLICIES: Final[Mapping[str, Policy]] = {
+    policy.name: policy
+    for policy in (
+        Policy(UNCHANGED, "the settings of the profile"),
+        Policy(
+            "pending_on",
+            "a leader that reads slowly counts pending fetches of a follower as progress",
+            {_PENDING: "true"},
+        ),
+        Policy(
+            "pending_off",
+            "only completed fetches count as a follower's progress",
+            {_PENDING: "false"},
+        ),
+        Policy(
+            "alter_partition",
+            "leaders request ISR changes from the controller (AlterPartition)",
+            protocol_levels=(),
+        ),
+        Policy(
+            "direct",
+            "leaders write ISR changes into the store themselves",
+            protocol_levels=(_DIRECT_LEVEL,),
+        ),
+        Policy("min_isr_1", "min.insync.replicas is 1", {_MIN_ISR: "1"}),
+        Policy("min_isr_2", "min.insync.replicas is 2", {_MIN_ISR: "2"}),
+        Policy("min_isr_3", "min.insync.replicas is 3", {_MIN_ISR: "3"}),
+    )
+}
+
+
+def under_policy(profile: Profile, policy: str) -> Profile:
+    """Return a profile under a named policy; the profile itself for an empty name."""
+    return POLICIES[policy].applied(profile) if policy else profile

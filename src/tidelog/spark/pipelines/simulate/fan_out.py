@@ -1,0 +1,135 @@
+"""Runs of the simulator as Spark jobs of one task each, several at a time.
+
+Each job returns the rows of its runs as soon as it ends, so that they are kept at once; one job of
+many tasks would return them all at its end. An executor whose code differs from the driver's fails
+the search: its runs would be of other brokers. A run that raises is a defect of the simulator, and
+becomes a row with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.core.errors import TidelogError
+from tidelog.sim.job import Job
+from tidelog.spark.pipelines.simulate.work import code_digest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelog.spark.pipelines.simulate.run_table import Row
+
+#: Lines of a traceback that a row keeps.
+_TRACE_LINES = 12
+
+
+class OtherCodeError(TidelogError):
+    """The code of an executor that is not the driver's."""
+
+
+def fan_out(
+    spark: SparkSession, tasks: Sequence[Sequence[Job]], slots: int
+) -> Generator[list[Row], None, None]:
+    """Yield the rows of each task as it ends, `slots` tasks at a time.
+
+    Cancels what is running where the caller stops early. Raises OtherCodeError.
+    """
+    tag = f"tidelog-simulate-{uuid.uuid4().hex}"
+    code = code_digest()
+    pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="simulate")
+    queue = iter(tasks)
+    running: set[Future[list[Row]]] = set()
+    try:
+        while True:
+            for jobs in _taken(queue, slots - len(running)):
+                running.add(pool.submit(_run_job, spark, tag, jobs, code))
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
+    finally:
+        if running:
+            spark.interruptTag(tag)
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _taken(queue: Iterator[Sequence[Job]], count: int) -> Iterator[Sequence[Job]]:
+    for _ in range(count):
+        jobs = next(queue, None)
+        if jobs is None:
+            return
+        yield jobs
+
+
+def _run_job(spark: SparkSession, tag: str, jobs: Sequence[Job], code: str) -> list[Row]:
+    """Make the runs of one task on an executor."""
+    spark.addTag(tag)
+    task = _task(tuple(jobs))
+    frame = spark.range(0, 1, 1, 1).mapInArrow(task, "row string")
+    rows = [json.loads(row["row"]) for row in frame.collect()]
+    for row in rows:
+        if row["code"] != code:
+            raise OtherCodeError(
+                f"an executor runs tidelog with the code {row['code']}, the driver {code}: ship the"
+                " driver's package to the executors (--py-files), or install the same version"
+            )
+    return rows
+
+
+def _task(jobs: tuple[Job, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            code = code_digest()
+            for job in jobs:
+                text = json.dumps(row_of(job, code))
+                yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], ["row"])
+
+    return run
+
+
+def row_of(job: Job, code: str) -> dict[str, Any]:
+    """Make a run and return its row (`run_table.SCHEMA`)."""
+    started = time.perf_counter()
+    row: dict[str, Any] = {
+        "profile": job.profile,
+        "seed": job.seed,
+        "policy": job.policy,
+        "mutant": job.mutant,
+        "faults": ",".join(job.chosen),
+        "code": code,
+        "command": job.command(),
+        "trace_hash": "",
+        "events": 0,
+        "simulated_ns": 0,
+        "violation": "",
+        "failure": "",
+        "counters": {},
+        "played": {},
+        "marks": {},
+        "outcomes": {},
+    }
+    try:
+        result = job.run()
+    except Exception:
+        row["failure"] = "\n".join(traceback.format_exc().splitlines()[-_TRACE_LINES:])
+    else:
+        row |= {
+            "trace_hash": result.trace_hash,
+            "events": result.events,
+            "simulated_ns": result.simulated_ns,
+            "violation": result.violation,
+            "counters": result.counters,
+            "played": result.faults,
+            "marks": result.marks,
+            "outcomes": result.outcomes,
+        }
+    return row | {"seconds": time.perf_counter() - started}

@@ -1,0 +1,130 @@
+"""A directory of finished runs: Parquet files, one row a run, and a lock for one search at a time.
+
+A file appears whole, by a rename, and is never changed. A run that stands in two files counts once:
+equal runs have equal results. `compact` puts many small files into one. The directory is on the
+driver, whatever file systems the executors have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog.core.errors import TidelogError
+
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
+SCHEMA: Final = pa.schema(
+    [
+        ("profile", pa.string()),
+        ("seed", pa.int64()),
+        ("policy", pa.string()),
+        ("mutant", pa.string()),
+        ("faults", pa.string()),
+        #: Digest of the code that made the run.
+        ("code", pa.string()),
+        ("command", pa.string()),
+        ("trace_hash", pa.string()),
+        ("events", pa.int64()),
+        ("simulated_ns", pa.int64()),
+        ("seconds", pa.float64()),
+        ("violation", pa.string()),
+        #: Why the run could not be made; such a row is shown and never kept.
+        ("failure", pa.string()),
+        ("counters", _COUNTS),
+        ("played", _COUNTS),
+        ("marks", _COUNTS),
+        ("outcomes", pa.map_(pa.string(), pa.float64())),
+    ]
+)
+_KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
+_FILES: Final = "runs-*.parquet"
+_LOCK: Final = "_lock"
+#: More files than this make reading slow.
+_MOST_FILES: Final = 20
+
+Row = dict[str, Any]
+
+
+class RunTableError(TidelogError):
+    """An unusable directory of runs, and what would be right."""
+
+
+class RunTable:
+    """The finished runs in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the directory and hold its lock; raise RunTableError if another search has it."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = open(self.directory / _LOCK, "wb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise RunTableError(
+                f"{self.directory}: runs cannot be kept there: {error.strerror}; a directory that"
+                " may be written is needed"
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunTableError(
+                    f"{self.directory}: another search writes there; wait for its end, or choose"
+                    " another directory"
+                ) from None
+            yield
+
+    def rows(self) -> list[Row]:
+        """Return the rows of all files, each run once. Raises RunTableError for a foreign file."""
+        found: dict[tuple[Any, ...], Row] = {}
+        for path in sorted(self.directory.glob(_FILES)):
+            for row in _read(path):
+                found[(*(row[name] for name in _KEY), row["code"])] = row
+        return list(found.values())
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add a file with rows."""
+        if not rows:
+            return
+        numbers = [int(path.stem.partition("-")[2]) for path in self.directory.glob(_FILES)]
+        path = self.directory / f"runs-{max(numbers, default=0) + 1:06d}.parquet"
+        half = path.with_name(f"_{path.name}.half")
+        with open(half, "wb") as file:
+            pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        half.rename(path)
+
+    def compact(self) -> None:
+        """Put the rows of many files into one, before the files go."""
+        paths = sorted(self.directory.glob(_FILES))
+        if len(paths) <= _MOST_FILES:
+            return
+        self.add(self.rows())
+        for path in paths:
+            path.unlink()
+
+
+def _read(path: Path) -> list[Row]:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RunTableError(
+            f"{path} is no Parquet file of runs: {error}; move it away, and its runs are made again"
+        ) from error
+    if table.schema.names != SCHEMA.names:
+        raise RunTableError(
+            f"{path} has the columns {', '.join(table.schema.names)}, not those of runs; keep runs"
+            " of this version in a directory of their own"
+        )
+    rows: list[Row] = table.to_pylist(maps_as_pydicts="strict")
+    return rows
