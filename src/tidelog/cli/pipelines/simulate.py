@@ -1,4 +1,8 @@
-"""`tidelog pipeline simulate`: seeds of the simulator on Spark, policies compared."""
+"""`tidelog pipeline simulate`: seeds of the simulator on Spark, policies compared.
+
+Names are checked before Spark starts. Ctrl-C keeps the runs that have ended; the same command goes
+on from there.
+"""
 
 from __future__ import annotations
 
