@@ -1,6 +1,6 @@
 /* Rows of record batches to Arrow's buffers, and Arrow's buffers to records, compiled.
 
-   `rows.py` and `record_encoding.py` do the same in Python. `decode` finds no words for damage: it
+   `numpy_rows.py` and the sink do the same with numpy. `decode` finds no words for damage: it
    returns None for bytes that it does not accept, and the decoder in Python then raises the error
    or reads them. Every byte is read behind a comparison with the end of what it belongs to, and
    written into room that was counted before. Where other threads may run, no object is touched. */
@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* To be raised with every change of arguments or results: rows.py asks for it. */
-#define ROWS_VERSION 1
+#define ROWS_VERSION 2
 
 /* Attributes, timestamp delta, offset delta, key size, value size, header count. */
 #define MIN_BODY_BYTES 6
@@ -509,20 +509,21 @@ done:
 
 /* -- encoding ---------------------------------------------------------------------------------- */
 
-/* An Arrow column of binary values, or the lists of a column of lists, of which `data` is none. */
+/* An Arrow column of binary values; one of nulls where it has no offsets. */
 typedef struct {
     Py_buffer validity, offsets, data;
-    int64_t shift, rows;
+    int64_t shift;
 } Column;
 
 typedef struct {
-    Column key, value, lists, header_key, header_value;
+    /* `tails` are the headers of each record as they stand in it, with their number. */
+    Column keys, values, tails;
     Py_buffer timestamps, picks;
-    /* The timestamp of rows where there is no column. */
+    /* The timestamp of all rows where there is no column. */
     int64_t now;
-    int64_t rows, start, end, room;
-    /* The answer: the row behind the last one, and the bytes of records. */
-    int64_t stop, bytes, base_timestamp, max_timestamp;
+    int64_t rows, start, end;
+    /* The answer. */
+    int64_t bytes, base_timestamp, max_timestamp;
     const char *fault;
 } Encoding;
 
@@ -542,10 +543,11 @@ int64_at(const Py_buffer *buffer, int64_t place)
     return value;
 }
 
-/* The bounds of a row's values. Returns their number, -1 for null, -2 for impossible bounds. */
+/* Where the value of a row is. Returns its size, -1 for null, -2 where it is not in the column. */
 static inline int64_t
-cell(const Column *column, int64_t row, int64_t limit, int64_t *start)
+value_at(const Column *column, int64_t row, const uint8_t **from)
 {
+    *from = NULL;
     if (column->offsets.obj == NULL) {
         return -1;
     }
@@ -554,18 +556,13 @@ cell(const Column *column, int64_t row, int64_t limit, int64_t *start)
         !(((const uint8_t *)column->validity.buf)[place >> 3] >> (place & 7) & 1)) {
         return -1;
     }
-    *start = int32_at(&column->offsets, place);
-    const int64_t size = (int64_t)int32_at(&column->offsets, place + 1) - *start;
-    return *start < 0 || size < 0 || *start + size > limit ? -2 : size;
-}
-
-static inline int64_t
-bytes_cell(const Column *column, int64_t row, const uint8_t **from)
-{
-    int64_t start = 0;
-    const int64_t size = cell(column, row, column->data.len, &start);
+    const int64_t start = int32_at(&column->offsets, place);
+    const int64_t end = int32_at(&column->offsets, place + 1);
+    if (start < 0 || end < start || end > column->data.len) {
+        return -2;
+    }
     *from = (const uint8_t *)column->data.buf + start;
-    return size;
+    return end - start;
 }
 
 static inline int64_t
@@ -585,10 +582,10 @@ write_value(uint8_t *at, const uint8_t *from, int64_t size)
     return at;
 }
 
-/* One row: where its fields are, and how long its record is. */
+/* One row: where its fields are, their sizes, and the size of its record behind the size. */
 typedef struct {
-    const uint8_t *key_at, *value_at;
-    int64_t key, value, timestamp, header, headers, body;
+    const uint8_t *key_at, *value_at, *tail_at;
+    int64_t key, value, tail, timestamp, delta, body;
 } Row;
 
 #define FAULT(words)                                                                              \
@@ -600,99 +597,84 @@ typedef struct {
 static inline int
 measure(Encoding *encoding, int64_t place, Row *row)
 {
+    static const uint8_t no_headers = 0;
     const int64_t at = encoding->picks.obj ? int64_at(&encoding->picks, place) : place;
     if (at < 0 || at >= encoding->rows) {
         FAULT("a row outside of its column");
     }
     row->timestamp = encoding->timestamps.obj ? int64_at(&encoding->timestamps, at) : encoding->now;
     if (place == encoding->start) {
-        encoding->base_timestamp = encoding->max_timestamp = row->timestamp;
+        encoding->base_timestamp = row->timestamp;
     }
-    int64_t delta;
-    if (__builtin_sub_overflow(row->timestamp, encoding->base_timestamp, &delta)) {
-        FAULT("two timestamps are further apart than 64 bits can tell");
+    if (__builtin_sub_overflow(row->timestamp, encoding->base_timestamp, &row->delta)) {
+        FAULT("two timestamps of a batch are further apart than 64 bits can tell");
     }
-    row->key = bytes_cell(&encoding->key, at, &row->key_at);
-    row->value = bytes_cell(&encoding->value, at, &row->value_at);
-    row->header = 0;
-    row->headers = cell(&encoding->lists, at, encoding->header_key.rows, &row->header);
-    if (row->key < -1 || row->value < -1 || row->headers < -1) {
+    row->key = value_at(&encoding->keys, at, &row->key_at);
+    row->value = value_at(&encoding->values, at, &row->value_at);
+    row->tail = value_at(&encoding->tails, at, &row->tail_at);
+    if (row->key < -1 || row->value < -1 || row->tail < -1) {
         FAULT("a value outside of its column");
     }
-    row->headers = row->headers < 0 ? 0 : row->headers;
-    row->body = 1 + number_bytes(delta) + number_bytes(place - encoding->start) +
-                value_bytes(row->key) + value_bytes(row->value) + number_bytes(row->headers);
-    for (int64_t i = row->header; i < row->header + row->headers; i++) {
-        const uint8_t *from;
-        const int64_t key = bytes_cell(&encoding->header_key, i, &from);
-        const int64_t value = bytes_cell(&encoding->header_value, i, &from);
-        if (key < 0 || value < -1) {
-            FAULT("a header without a key");
-        }
-        row->body += value_bytes(key) + value_bytes(value);
+    if (row->tail < 0) {
+        row->tail = 1;
+        row->tail_at = &no_headers;
     }
+    row->body = 1 + number_bytes(row->delta) + number_bytes(place - encoding->start) +
+                value_bytes(row->key) + value_bytes(row->value) + row->tail;
     if (row->body > INT32_MAX) {
         FAULT("a record of more than 2 GiB");
     }
     return 1;
 }
 
-/* Find how many rows fit the room; at least one, where there is one. */
 static int
 measure_all(Encoding *encoding)
 {
-    int64_t place, bytes = 0;
+    int64_t bytes = 0, largest = INT64_MIN;
     Row row;
-    for (place = encoding->start; place < encoding->end; place++) {
+    for (int64_t place = encoding->start; place < encoding->end; place++) {
         if (!measure(encoding, place, &row)) {
             return 0;
         }
-        const int64_t more = number_bytes(row.body) + row.body;
-        if (place > encoding->start && bytes + more > encoding->room) {
-            break;
-        }
-        bytes += more;
-        if (row.timestamp > encoding->max_timestamp) {
-            encoding->max_timestamp = row.timestamp;
-        }
+        bytes += number_bytes(row.body) + row.body;
+        largest = row.timestamp > largest ? row.timestamp : largest;
     }
-    encoding->stop = place;
+    if (bytes > INT32_MAX) {
+        FAULT("a batch of more than 2 GiB");
+    }
     encoding->bytes = bytes;
+    encoding->max_timestamp = largest;
     return 1;
 }
 
 static int
 write_all(Encoding *encoding, uint8_t *at)
 {
-    const uint8_t *const limit = at + encoding->bytes, *from;
-    const int64_t max_timestamp = encoding->max_timestamp;
+    const uint8_t *const limit = at + encoding->bytes;
     Row row;
-    for (int64_t place = encoding->start; place < encoding->stop; place++) {
+    for (int64_t place = encoding->start; place < encoding->end; place++) {
         if (!measure(encoding, place, &row)) {
             return 0;
         }
         if (number_bytes(row.body) + row.body > limit - at) {
-            FAULT("the column changed while it was encoded");
+            FAULT("a column changed while it was encoded");
         }
         at = write_number(at, row.body);
         *at++ = 0; /* attributes */
-        at = write_number(at, row.timestamp - encoding->base_timestamp);
+        at = write_number(at, row.delta);
         at = write_number(at, place - encoding->start);
         at = write_value(at, row.key_at, row.key);
         at = write_value(at, row.value_at, row.value);
-        at = write_number(at, row.headers);
-        for (int64_t i = row.header; i < row.header + row.headers; i++) {
-            int64_t size = bytes_cell(&encoding->header_key, i, &from);
-            at = write_value(at, from, size);
-            size = bytes_cell(&encoding->header_value, i, &from);
-            at = write_value(at, from, size);
-        }
+        memcpy(at, row.tail_at, (size_t)row.tail);
+        at += row.tail;
     }
-    encoding->max_timestamp = max_timestamp;
+    if (at != limit) {
+        FAULT("a column changed while it was encoded");
+    }
     return 1;
 }
 
-/* Take a buffer of at least `least` bytes; none for None where that is allowed. */
+/* Take a buffer of at least `least` bytes; nothing for None. */
 static int
 take_buffer(PyObject *given, Py_buffer *buffer, int64_t least)
 {
@@ -715,7 +697,6 @@ take_column(PyObject *given, Column *column, int64_t rows)
 {
     PyObject *validity, *offsets, *data;
     long long shift;
-    column->rows = rows;
     if (given == Py_None) {
         return 1;
     }
@@ -726,15 +707,11 @@ take_column(PyObject *given, Column *column, int64_t rows)
     if (!PyArg_ParseTuple(given, "OOOL", &validity, &offsets, &data, &shift)) {
         return 0;
     }
-    if (shift < 0 || shift > INT32_MAX || rows < 0 || rows > INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "shift or rows out of range");
+    if (shift < 0 || shift > INT32_MAX || offsets == Py_None) {
+        PyErr_SetString(PyExc_ValueError, "a column without offsets, or its shift is out of range");
         return 0;
     }
     column->shift = shift;
-    if (offsets == Py_None) {
-        PyErr_SetString(PyExc_TypeError, "a column without offsets");
-        return 0;
-    }
     return take_buffer(validity, &column->validity, (shift + rows + 7) / 8) &&
            take_buffer(offsets, &column->offsets, (int64_t)sizeof(int32_t) * (shift + rows + 1)) &&
            take_buffer(data, &column->data, 0);
@@ -749,26 +726,20 @@ release_column(Column *column)
 }
 
 static PyObject *
-encode_rows(Encoding *encoding, Py_ssize_t lead)
+encode_rows(Encoding *encoding)
 {
     int done;
+    PyObject *payload = NULL;
     Py_BEGIN_ALLOW_THREADS
     done = measure_all(encoding);
     Py_END_ALLOW_THREADS
-    if (done && encoding->bytes > INT32_MAX - lead) {
-        encoding->fault = "a batch of more than 2 GiB";
-        done = 0;
-    }
-    PyObject *payload = NULL;
     if (done) {
-        payload = PyByteArray_FromStringAndSize(NULL, lead + (Py_ssize_t)encoding->bytes);
-        if (payload == NULL) {
+        uint8_t *const at = new_bytes(&payload, encoding->bytes);
+        if (at == NULL) {
             return NULL;
         }
-        uint8_t *const at = (uint8_t *)PyByteArray_AS_STRING(payload);
-        memset(at, 0, (size_t)lead);
         Py_BEGIN_ALLOW_THREADS
-        done = write_all(encoding, at + lead);
+        done = write_all(encoding, at);
         Py_END_ALLOW_THREADS
     }
     if (!done) {
@@ -776,55 +747,38 @@ encode_rows(Encoding *encoding, Py_ssize_t lead)
         PyErr_SetString(PyExc_ValueError, encoding->fault);
         return NULL;
     }
-    return Py_BuildValue("(NLLL)", payload, (long long)encoding->stop,
-                         (long long)encoding->base_timestamp, (long long)encoding->max_timestamp);
+    return Py_BuildValue("(NLL)", payload, (long long)encoding->base_timestamp,
+                         (long long)encoding->max_timestamp);
 }
 
 static PyObject *
 encode(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *keys, *values, *headers, *timestamps, *picks, *answer = NULL;
-    PyObject *lists = Py_None, *header_keys = Py_None, *header_values = Py_None;
-    long long now, rows, start, end, room, header_count = 0;
-    Py_ssize_t lead;
+    PyObject *keys, *values, *tails, *timestamps, *picks, *answer = NULL;
+    long long now, rows, start, end;
     Encoding encoding = {0};
-    if (!PyArg_ParseTuple(args, "OOOOLOLLLLn", &keys, &values, &headers, &timestamps, &now, &picks,
-                          &rows, &start, &end, &room, &lead)) {
+    if (!PyArg_ParseTuple(args, "OOOOLOLLL", &keys, &values, &tails, &timestamps, &now, &picks,
+                          &rows, &start, &end)) {
         return NULL;
     }
-    if (headers != Py_None) {
-        if (!PyTuple_Check(headers)) {
-            PyErr_SetString(PyExc_TypeError, "headers are a tuple or None");
-            return NULL;
-        }
-        if (!PyArg_ParseTuple(headers, "OOOL", &lists, &header_keys, &header_values,
-                              &header_count)) {
-            return NULL;
-        }
-    }
-    if (rows < 0 || rows > INT32_MAX || start < 0 || end < start || lead < 0 || lead > 4096 ||
-        end > INT32_MAX || (picks == Py_None && end > rows)) {
-        PyErr_SetString(PyExc_ValueError, "rows, start, end or lead out of range");
+    if (rows < 0 || rows > INT32_MAX || start < 0 || end <= start || end > INT32_MAX ||
+        (picks == Py_None && end > rows)) {
+        PyErr_SetString(PyExc_ValueError, "rows, start or end out of range");
         return NULL;
     }
     encoding.now = now;
     encoding.rows = rows;
     encoding.start = start;
     encoding.end = end;
-    encoding.room = room;
-    if (take_column(keys, &encoding.key, rows) && take_column(values, &encoding.value, rows) &&
-        take_column(lists, &encoding.lists, rows) &&
-        take_column(header_keys, &encoding.header_key, header_count) &&
-        take_column(header_values, &encoding.header_value, header_count) &&
+    if (take_column(keys, &encoding.keys, rows) && take_column(values, &encoding.values, rows) &&
+        take_column(tails, &encoding.tails, rows) &&
         take_buffer(timestamps, &encoding.timestamps, (int64_t)sizeof(int64_t) * rows) &&
         take_buffer(picks, &encoding.picks, (int64_t)sizeof(int64_t) * end)) {
-        answer = encode_rows(&encoding, lead);
+        answer = encode_rows(&encoding);
     }
-    release_column(&encoding.key);
-    release_column(&encoding.value);
-    release_column(&encoding.lists);
-    release_column(&encoding.header_key);
-    release_column(&encoding.header_value);
+    release_column(&encoding.keys);
+    release_column(&encoding.values);
+    release_column(&encoding.tails);
     PyBuffer_Release(&encoding.timestamps);
     PyBuffer_Release(&encoding.picks);
     return answer;
@@ -875,7 +829,7 @@ partitions(PyObject *Py_UNUSED(module), PyObject *args)
             Py_BEGIN_ALLOW_THREADS
             for (int64_t row = 0; row < rows; row++) {
                 const uint8_t *from;
-                const int64_t size = bytes_cell(&column, row, &from);
+                const int64_t size = value_at(&column, row, &from);
                 bad += size < -1;
                 numbers[row] =
                     size < 0 ? -1 : (int32_t)((murmur2(from, size) & 0x7fffffff) % (uint32_t)count);
@@ -896,7 +850,7 @@ partitions(PyObject *Py_UNUSED(module), PyObject *args)
 static PyMethodDef methods[] = {
     {"decode", decode, METH_VARARGS, "Decode record batches; see tidelog.spark.rows."},
     {"encode", encode, METH_VARARGS, "Encode rows; see tidelog.spark.record_encoding."},
-    {"partitions", partitions, METH_VARARGS, "Partitions of keys; -1 for a row without a key."},
+    {"partitions", partitions, METH_VARARGS, "Partitions of keys, -1 for null; see there."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -27,7 +27,7 @@ else:
         compiled = None
 
 #: Version of arguments and results that this module expects of the extension.
-_VERSION: Final = 1
+_VERSION: Final = 2
 #: The columns that are decoded, and their bits in `_rows.c`. Offsets are always decoded.
 _BITS: Final = {"key": 1, "value": 2, "timestamp": 4, "timestampType": 8, "headers": 16}
 
