@@ -17,7 +17,7 @@ from tidelog.client.routing import ClusterRouter, expect
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -70,6 +70,8 @@ class FetchedPartition:
     records: memoryview
     error: ErrorCode = ErrorCode.NONE
     aborted: tuple[AbortedRange, ...] = ()
+    #: The topic's id when it was fetched; zero where the cluster has no topic ids.
+    topic_id: TopicId = ZERO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +197,13 @@ class LogReader:
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(error_code(response.error_code), f"fetch from {leader.address}")
         names = {topic.topic_id: topic.topic for topic in message.topics}
+        ids = {topic.topic: topic.topic_id for topic in message.topics}
         answers: dict[TopicPartition, FetchedPartition] = {}
         for topic in response.responses:
             name = names.get(topic.topic_id, "") if answer.version >= _TOPIC_IDS_VERSION else None
             for data in topic.partitions:
                 tp = TopicPartition(topic.topic if name is None else name, data.partition_index)
-                answers[tp] = _fetched(data)
+                answers[tp] = _fetched(data, ids.get(tp.topic, ZERO_TOPIC_ID))
         return answers
 
     def _fetch_request(
@@ -254,7 +257,7 @@ def _silent(leader: BrokerNode, tp: TopicPartition) -> KafkaError:
     )
 
 
-def _fetched(data: PartitionData) -> FetchedPartition:
+def _fetched(data: PartitionData, topic_id: TopicId) -> FetchedPartition:
     records = data.records if isinstance(data.records, memoryview) else memoryview(b"")
     aborted = data.aborted_transactions or []
     return FetchedPartition(
@@ -264,4 +267,5 @@ def _fetched(data: PartitionData) -> FetchedPartition:
         records=records,
         error=error_code(data.error_code),
         aborted=tuple(AbortedRange(each.producer_id, each.first_offset) for each in aborted),
+        topic_id=topic_id,
     )

@@ -1,20 +1,24 @@
-"""Planning of tasks: partitions, offsets from and to, splits.
+"""Planning of tasks: topics, partitions, offsets from and to.
 
 Runs once per query on the driver. The plan is fixed in the tasks, so that a retried task reads the
-same offsets. Queries the cluster through a client, reads no records.
+same offsets of the same incarnation of a topic. Queries the cluster through a client, reads no
+records. `splitting` makes tasks of ranges, `pushdown` narrows them by filters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidelog.client.cluster import ClusterMetadata
-from tidelog.client.fetching import ListedOffset
+from tidelog.client.cluster import ClusterMetadata, TopicMetadata
+from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.spark.options import EARLIEST, LATEST, Bounds, OptionError, ReadOptions
+
+_log = logging.getLogger("tidelog.spark")
 
 
 class DataLossError(TidelogError):
@@ -26,17 +30,19 @@ class OffsetsClient(Protocol):
 
     def metadata(self, topics: list[str] | None) -> ClusterMetadata: ...
     def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, ListedOffset]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `[start, end)` of one partition."""
+    """Offsets `[start, end)` of one partition, and the topic's incarnation that has them."""
 
     tp: TopicPartition
     start: int
     end: int
+    #: Zero where it is not known: any topic of the name is read.
+    topic_id: TopicId = field(default=ZERO_TOPIC_ID, compare=False)
 
     @property
     def size(self) -> int:
@@ -44,74 +50,62 @@ class OffsetRange:
         return self.end - self.start
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A partition's log as planning saw it."""
+
+    first: int
+    #: The end of what the isolation level shows: the high watermark or the last stable offset.
+    last: int
+    topic_id: TopicId
+
+
 def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange]:
     """Return the ranges to read, one per partition that has something to read, in order.
 
-    Raises OptionError (offsets given for other partitions than are read), KafkaError (unknown topic
-    or partition), DataLossError where failOnDataLoss is set and offsets are gone.
+    Raises OptionError (offsets given for other partitions than are read, or timestamps later than
+    all records), KafkaError (unknown topic or partition), DataLossError where failOnDataLoss is set
+    and offsets are gone.
     """
-    if options.pattern or options.isolation_level or options.segments:
-        raise OptionError(
-            "subscribePattern, read_committed and segments are not supported in a batch yet"
-        )
+    ids = select_partitions(client, options)
+    partitions = list(ids)
     for bounds in (options.starting, options.ending):
-        if bounds.timestamp is not None or bounds.timestamps is not None:
-            raise OptionError(f"option {bounds.option} is not supported in a batch yet")
-    partitions = _partitions(client, options)
+        _same_partitions(bounds, partitions)
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    latest = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    _same_partitions("startingOffsets", options.starting, partitions)
-    _same_partitions("endingOffsets", options.ending, partitions)
+    latest = client.list_offsets(dict.fromkeys(partitions, LATEST), options.isolation_level)
+    held = {
+        tp: _Held(earliest[tp].offset, latest[tp].offset, topic_id) for tp, topic_id in ids.items()
+    }
+    starts = _resolve(client, options, options.starting, held)
+    ends = _resolve(client, options, options.ending, held)
     ranges: list[OffsetRange] = []
-    for tp in partitions:
-        first, last = earliest[tp].offset, latest[tp].offset
-        start = _resolve(options.starting, tp, first, last)
-        end = _resolve(options.ending, tp, first, last)
-        wanted = OffsetRange(tp, start, end)
-        if end < start and not (options.ending.everywhere == LATEST or end == last):
-            raise OptionError(f"{tp} would be read from {start} to {end}, which is backwards")
-        present = OffsetRange(tp, max(start, first), min(end, last))
-        if start > last or (wanted.size > 0 and present != wanted):
-            _report_loss(wanted, first, last, options)
+    for tp, log in held.items():
+        wanted = OffsetRange(tp, starts[tp], ends[tp], log.topic_id)
+        present = _present(client, options, wanted, log)
         if present.size > 0:
             ranges.append(present)
     return ranges
 
 
-def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Return at least `min_partitions` ranges where there are that many offsets.
+def select_partitions(client: OffsetsClient, options: ReadOptions) -> dict[TopicPartition, TopicId]:
+    """Return the partitions that the options select, in order, with their topics' ids.
 
-    Large ranges are split into parts of similar size. None: one task for each partition.
+    A pattern selects no internal topics. Raises KafkaError for an unknown topic or partition.
     """
-    ranges = list(ranges)
-    if min_partitions is None or min_partitions <= len(ranges):
-        return ranges
-    parts = [1] * len(ranges)
-    for _ in range(min_partitions - len(ranges)):
-        largest = max(range(len(ranges)), key=lambda i: (ranges[i].size / parts[i], -i))
-        if ranges[largest].size <= parts[largest]:
-            break
-        parts[largest] += 1
-    split: list[OffsetRange] = []
-    for each, count in zip(ranges, parts, strict=True):
-        cuts = [each.start + each.size * i // count for i in range(count + 1)]
-        split += [OffsetRange(each.tp, cuts[i], cuts[i + 1]) for i in range(count)]
-    return split
-
-
-def _partitions(client: OffsetsClient, options: ReadOptions) -> list[TopicPartition]:
+    if options.pattern is not None:
+        return _matching(client, options)
     if options.partitions is not None:
         names = list(dict.fromkeys(tp.topic for tp in options.partitions))
     else:
         names = list(options.topics or ())
     metadata = client.metadata(names)
-    every: list[TopicPartition] = []
+    every: dict[TopicPartition, TopicId] = {}
     for name in names:
         topic = metadata.topics.get(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if topic is None or error is not ErrorCode.NONE:
             raise KafkaError(error, f"topic {name!r} at {options.bootstrap} cannot be read")
-        every += [TopicPartition(name, number) for number in topic.partitions]
+        every |= _partitions_of(topic)
     if options.partitions is None:
         return every
     for tp in options.partitions:
@@ -121,37 +115,143 @@ def _partitions(client: OffsetsClient, options: ReadOptions) -> list[TopicPartit
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"option assign names {tp}; topic {tp.topic!r} has partitions 0 to {count - 1}",
             )
-    return sorted(options.partitions)
+    return {tp: every[tp] for tp in sorted(options.partitions)}
 
 
-def _same_partitions(name: str, bounds: Bounds, partitions: list[TopicPartition]) -> None:
-    if bounds.by_partition is None:
+def _matching(client: OffsetsClient, options: ReadOptions) -> dict[TopicPartition, TopicId]:
+    assert options.pattern is not None
+    topics = client.metadata(None).topics
+    found = [
+        topic
+        for name, topic in sorted(topics.items())
+        if options.pattern.fullmatch(name) and not topic.is_internal
+    ]
+    if not found:
+        _log.warning(
+            "subscribePattern %r matches none of the %d topics at %s",
+            options.pattern.pattern,
+            len(topics),
+            options.bootstrap,
+        )
+    every: dict[TopicPartition, TopicId] = {}
+    for topic in found:
+        if topic.error is not ErrorCode.NONE:
+            raise KafkaError(
+                topic.error, f"topic {topic.name!r} at {options.bootstrap} cannot be read"
+            )
+        every |= _partitions_of(topic)
+    return every
+
+
+def _partitions_of(topic: TopicMetadata) -> dict[TopicPartition, TopicId]:
+    return {TopicPartition(topic.name, number): topic.topic_id for number in topic.partitions}
+
+
+def _same_partitions(bounds: Bounds, partitions: Sequence[TopicPartition]) -> None:
+    if bounds.named is None:
         return
-    missing = [str(tp) for tp in partitions if tp not in bounds.by_partition]
-    surplus = [str(tp) for tp in bounds.by_partition if tp not in partitions]
+    missing = [str(tp) for tp in partitions if tp not in bounds.named]
+    surplus = [str(tp) for tp in bounds.named if tp not in partitions]
     if missing or surplus:
+        what = "an offset" if bounds.timestamps is None else "a timestamp"
+        hint = "; -1 is latest, -2 earliest" if bounds.timestamps is None else ""
         raise OptionError(
-            f"option {name} must give an offset for each partition that is read, and for no other:"
-            f" missing are {', '.join(missing) or 'none'}, too many are"
-            f" {', '.join(surplus) or 'none'}; -1 is latest, -2 earliest"
+            f"option {bounds.option} must give {what} for each partition that is read, and for no"
+            f" other: missing are {', '.join(missing) or 'none'}, too many are"
+            f" {', '.join(surplus) or 'none'}{hint}"
         )
 
 
-def _resolve(bounds: Bounds, tp: TopicPartition, first: int, last: int) -> int:
-    chosen = bounds.everywhere
-    if bounds.by_partition is not None:
-        chosen = bounds.by_partition[tp]
-    if chosen == EARLIEST:
-        return first
-    if chosen == LATEST or chosen is None:
-        return last
-    return chosen
+def _resolve(
+    client: OffsetsClient,
+    options: ReadOptions,
+    bounds: Bounds,
+    held: Mapping[TopicPartition, _Held],
+) -> dict[TopicPartition, int]:
+    """Return the offset of each partition that the bounds mean."""
+    timestamps = bounds.timestamps
+    if bounds.timestamp is not None:
+        timestamps = dict.fromkeys(held, bounds.timestamp)
+    if timestamps is not None:
+        return _resolve_timestamps(client, options, bounds, timestamps, held)
+    resolved: dict[TopicPartition, int] = {}
+    for tp, log in held.items():
+        chosen = bounds.everywhere if bounds.by_partition is None else bounds.by_partition[tp]
+        if chosen == EARLIEST:
+            resolved[tp] = log.first
+        elif chosen == LATEST or chosen is None:
+            resolved[tp] = log.last
+        else:
+            resolved[tp] = chosen
+    return resolved
 
 
-def _report_loss(wanted: OffsetRange, first: int, last: int, options: ReadOptions) -> None:
+def _resolve_timestamps(
+    client: OffsetsClient,
+    options: ReadOptions,
+    bounds: Bounds,
+    timestamps: Mapping[TopicPartition, int],
+    held: Mapping[TopicPartition, _Held],
+) -> dict[TopicPartition, int]:
+    resolved: dict[TopicPartition, int] = {}
+    listed = client.list_offsets(timestamps, options.isolation_level)
+    for tp, log in held.items():
+        offset = listed[tp].offset
+        if offset < 0 and not bounds.latest_if_none:
+            raise OptionError(
+                f"option {bounds.option}: {tp} has no record from {timestamps[tp]} on (milliseconds"
+                " since 1970); give an earlier timestamp, or set startingOffsetsByTimestampStrategy"
+                " to latest to start at the end of such a partition"
+            )
+        # A record may have come after the end of the log was read: it is not of this query.
+        resolved[tp] = log.last if offset < 0 else min(offset, log.last)
+    return resolved
+
+
+def _present(
+    client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _Held
+) -> OffsetRange:
+    """Return the part of a range that the log shows; empty where that is nothing."""
+    if wanted.end < wanted.start and wanted.end < log.last:
+        raise OptionError(
+            f"{wanted.tp} would be read from {wanted.start} to {wanted.end}, which is backwards"
+        )
+    end = min(wanted.end, log.last)
+    present = OffsetRange(wanted.tp, max(wanted.start, log.first), end, wanted.topic_id)
+    if wanted.start <= log.last and (wanted.size <= 0 or present == wanted):
+        return present
+    if options.isolation_level == READ_COMMITTED and _is_unstable(client, wanted, log):
+        return present
     if options.fail_on_data_loss:
         raise DataLossError(
             f"{wanted.tp} should be read from {wanted.start} to {wanted.end}, but it holds"
-            f" {first} to {last}: records were deleted, or the topic was recreated. Set"
+            f" {log.first} to {log.last}: records were deleted, or the topic was recreated. Set"
             " failOnDataLoss to false to read what there is"
         )
+    _log.warning(
+        "%s should be read from %d to %d, but it holds %d to %d: the rest is lost",
+        wanted.tp,
+        wanted.start,
+        wanted.end,
+        log.first,
+        log.last,
+    )
+    return present
+
+
+def _is_unstable(client: OffsetsClient, wanted: OffsetRange, log: _Held) -> bool:
+    """Return whether a range begins in an open transaction: there is nothing to read yet.
+
+    Raises KafkaError where it ends in one: it could not be read whole.
+    """
+    if max(wanted.start, wanted.end) <= log.last or wanted.start < log.first:
+        return False
+    high_watermark = client.list_offsets({wanted.tp: LATEST})[wanted.tp].offset
+    if log.last < wanted.end <= high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{wanted.tp} should be read from {wanted.start} to {wanted.end} with read_committed,"
+            f" but a transaction is open at {log.last} (the log goes on to {high_watermark}); read"
+            " it when the transaction has ended, or up to latest",
+        )
+    return log.last < wanted.start <= high_watermark

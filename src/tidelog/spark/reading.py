@@ -1,8 +1,9 @@
 """Reads of one range of a partition as Arrow batches: fetch, decode, repeat, until the end.
 
 Runs in a Spark task, with a client of its own. The range ends below the high watermark that the
-driver saw, so all its records are committed and stay. A leader that returns fewer has not caught up
-and gets another request.
+driver saw (with read_committed: below the last stable offset), so all its records are committed and
+stay. A leader that returns fewer has not caught up and gets another request. Records of another
+incarnation of the topic are never returned.
 """
 
 from __future__ import annotations
@@ -14,32 +15,51 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.client.fetching import EARLIEST, LATEST, READ_COMMITTED, FetchedPartition
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.decode import PartitionDecoder
+from tidelog.spark.aborted import AbortedTransactions
+from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 
 #: Empty responses from a leader whose high watermark covers the range, after which it is read.
 _EMPTY_ANSWERS: Final = 3
 
+#: Errors of a topic or partition that is gone, after the client's retries.
+_NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 _log = logging.getLogger("tidelog.spark")
+
+
+class RecreatedTopicError(TidelogError):
+    """A topic that was deleted and created again between planning and reading."""
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range, in offset order.
 
-    Raises KafkaError, DataLossError, CorruptBatchError.
+    Raises KafkaError, DataLossError, RecreatedTopicError, CorruptBatchError.
     """
     decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.columns)
+    is_committed = options.isolation_level == READ_COMMITTED
     with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
         reader = _RangeReader(client, options, wanted, decoder)
         while decoder.next_offset < wanted.end:
+            before = decoder.next_offset
             fetched = reader.fetch()
             if fetched is None:
                 return
-            yield from decoder.decode(fetched.records)
+            if is_committed:
+                yield from decoder.decode(fetched.records, AbortedTransactions(fetched.aborted))
+            else:
+                yield from decoder.decode(fetched.records)
+            if decoder.next_offset == before:
+                raise CorruptBatchError(
+                    f"{wanted.tp}: the {len(fetched.records)} bytes fetched from offset {before}"
+                    " hold no whole batch from there on"
+                )
 
 
 class _RangeReader:
@@ -59,29 +79,22 @@ class _RangeReader:
 
     def fetch(self) -> FetchedPartition | None:
         """Return the next records; None when the rest of the range holds none."""
-        client = self._options.client
         patience_ends = time.monotonic() + self._options.timeout_ms / 1000
         empty = 0
-        while True:
+        while self._decoder.next_offset < self._wanted.end:
             position = self._decoder.next_offset
-            if position >= self._wanted.end:
-                return None
             try:
-                fetched = self._client.fetch(
-                    self._wanted.tp,
-                    position,
-                    client.fetch_bytes,
-                    min_bytes=client.min_bytes,
-                    max_wait_ms=client.max_wait_ms,
-                )
+                fetched = self._fetch_once(position)
             except KafkaError as error:
-                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise
-                self._skip_lost(position, error)
+                if self._is_over(position, error):
+                    return None
                 continue
             if len(fetched.records):
                 return fetched
-            if fetched.high_watermark >= self._wanted.end:
+            shown = fetched.high_watermark
+            if self._options.isolation_level == READ_COMMITTED:
+                shown = fetched.last_stable_offset
+            if shown >= self._wanted.end:
                 empty += 1
                 if empty >= _EMPTY_ANSWERS:
                     return None  # compaction removed the last records
@@ -89,12 +102,60 @@ class _RangeReader:
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
                     f"{self._wanted.tp} should be read up to {self._wanted.end}, but its leader"
-                    f" shows nothing above {fetched.high_watermark}",
+                    f" shows nothing above {shown}",
                 )
+        return None
+
+    def _fetch_once(self, position: int) -> FetchedPartition:
+        client = self._options.client
+        fetched = self._client.fetch(
+            self._wanted.tp,
+            position,
+            client.fetch_bytes,
+            min_bytes=client.min_bytes,
+            max_wait_ms=client.max_wait_ms,
+            isolation_level=client.isolation_level,
+        )
+        self._check_incarnation(fetched.topic_id)
+        return fetched
+
+    def _is_over(self, position: int, error: KafkaError) -> bool:
+        """Return whether nothing is left of the range after a failed fetch, or raise.
+
+        False: the position moved to the start of the log, where failOnDataLoss allows it.
+        """
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._skip_lost(position, error)
+            return False
+        if error.code not in _NO_SUCH_TOPIC:
+            raise error
+        message = (
+            f"{self._wanted.tp} was deleted before it was read: offsets {position} to"
+            f" {self._wanted.end - 1} are lost"
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{message}. Set failOnDataLoss to false to go on without them"
+            ) from error
+        _log.warning("%s", message)
+        return True
+
+    def _check_incarnation(self, topic_id: TopicId) -> None:
+        planned = self._wanted.topic_id
+        if planned in (ZERO_TOPIC_ID, topic_id) or topic_id == ZERO_TOPIC_ID:
+            return
+        raise RecreatedTopicError(
+            f"topic {self._wanted.tp.topic!r} was deleted and created again after the query was"
+            f" planned: its id was {topic_id_to_text(planned)} and is {topic_id_to_text(topic_id)}."
+            " Run the query again to read the new topic"
+        )
 
     def _skip_lost(self, position: int, error: KafkaError) -> None:
         """Continue at the start of the log where records were deleted, if that is allowed."""
         tp = self._wanted.tp
+        topic = self._client.metadata([tp.topic]).topics.get(tp.topic)
+        if topic is not None:
+            self._check_incarnation(topic.topic_id)
         first = self._client.list_offsets({tp: EARLIEST})[tp].offset
         if self._options.fail_on_data_loss or first <= position:
             last = self._client.list_offsets({tp: LATEST})[tp].offset

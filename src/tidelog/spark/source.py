@@ -32,11 +32,15 @@ _NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 class RangePartition(InputPartition):
     """One task: offsets `[start, end)` of a partition, fixed when the query was planned."""
 
-    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, start: int, end: int, topic_id: bytes = bytes(16)
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.start = start
         self.end = end
+        #: The topic's incarnation that was planned; zeros where it is not known.
+        self.topic_id = topic_id
 
 
 class TidelogReader(DataSourceReader):
@@ -48,7 +52,8 @@ class TidelogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; query the cluster for partitions and offsets."""
         from tidelog.runtime.blocking import BlockingClient
-        from tidelog.spark.planning import plan_ranges, split_ranges
+        from tidelog.spark.planning import plan_ranges
+        from tidelog.spark.splitting import split_ranges
 
         options = self._options
         with (
@@ -57,21 +62,28 @@ class TidelogReader(DataSourceReader):
         ):
             ranges = plan_ranges(client, options)
         return [
-            RangePartition(each.tp.topic, each.tp.partition, each.start, each.end)
-            for each in split_ranges(ranges, options.min_partitions)
+            RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, each.topic_id)
+            for each in split_ranges(
+                ranges, options.min_partitions, options.max_records_per_partition
+            )
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches."""
-        from tidelog.core.types import TopicPartition
+        from tidelog.core.types import TopicId, TopicPartition
         from tidelog.spark.planning import OffsetRange
         from tidelog.spark.reading import read_range
 
         if not isinstance(partition, RangePartition):
             return  # Spark's stand-in for "no tasks"
-        tp = TopicPartition(partition.topic, partition.partition)
+        wanted = OffsetRange(
+            TopicPartition(partition.topic, partition.partition),
+            partition.start,
+            partition.end,
+            TopicId(partition.topic_id),
+        )
         with _sentence_first():
-            yield from read_range(self._options, OffsetRange(tp, partition.start, partition.end))
+            yield from read_range(self._options, wanted)
 
 
 class TidelogDataSource(DataSource):

@@ -146,6 +146,9 @@ class FakeCluster:
         self.topics: dict[str, list[int]] = {}
         self.topic_errors: dict[str, int] = {}
         self.leader_epochs: dict[str, int] = {}
+        self.internal: set[str] = set()
+        #: How often each topic was deleted and created again.
+        self.incarnations: dict[str, int] = {}
         for broker in self.brokers:
             broker.on(METADATA, self._metadata)
 
@@ -157,7 +160,8 @@ class FakeCluster:
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     def topic_id(self, name: str) -> bytes:
-        return name.encode().ljust(16, b"\x01")[:16]
+        last = bytes([1 + self.incarnations.get(name, 0)])
+        return name.encode().ljust(16, last)[:15] + last
 
     def close(self) -> None:
         for broker in self.brokers:
@@ -185,5 +189,9 @@ class FakeCluster:
             for number, leader in enumerate(self.topics[name])
         ]
         return MetadataResponseTopic(
-            error_code=0, name=name, topic_id=self.topic_id(name), partitions=partitions
+            error_code=0,
+            name=name,
+            topic_id=self.topic_id(name),
+            is_internal=name in self.internal,
+            partitions=partitions,
         )

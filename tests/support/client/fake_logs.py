@@ -7,7 +7,9 @@ from tests.support.client.fake_cluster import FakeCluster
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.records.reader import iter_records
 from tidelog.wire.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -21,8 +23,10 @@ from tidelog.wire.messages.list_offsets import (
 )
 from tidelog.wire.registry import FETCH, LIST_OFFSETS
 
+_LATEST = -1
 _EARLIEST = -2
 _OFFSET_OUT_OF_RANGE = 1
+_UNKNOWN_TOPIC_ID = 100
 
 
 def batch(base_offset: int, *values: bytes, producer: int = -1) -> bytes:
@@ -46,6 +50,9 @@ class FakeLogs(FakeCluster):
         super().__init__(1)
         self.batches: dict[TopicPartition, list[bytes]] = {}
         self.log_starts: dict[TopicPartition, int] = {}
+        #: Ends for read_committed, where a transaction is open; aborted ones as (producer, first).
+        self.last_stable: dict[TopicPartition, int] = {}
+        self.aborted: dict[TopicPartition, list[tuple[int, int]]] = {}
         #: Batches in one answer.
         self.batches_per_answer = 2
         self[1].on(FETCH, self._fetch)
@@ -69,8 +76,7 @@ class FakeLogs(FakeCluster):
             answers = []
             for each in topic.partitions:
                 tp = TopicPartition(topic.name, each.partition_index)
-                earliest = self.log_starts.get(tp, 0)
-                offset = earliest if each.timestamp == _EARLIEST else self.end(tp)
+                offset = self._offset(tp, each.timestamp, request.isolation_level)
                 answers.append(
                     ListOffsetsPartitionResponse(
                         partition_index=tp.partition, error_code=0, offset=offset
@@ -79,29 +85,47 @@ class FakeLogs(FakeCluster):
             topics.append(ListOffsetsTopicResponse(topic.name, answers))
         return ListOffsetsResponse(topics=topics)
 
+    def _offset(self, tp: TopicPartition, timestamp: int, isolation_level: int) -> int:
+        end = self.last_stable.get(tp, self.end(tp)) if isolation_level else self.end(tp)
+        if timestamp == _EARLIEST:
+            return self.log_starts.get(tp, 0)
+        if timestamp == _LATEST:
+            return end
+        for held in self.batches[tp]:
+            for record in iter_records(BatchView(held)):
+                if record.timestamp_ms >= timestamp and record.offset < end:
+                    return record.offset
+        return -1
+
     def _fetch(self, request: FetchRequest) -> FetchResponse:
         responses = []
         names = {self.topic_id(name): name for name in self.topics}
         for topic in request.topics:
             answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
             for each in topic.partitions:
+                if topic.topic_id not in names:
+                    unknown = PartitionData(each.partition, _UNKNOWN_TOPIC_ID, -1)
+                    answer.partitions.append(unknown)
+                    continue
                 tp = TopicPartition(names[topic.topic_id], each.partition)
-                answer.partitions.append(self._records(tp, each.fetch_offset))
+                found = self._records(tp, each.fetch_offset, request.isolation_level)
+                answer.partitions.append(found)
             responses.append(answer)
         return FetchResponse(responses=responses)
 
-    def _records(self, tp: TopicPartition, offset: int) -> PartitionData:
+    def _records(self, tp: TopicPartition, offset: int, isolation_level: int) -> PartitionData:
         start, end = self.log_starts.get(tp, 0), self.end(tp)
         data = PartitionData(
             partition_index=tp.partition,
             high_watermark=end,
-            last_stable_offset=end,
+            last_stable_offset=self.last_stable.get(tp, end),
             log_start_offset=start,
-            aborted_transactions=[],
+            aborted_transactions=[AbortedTransaction(*each) for each in self.aborted.get(tp, [])],
         )
         if not start <= offset <= end:
             data.error_code = _OFFSET_OUT_OF_RANGE
             return data
-        found = [each for each in self.batches[tp] if BatchView(each).last_offset >= offset]
+        limit = data.last_stable_offset if isolation_level else end
+        found = [each for each in self.batches[tp] if offset <= BatchView(each).last_offset < limit]
         data.records = b"".join(found[: self.batches_per_answer])
         return data

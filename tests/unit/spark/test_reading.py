@@ -1,4 +1,4 @@
-"""Reading a range: to its end, past holes, and what happens when the log does not have it."""
+"""Reading a range: to its end, past holes, and the errors where the log does not have it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.client.fake_logs import FakeLogs
+from tests.support.client.fake_logs import batch as transactional
 from tests.support.spark import CONTROL, Row, batch, rewritten
 
+from tidelog.client import retries
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
+from tidelog.records.control import ABORT, build_end_marker
+from tidelog.spark.decode import CorruptBatchError
 from tidelog.spark.options import parse_options
 from tidelog.spark.planning import DataLossError, OffsetRange
-from tidelog.spark.reading import read_range
+from tidelog.spark.reading import RecreatedTopicError, read_range
 
 TP = TopicPartition("t", 0)
 
@@ -28,9 +32,13 @@ def logs() -> Iterator[FakeLogs]:
 
 
 def offsets(logs: FakeLogs, start: int, end: int, **options: str) -> list[int]:
+    return list(read(logs, OffsetRange(TP, start, end), **options))
+
+
+def read(logs: FakeLogs, wanted: OffsetRange, **options: str) -> Iterator[int]:
     given = {"kafka.bootstrap.servers": logs.bootstrap, "subscribe": "t", **options}
-    batches = read_range(parse_options(given), OffsetRange(TP, start, end))
-    return [offset for each in batches for offset in each["offset"].to_pylist()]
+    for each in read_range(parse_options(given), wanted):
+        yield from each["offset"].to_pylist()
 
 
 def test_a_range_over_many_answers_is_read_to_its_end(logs: FakeLogs) -> None:
@@ -74,6 +82,77 @@ def test_a_log_that_ends_before_the_range_is_an_error_in_any_case(logs: FakeLogs
     logs.append(TP, batch([Row()] * 5, 0))
     with pytest.raises(DataLossError, match="its log holds 0 to 5"):
         offsets(logs, 7, 9, failOnDataLoss="false")
+
+
+def test_a_part_whose_records_compaction_removed_ends_where_later_ones_are(
+    logs: FakeLogs,
+) -> None:
+    logs.append(TP, batch([Row()] * 2, 0), batch([Row()] * 2, 50))
+    assert offsets(logs, 1, 20) == [1]
+    assert offsets(logs, 10, 20) == []
+    assert offsets(logs, 10, 51) == [50]
+
+
+def test_aborted_transactions_are_left_out_where_that_is_asked_for(logs: FakeLogs) -> None:
+    logs.append(
+        TP,
+        transactional(0, b"a", b"b", producer=7),
+        transactional(2, b"c", producer=8),
+        rewritten(bytes(build_end_marker(ABORT, 7, 0, 0, 1)), base_offset=3),
+        transactional(4, b"d", producer=7),
+        transactional(5, b"e", producer=7),
+    )
+    logs.aborted[TP] = [(7, 0)]
+    logs.last_stable[TP] = 5
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert offsets(logs, 0, 5, **committed) == [2, 4]
+    assert offsets(logs, 0, 6) == [0, 1, 2, 4, 5]
+
+
+def test_a_leader_whose_stable_offset_stays_behind_is_an_error(logs: FakeLogs) -> None:
+    logs.append(TP, batch([Row()] * 2, 0), batch([Row()] * 2, 2))
+    logs.last_stable[TP] = 2
+    options = {"kafka.isolation.level": "read_committed", "kafka.request.timeout.ms": "400"}
+    with pytest.raises(KafkaError, match="up to 4, but its leader shows nothing above 2"):
+        offsets(logs, 0, 4, **options)
+
+
+def test_another_incarnation_of_the_topic_is_not_read(logs: FakeLogs) -> None:
+    logs.append(TP, *(batch([Row()] * 2, base) for base in range(0, 20, 2)))
+    planned = OffsetRange(TP, 0, 20, logs.topic_id("t"))
+    rows = read(logs, planned)
+    assert [next(rows) for _ in range(4)] == [0, 1, 2, 3]
+    logs.incarnations["t"] = 1
+    with pytest.raises(RecreatedTopicError, match="'t' was deleted and created again after the"):
+        list(rows)
+    del logs.batches[TP][2:]
+    beyond = OffsetRange(TP, 10, 20, planned.topic_id)
+    with pytest.raises(RecreatedTopicError, match="Run the query again"):
+        list(read(logs, beyond, failOnDataLoss="false"))
+
+
+def test_a_topic_deleted_meanwhile_is_loss(
+    logs: FakeLogs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "UNKNOWN_TOPIC_PATIENCE_MS", 300)
+    logs.append(TP, *(batch([Row()] * 2, base) for base in range(0, 20, 2)))
+    for allowed in (False, True):
+        logs.topics["t"] = [1]
+        rows = read(logs, OffsetRange(TP, 0, 20), failOnDataLoss=str(not allowed))
+        assert [next(rows) for _ in range(4)] == [0, 1, 2, 3]
+        del logs.topics["t"]
+        if allowed:
+            assert list(rows) == []
+        else:
+            with pytest.raises(DataLossError, match="t-0 was deleted.*offsets 4 to 19 are lost"):
+                list(rows)
+    assert "t-0 was deleted before it was read: offsets 4 to 19 are lost" in caplog.text
+
+
+def test_a_response_without_a_whole_batch_is_an_error_not_a_loop(logs: FakeLogs) -> None:
+    logs.append(TP, batch([Row()] * 2, 0)[:-1])
+    with pytest.raises(CorruptBatchError, match="fetched from offset 0 hold no whole batch"):
+        offsets(logs, 0, 2)
 
 
 def test_the_module_that_spark_loads_everywhere_loads_nothing() -> None:
