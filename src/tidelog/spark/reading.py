@@ -42,24 +42,31 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
 
     Raises KafkaError, DataLossError, RecreatedTopicError, CorruptBatchError.
     """
+    with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
+        yield from read_range_with(client, options, wanted)
+
+
+def read_range_with(
+    client: BlockingClient, options: ReadOptions, wanted: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range like `read_range`, with a client that the caller keeps."""
     decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.columns)
     is_committed = options.isolation_level == READ_COMMITTED
-    with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
-        reader = _RangeReader(client, options, wanted, decoder)
-        while decoder.next_offset < wanted.end:
-            before = decoder.next_offset
-            fetched = reader.fetch()
-            if fetched is None:
-                return
-            if is_committed:
-                yield from decoder.decode(fetched.records, AbortedTransactions(fetched.aborted))
-            else:
-                yield from decoder.decode(fetched.records)
-            if decoder.next_offset == before:
-                raise CorruptBatchError(
-                    f"{wanted.tp}: the {len(fetched.records)} bytes fetched from offset {before}"
-                    " hold no whole batch from there on"
-                )
+    reader = _RangeReader(client, options, wanted, decoder)
+    while decoder.next_offset < wanted.end:
+        before = decoder.next_offset
+        fetched = reader.fetch()
+        if fetched is None:
+            return
+        if is_committed:
+            yield from decoder.decode(fetched.records, AbortedTransactions(fetched.aborted))
+        else:
+            yield from decoder.decode(fetched.records)
+        if decoder.next_offset == before:
+            raise CorruptBatchError(
+                f"{wanted.tp}: the {len(fetched.records)} bytes fetched from offset {before}"
+                " hold no whole batch from there on"
+            )
 
 
 class _RangeReader:

@@ -1,4 +1,4 @@
-"""`format("tidelog")`: the batch source, as Spark finds and drives it.
+"""`format("tidelog")`: the source, as Spark finds and drives it.
 
 Light to import: Spark loads it in processes that never read a record. The tasks import the reading
 code. A reader without filter pushdown: Spark rejects one that has it where its configuration does
@@ -7,26 +7,23 @@ not allow it.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from tidelog.core.errors import TidelogError
 from tidelog.spark.options import OptionError, ReadOptions, parse_options
+from tidelog.spark.worker_errors import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from tidelog.spark.streaming.stream_reader import TidelogStreamReader
+
 FORMAT = "tidelog"
 _log = logging.getLogger("tidelog.spark")
-#: Read by Spark's worker when it reports an exception to the driver.
-_NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class RangePartition(InputPartition):
@@ -57,7 +54,7 @@ class TidelogReader(DataSourceReader):
 
         options = self._options
         with (
-            _sentence_first(),
+            sentence_first(),
             BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client,
         ):
             ranges = plan_ranges(client, options)
@@ -82,7 +79,7 @@ class TidelogReader(DataSourceReader):
             partition.end,
             TopicId(partition.topic_id),
         )
-        with _sentence_first():
+        with sentence_first():
             yield from read_range(self._options, wanted)
 
 
@@ -102,7 +99,7 @@ class TidelogDataSource(DataSource):
         """
         from tidelog.spark.columns import spark_ddl
 
-        with _sentence_first():
+        with sentence_first():
             try:
                 parsed = self._parsed(is_stream=False)
             except OptionError as error:
@@ -114,33 +111,20 @@ class TidelogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> TidelogReader:
         """Return a reader; raise OptionError for unusable options."""
-        with _sentence_first():
+        with sentence_first():
             options = self._parsed(is_stream=False)
         for remark in options.remarks:
             _log.warning("%s", remark)
         return TidelogReader(options)
 
+    def streamReader(self, schema: StructType) -> TidelogStreamReader:
+        """Return a reader for a stream; raise OptionError for unusable options."""
+        from tidelog.spark.streaming.stream_reader import TidelogStreamReader
+
+        with sentence_first():
+            options = self._parsed(is_stream=True)
+            return TidelogStreamReader(options)
+
     def _parsed(self, *, is_stream: bool) -> ReadOptions:
         given: Mapping[str, str] = self.options
         return parse_options(given, is_stream=is_stream)
-
-
-@contextlib.contextmanager
-def _sentence_first() -> Iterator[None]:
-    """Let the driver show the sentence of a tidelog error instead of a worker's traceback.
-
-    The traceback would come first and names files of tidelog, not the option that the user should
-    change. The worker process ends with the exception, so its environment concerns no other source.
-    """
-    try:
-        yield
-    except TidelogError:
-        if _is_worker():
-            os.environ[_NO_TRACEBACK] = "1"
-        raise
-
-
-def _is_worker() -> bool:
-    """Return whether this process is Spark's: its main module is one of PySpark's."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")

@@ -1,0 +1,63 @@
+"""How much a micro-batch takes: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
+
+The maximum is split over partitions in proportion to what waits in each, as Spark's Kafka connector
+splits it. The minimum holds a batch back until enough waits or the delay is over. Pure decisions:
+the reader supplies offsets and time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tidelog.core.types import TopicPartition
+
+
+def limit_offsets(
+    limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the ends of a batch of about `limit` offsets.
+
+    Each partition takes its share of what waits, rounded down, but at least one offset: a small
+    partition beside a large one would otherwise never be read. So a batch may exceed the limit by
+    fewer offsets than there are partitions.
+    """
+    sizes = {tp: end - starts[tp] for tp, end in ends.items() if end > starts[tp]}
+    total = sum(sizes.values())
+    limited = dict(ends)
+    for tp, size in sizes.items():
+        share = limit * (size / total)
+        taken = math.ceil(share) if share < 1 else math.floor(share)
+        limited[tp] = min(ends[tp], starts[tp] + taken)
+    return limited
+
+
+def count_waiting(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """Return how many offsets wait; partitions whose end lies below their start count nothing."""
+    return sum(max(0, end - starts[tp]) for tp, end in ends.items())
+
+
+class BatchDelay:
+    """The wait for `minOffsetsPerTrigger`, for at most `maxTriggerDelay` between two batches."""
+
+    def __init__(self, min_offsets: int, max_delay_ms: int) -> None:
+        self._min_offsets = min_offsets
+        self._max_delay_ms = max_delay_ms
+        self._last_batch_ms: int | None = None
+
+    def is_due(self, waiting: int, now_ms: int) -> bool:
+        """Return whether a batch of `waiting` offsets should run now; count the delay from it.
+
+        The first batch of a run is always due, as the connector's is: how long its records have
+        waited is not known.
+        """
+        if waiting == 0:
+            return False
+        if (
+            waiting < self._min_offsets
+            and self._last_batch_ms is not None
+            and now_ms - self._last_batch_ms < self._max_delay_ms
+        ):
+            return False
+        self._last_batch_ms = now_ms
+        return True

@@ -1,0 +1,212 @@
+"""The cluster as a running stream sees it: its partitions, their leaders and ends, topic ids.
+
+One ListOffsets request per leader is a look at the logs. Metadata is read again when a look shows
+something new, when it fails, and otherwise once per METADATA_AGE_MS, so that new partitions and
+recreated topics are noticed while the stream idles. A topic that is missing, or a log that ends
+too early, counts only when it stays so for LOSS_PATIENCE_MS: brokers that have just started know
+less than the cluster does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from tidelog.client.cluster import ClusterMetadata, TopicMetadata
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.client.retries import is_retriable
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.streaming.offset_json import Offsets
+from tidelog.spark.streaming.starts import Starts, resolve_starts
+
+T = TypeVar("T")
+
+METADATA_AGE_MS: Final = 1_000
+LOSS_PATIENCE_MS: Final = 3_000
+#: Timeout of one look. A longer one would hide for as long that a topic was deleted.
+LOOK_MS: Final = 2_000
+_PAUSE_S: Final = 0.1
+
+
+def monotonic_ms() -> int:
+    """Return the time of a clock that only goes forward."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class StreamCluster:
+    """The partitions that the options select, and where their logs begin and end."""
+
+    def __init__(self, options: ReadOptions, loss_patience_ms: int = LOSS_PATIENCE_MS) -> None:
+        self._options = options
+        self.loss_patience_ms = loss_patience_ms
+        self._client = BlockingClient(options.bootstrap, options.client_id, LOOK_MS)
+        self._read_at: int | None = None
+        self._missing_since: dict[str, int] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+
+    def connect(self) -> BlockingClient:
+        """Return another client, for another thread."""
+        return BlockingClient(self._options.bootstrap, self._options.client_id, LOOK_MS)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions as last read, in order."""
+        assigned = self._options.partitions
+        every = [
+            TopicPartition(name, number)
+            for name, topic in sorted(self._topics.items())
+            for number in topic.partitions
+        ]
+        return every if assigned is None else [tp for tp in every if tp in assigned]
+
+    def topic_ids(self) -> dict[str, TopicId]:
+        """Return the ids of the topics that exist."""
+        return {name: topic.topic_id for name, topic in self._topics.items()}
+
+    def by_leader(self, offsets: Mapping[TopicPartition, int]) -> dict[int, Offsets]:
+        """Return offsets by the leaders of their partitions; those without a leader are absent."""
+        found: dict[int, Offsets] = {}
+        for tp, offset in offsets.items():
+            topic = self._topics.get(tp.topic)
+            partition = None if topic is None else topic.partitions.get(tp.partition)
+            if partition is not None and partition.leader >= 0:
+                found.setdefault(partition.leader, {})[tp] = offset
+        return found
+
+    def starts(self) -> Starts:
+        """Return where a new query starts.
+
+        Raises KafkaError for a topic or partition that does not exist, OptionError, DataLossError.
+        """
+        begun = monotonic_ms()
+        self._with_patience(self.read_topics)
+        while absent := [name for name in self._expected() if name not in self._topics]:
+            if monotonic_ms() - begun >= self.loss_patience_ms:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {absent[0]!r} at {self._options.bootstrap} cannot be read",
+                )
+            self._pause()
+            self._with_patience(self.read_topics)
+        partitions = self.partitions()
+        for tp in self._options.partitions or ():
+            if tp not in partitions:
+                count = len(self._topics[tp.topic].partitions)
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"option assign names {tp}; topic {tp.topic!r} has partitions 0 to {count - 1}",
+                )
+        options = self._options
+        return self._with_patience(
+            lambda: resolve_starts(
+                self._client,
+                partitions,
+                options.starting,
+                options.isolation_level,
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+        )
+
+    def read_topics(self) -> None:
+        """Read the topics again; a missing one is kept until its patience is over."""
+        pattern = self._options.pattern
+        expected = self._expected()
+        metadata = self._client.metadata(None if pattern is not None else expected)
+        found = {name: topic for name, topic in metadata.topics.items() if _is_there(topic)}
+        if pattern is not None:
+            found = {
+                name: topic
+                for name, topic in found.items()
+                if pattern.fullmatch(name) and not topic.is_internal
+            }
+            expected = sorted(self._topics)
+        for name in {*expected, *self._topics}:
+            if name in found:
+                self._missing_since.pop(name, None)
+            elif self._is_missing(metadata, name):
+                since = self._missing_since.setdefault(name, monotonic_ms())
+                if monotonic_ms() - since < self.loss_patience_ms:
+                    self._keep(name, found)
+                else:
+                    del self._missing_since[name]
+            else:
+                self._keep(name, found)
+        self._topics = found
+        self._read_at = monotonic_ms()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the topics should be read again, or are missing and about to count as deleted."""
+        read_at = self._read_at
+        return (
+            read_at is None
+            or bool(self._missing_since)
+            or monotonic_ms() - read_at >= METADATA_AGE_MS
+        )
+
+    def _expected(self) -> list[str]:
+        if self._options.partitions is not None:
+            return sorted({tp.topic for tp in self._options.partitions})
+        return sorted(self._options.topics or ())
+
+    def _keep(self, name: str, found: dict[str, TopicMetadata]) -> None:
+        if name in self._topics:
+            found[name] = self._topics[name]
+
+    def _is_missing(self, metadata: ClusterMetadata, name: str) -> bool:
+        topic = metadata.topics.get(name)
+        return topic is None or topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    # -- logs -------------------------------------------------------------------------------------
+
+    def latest(self) -> Offsets:
+        """Return the ends of all logs; a failure makes the topics be read again before a retry."""
+
+        def look() -> Offsets:
+            try:
+                return self._listed(self.partitions(), LATEST)
+            except TidelogError:
+                self.read_topics()  # the next try lists what is there then
+                raise
+
+        return self._with_patience(look)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the beginnings of some logs."""
+        wanted = list(partitions)
+        return self._with_patience(lambda: self._listed(wanted, EARLIEST))
+
+    def _listed(self, partitions: list[TopicPartition], which: int) -> Offsets:
+        if not partitions:
+            return {}
+        listed = self._client.list_offsets(
+            dict.fromkeys(partitions, which), self._options.isolation_level
+        )
+        return {tp: each.offset for tp, each in listed.items()}
+
+    def _with_patience(self, do: Callable[[], T]) -> T:
+        """Return what `do` returns; retry errors that may pass until the options' timeout."""
+        give_up = monotonic_ms() + self._options.timeout_ms
+        while True:
+            try:
+                return do()
+            except TidelogError as error:
+                if not is_retriable(error) or monotonic_ms() >= give_up:
+                    raise
+            self._pause()
+
+    def _pause(self) -> None:
+        time.sleep(_PAUSE_S)
+
+
+def _is_there(topic: TopicMetadata) -> bool:
+    return topic.error is ErrorCode.NONE and bool(topic.partitions)
