@@ -64,6 +64,33 @@ def test_a_batch_behind_one_that_a_small_isr_kept_out_gets_the_same_error() -> N
 
 
 @pytest.mark.rule("V38")
+def test_a_stored_batch_behind_a_refused_one_gets_the_same_error_until_that_one_is_answered() -> (
+    None
+):
+    """Else the producer sends new batches, and the leader forgets the refused one."""
+
+    async def story() -> None:
+        leader = a_cluster()[1]
+        await leader.command(state(isr=(1,), is_new=True))
+        for sequence in range(4):
+            leader.log().producers.append(BatchView(batch(sequence)), 0)
+        leader.partition().configured(leader.log().config, 2)
+        for sequence in (0, 1):
+            error = refused(leader, sequence)
+            assert isinstance(error, KafkaError) and error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        leader.partition().configured(leader.log().config, 1)
+        assert behind(leader, 2) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert [behind(leader, sequence) for sequence in (0, 2)] == [
+            ErrorCode.NONE,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+        ]
+        assert [behind(leader, sequence) for sequence in (1, 2, 3)] == [ErrorCode.NONE] * 3
+        assert len(leader.log().producers.refused) == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
 def test_a_batch_of_a_known_producer_gets_the_error_of_the_refused_one_before_it() -> None:
     async def story() -> None:
         leader = a_cluster()[1]

@@ -4,11 +4,11 @@ A producer has several batches in flight. The broker refuses one with an error t
 disk, an ISR below the minimum, a leadership that has ended or not begun. The next batches then miss
 a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend,
 under another identity, batches that other partitions have stored. So the batches behind a refused
-one get the same error, and the producer resends all of them in order (V38).
+one get the same error, stored or not, and the producer resends all of them in order (V38).
 
-A gap ends when its batches are stored, or with a newer epoch of the producer. Otherwise it ends
-`REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then gets
-OUT_OF_ORDER_SEQUENCE_NUMBER. A gap outlives a demotion: the broker may lead again before the
+A gap ends when its batches are stored or answered, or with a newer epoch of the producer. Otherwise
+it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then
+gets OUT_OF_ORDER_SEQUENCE_NUMBER. A gap outlives a demotion: the broker may lead again before the
 producer resends. The number of gaps is bounded; the oldest ends first. A new leader also awaits
 what the former one refused (`check_skipped`). No files, no clock. Sources: rdkafka_request.c
 (rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
@@ -96,6 +96,25 @@ class RefusedBatches:
             return
         if 0 < _ahead(expected, batch.base_sequence) <= _HALF:
             self._refuse_behind(gap, batch, expected)
+
+    def check_repeated(self, batch: BatchView, now_ms: int) -> None:
+        """Raise EarlierBatchRefusedError where a stored batch comes behind a refused one.
+
+        A leader refuses also a batch that it has, for example below the minimum of the ISR. If it
+        acknowledged the batches behind, the producer would send new ones before it repeats the
+        refused one. The leader would then have forgotten that one: it remembers few batches.
+        """
+        gap = self._live(batch.producer_id, now_ms)
+        if gap is None or gap.producer_epoch != batch.producer_epoch:
+            return
+        if 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
+            self._refuse_behind(gap, batch, gap.first)
+        if gap.covers(batch.base_sequence):
+            rest = gap._replace(first=_after(batch.last_sequence))
+            if gap.covers(rest.first):
+                self._gaps[batch.producer_id] = rest
+            else:
+                del self._gaps[batch.producer_id]
 
     def check_unknown(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where an unknown producer's earlier batch was refused."""
