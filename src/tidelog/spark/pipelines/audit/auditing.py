@@ -1,0 +1,308 @@
+"""The audit itself: list, scan, join, compare, and look again at what is not as it should be.
+
+Brokers may append, roll, delete and compact meanwhile. So a partition with damage, or with files
+that vanished, is listed again. Where nothing in it has changed, its findings stand; otherwise its
+new files are scanned and it is judged by them, at most ROUNDS times. Ranges of unchanged files keep
+their results. Runs on the driver; tasks are `spark_tasks`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.pipelines.audit import comparing
+from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult, Divergence
+from tidelog.spark.pipelines.audit.findings import Finding, Kind, Severity
+from tidelog.spark.pipelines.audit.joining import Gaps, ReplicaAudit, join
+from tidelog.spark.pipelines.audit.kept_results import KeptResults
+from tidelog.spark.pipelines.audit.metadata import ClusterView, ask_cluster, check_assignment
+from tidelog.spark.pipelines.audit.ranges import (
+    RANGE_BYTES,
+    RangeJob,
+    RangeResult,
+    broken_chains,
+    plan_jobs,
+)
+from tidelog.spark.segments.listing import (
+    LogDirectory,
+    Replica,
+    expand,
+    list_again,
+    list_directories,
+)
+
+#: Listings of a partition whose files change while they are read.
+ROUNDS: Final = 4
+
+
+class Tasks(Protocol):
+    """Where the work is done: Spark, or a test's own process."""
+
+    def scan(self, jobs: Sequence[RangeJob], kept: KeptResults | None) -> list[RangeResult]: ...
+    def compare(self, jobs: Sequence[DetailJob]) -> list[DetailResult]: ...
+
+
+@dataclass(slots=True)
+class PartitionAudit:
+    """One partition: its replicas, and what was found when they were compared."""
+
+    tp: TopicPartition
+    high: int
+    audits: list[ReplicaAudit]
+    findings: list[Finding] = field(default_factory=list)
+    divergences: list[Divergence] = field(default_factory=list)
+    is_gone: bool = False
+
+    def all_findings(self) -> list[Finding]:
+        """Return the findings of the replicas and of their comparison."""
+        return [*(each for audit in self.audits for each in audit.findings), *self.findings]
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it has damage, or could not be read as listed."""
+        return self.is_gone or any(each.severity is Severity.DAMAGE for each in self.all_findings())
+
+
+@dataclass(slots=True)
+class Audit:
+    """The outcome for all directories."""
+
+    directories: tuple[LogDirectory, ...]
+    partitions: list[PartitionAudit]
+    #: Of directories, not of replicas.
+    findings: list[Finding]
+    seconds: float
+    bytes_read: int
+    bytes_kept: int
+    #: Partitions that were listed again because brokers changed them.
+    listed_again: int
+
+    def all_findings(self) -> list[Finding]:
+        """Return everything found, damage first."""
+        every = [*self.findings, *(f for each in self.partitions for f in each.all_findings())]
+        return sorted(every, key=lambda each: (each.severity, each.partition, each.path))
+
+    @property
+    def holds(self) -> bool:
+        """Whether no damage was found."""
+        return all(each.severity is not Severity.DAMAGE for each in self.all_findings())
+
+
+def audit_directories(
+    tasks: Tasks,
+    directories: Sequence[str],
+    *,
+    bootstrap: str | None = None,
+    compacted: Iterable[str] = (),
+    keep: str | None = None,
+    range_bytes: int = RANGE_BYTES,
+) -> Audit:
+    """Audit log directories, given as paths or globs.
+
+    `bootstrap` names a running cluster whose metadata is used. `compacted` names topics whose gaps
+    are compaction's. `keep` is a directory for results, so that a stopped audit can go on.
+    Raises ConfigError, KafkaError, Spark's errors.
+    """
+    started = time.monotonic()
+    paths = expand(directories, "directories")
+    kept = None if keep is None else KeptResults.opened(keep)
+    view = ClusterView() if bootstrap is None else ask_cluster(bootstrap)
+    listed = list_directories(paths)
+    run = _Auditing(tasks, view, frozenset(compacted), kept, range_bytes)
+    replicas: dict[TopicPartition, list[Replica]] = {}
+    for directory in listed:
+        for replica in directory.replicas:
+            replicas.setdefault(replica.tp, []).append(replica)
+    partitions = run.audit_until_stable(replicas)
+    return Audit(
+        listed,
+        [partitions[tp] for tp in sorted(partitions)],
+        check_directories(listed, view),
+        time.monotonic() - started,
+        run.bytes_read,
+        run.bytes_kept,
+        run.listed_again,
+    )
+
+
+def check_directories(directories: Sequence[LogDirectory], view: ClusterView) -> list[Finding]:
+    """Return findings about the directories themselves and about replicas' places."""
+    found: list[Finding] = []
+    clusters = [each.cluster for each in directories if each.cluster is not None]
+    usual = view.cluster or (max(clusters, key=clusters.count) if clusters else None)
+    for directory in directories:
+        broker = directory.path if directory.broker is None else f"broker {directory.broker}"
+        if directory.cluster is not None and directory.cluster != usual:
+            found.append(
+                Finding(
+                    Kind.OTHER_CLUSTER,
+                    directory.path,
+                    f"the directory belongs to cluster {directory.cluster}, not to {usual}",
+                    broker=broker,
+                )
+            )
+        for problem in directory.problems:
+            kind = Kind.UNREADABLE if problem.is_refused else Kind.CHECKPOINT
+            found.append(Finding(kind, problem.path, problem.sentence, broker=broker))
+        found += [
+            Finding(
+                Kind.STRAY,
+                aside.path,
+                f"a stray replica of {aside.replica}, {aside.size:,} bytes, waits for deletion or"
+                f" an operator",
+                severity=Severity.NOTICE,
+                partition=aside.replica,
+                broker=broker,
+            )
+            for aside in directory.asides
+            if aside.reason == "stray"
+        ]
+        found += [
+            Finding(
+                Kind.ORPHAN,
+                other.path,
+                f"no broker writes such a file or directory, {other.size:,} bytes",
+                severity=Severity.NOTICE,
+                broker=broker,
+            )
+            for other in directory.unknown
+        ]
+    return found + (check_assignment(view, directories) if view.partitions else [])
+
+
+class _Auditing:
+    def __init__(
+        self,
+        tasks: Tasks,
+        view: ClusterView,
+        compacted: frozenset[str],
+        kept: KeptResults | None,
+        range_bytes: int,
+    ) -> None:
+        self._tasks = tasks
+        self._view = view
+        self._compacted = compacted | view.compacted
+        self._kept = kept
+        self._range_bytes = range_bytes
+        self._results: dict[str, RangeResult] = {}
+        self.bytes_read = 0
+        self.bytes_kept = 0
+        self.listed_again = 0
+
+    def audit_until_stable(
+        self, replicas: Mapping[TopicPartition, list[Replica]]
+    ) -> dict[TopicPartition, PartitionAudit]:
+        """Audit all partitions; those with damage again as long as their files change."""
+        current = {tp: list(each) for tp, each in replicas.items()}
+        done = self._audit(current)
+        for _ in range(ROUNDS - 1):
+            changed: dict[TopicPartition, list[Replica]] = {}
+            for tp, each in done.items():
+                if each.is_suspect:
+                    now = list(list_again(current[tp]))
+                    if now != current[tp]:
+                        changed[tp] = now
+            if not changed:
+                break
+            self.listed_again += len(changed)
+            current.update(changed)
+            done.update(self._audit(changed))
+        for tp, each in done.items():
+            if each.is_gone:
+                each.findings.append(
+                    Finding(
+                        Kind.CHANGING,
+                        current[tp][0].path if current[tp] else "",
+                        f"files changed in all of {ROUNDS} listings; audit the partition again when"
+                        f" its brokers are less busy",
+                        severity=Severity.NOTICE,
+                        partition=str(tp),
+                    )
+                )
+        return done
+
+    def _audit(
+        self, replicas: Mapping[TopicPartition, list[Replica]]
+    ) -> dict[TopicPartition, PartitionAudit]:
+        highs = {tp: comparing.high_watermark(each) for tp, each in replicas.items()}
+        results = self._scan(replicas, highs, ())
+        again = broken_chains(results)
+        if again:
+            results = self._scan(replicas, highs, again)
+        done: dict[TopicPartition, PartitionAudit] = {}
+        gaps: dict[TopicPartition, Gaps] = {}
+        for tp, each in replicas.items():
+            assigned = self._view.partitions.get(tp)
+            gaps[tp] = comparing.gaps_of(each, tp.topic in self._compacted, assigned)
+            audits = [join(replica, results, gaps[tp]) for replica in each]
+            partition = PartitionAudit(tp, highs[tp], audits)
+            partition.is_gone = any(audit.is_gone for audit in audits)
+            partition.findings += comparing.check_ends(audits, highs[tp], assigned)
+            partition.findings += comparing.check_identity(each)
+            done[tp] = partition
+        self._compare(done, gaps)
+        return done
+
+    def _scan(
+        self,
+        replicas: Mapping[TopicPartition, list[Replica]],
+        highs: Mapping[TopicPartition, int],
+        whole: Sequence[str],
+    ) -> dict[str, list[RangeResult]]:
+        """Return the results of all ranges by path; scan those that are not known yet."""
+        jobs = [
+            job
+            for tp, each in replicas.items()
+            for replica in each
+            for job in plan_jobs(replica, highs[tp], range_bytes=self._range_bytes, whole=whole)
+        ]
+        missing: list[RangeJob] = []
+        for job in jobs:
+            known = self._results.get(job.key)
+            if known is not None and known.is_valid_for(job.high):
+                continue
+            found = None if self._kept is None else self._kept.read(job)
+            if found is None:
+                missing.append(job)
+            else:
+                self._results[job.key] = found
+                self.bytes_kept += job.end - job.start
+        scanned = self._tasks.scan(missing, self._kept)
+        for job, result in zip(missing, scanned, strict=True):
+            self._results[job.key] = result
+            self.bytes_read += job.end - job.start
+        by_path: dict[str, list[RangeResult]] = {}
+        for job in jobs:
+            by_path.setdefault(job.path, []).append(self._results[job.key])
+            if self._results[job.key].is_gone:
+                del self._results[job.key]
+        return by_path
+
+    def _compare(
+        self,
+        done: Mapping[TopicPartition, PartitionAudit],
+        gaps: Mapping[TopicPartition, Gaps],
+    ) -> None:
+        """Compare batch by batch where digests differ."""
+        wanted = []
+        for tp, partition in done.items():
+            swapped = {
+                each.broker for each in partition.all_findings() if each.kind is Kind.SWAPPED
+            }
+            audits = [
+                each
+                for each in partition.audits
+                if not each.is_gone and each.replica.name not in swapped
+            ]
+            buckets = comparing.differing_buckets(audits)
+            if buckets:
+                wanted.append((tp, comparing.detail_job(audits, buckets, partition.high, gaps[tp])))
+        details = self._tasks.compare([job for _, job in wanted])
+        for (tp, _), detail in zip(wanted, details, strict=True):
+            done[tp].findings += [replace(each, partition=str(tp)) for each in detail.findings]
+            done[tp].divergences += detail.divergences
+            done[tp].is_gone = done[tp].is_gone or detail.is_gone

@@ -1,0 +1,115 @@
+"""Findings of an audit: what is wrong, in which file, at which byte and offset.
+
+Plain values that travel as JSON between tasks, kept results and the driver. `DAMAGE` makes the
+audit fail. `NOTICE` is something that an operator should know: a crash, a deletion or an
+interrupted compaction leaves it, and a broker's start deals with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+#: Findings of one kind that a range or a file keeps; the rest is counted.
+KEPT_OF_A_KIND: Final = 20
+
+
+class Kind(StrEnum):
+    """What was found."""
+
+    CHECKSUM = "checksum"
+    NO_BATCH = "no batch"
+    HEADER = "batch header"
+    OFFSET_ORDER = "offset order"
+    GAP = "gap"
+    EPOCH_ORDER = "epoch order"
+    EPOCH_CHECKPOINT = "epoch checkpoint"
+    INDEX = "offset index"
+    TIME_INDEX = "time index"
+    CUT_TAIL = "cut tail"
+    SWAPPED = "swapped segment"
+    LOG_END = "log end"
+    SHORT = "short replica"
+    MISSING = "missing replica"
+    DIVERGED = "diverged"
+    BATCHED = "batched differently"
+    COMPACTED = "compacted differently"
+    ORPHAN = "orphan"
+    STRAY = "stray"
+    DELETED = "deleted"
+    FUTURE = "future replica"
+    UNREADABLE = "unreadable"
+    CHECKPOINT = "checkpoint"
+    OLD_FORMAT = "old format"
+    DUPLICATE = "duplicate replica"
+    OTHER_TOPIC = "other topic"
+    OTHER_CLUSTER = "other cluster"
+    CHANGING = "changing"
+
+
+class Severity(StrEnum):
+    """Whether the audit fails."""
+
+    DAMAGE = "damage"
+    NOTICE = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found. `also` counts more of the kind in the same file that are not listed."""
+
+    kind: Kind
+    path: str
+    sentence: str
+    position: int | None = None
+    offset: int | None = None
+    severity: Severity = Severity.DAMAGE
+    also: int = 0
+    #: Filled on the driver.
+    partition: str = ""
+    broker: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Finding:
+        """Return the finding of plain values."""
+        found = dict(values)
+        return cls(
+            **{**found, "kind": Kind(found["kind"]), "severity": Severity(found["severity"])}
+        )
+
+
+class Collector:
+    """The findings of one file, at most KEPT_OF_A_KIND of each kind."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found: dict[Kind, list[Finding]] = {}
+        self._also: dict[Kind, int] = {}
+
+    def add(
+        self,
+        kind: Kind,
+        sentence: str,
+        position: int | None = None,
+        offset: int | None = None,
+        severity: Severity = Severity.DAMAGE,
+    ) -> None:
+        """Add a finding, or count it."""
+        kept = self._found.setdefault(kind, [])
+        if len(kept) < KEPT_OF_A_KIND:
+            kept.append(Finding(kind, self._path, sentence, position, offset, severity))
+        else:
+            self._also[kind] = self._also.get(kind, 0) + 1
+
+    def all(self) -> list[Finding]:
+        """Return the findings; the last of each kind has the count of those left out."""
+        found: list[Finding] = []
+        for kind, kept in self._found.items():
+            found += [*kept[:-1], replace(kept[-1], also=self._also.get(kind, 0))]
+        return found

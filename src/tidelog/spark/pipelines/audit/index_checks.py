@@ -1,0 +1,212 @@
+"""Checks of a segment's offset index and time index against its batches.
+
+An offset entry names a batch by its position, and an offset that this batch or one of its append
+reaches. Kafka writes one entry for all batches of an append, so the offset may lie behind the first
+one, but not behind the batch of the next entry. A time entry is a largest timestamp so far and an
+offset in the batch that has it. Zeros behind the entries are those of Kafka's preallocation.
+Indexes above the recovery point may be stale after a crash: a start rebuilds them, and a finding is
+a notice. Sources: OffsetIndex, TimeIndex, LogSegment.append.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.spark.pipelines.audit.batch_checks import Columns
+from tidelog.spark.pipelines.audit.findings import Collector, Kind, Severity
+from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
+
+Ints = npt.NDArray[np.int64]
+
+_OFFSET_ENTRY: Final = np.dtype([("relative", ">i4"), ("position", ">u4")])
+_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
+
+
+class IndexChecks:
+    """The entries of one range, compared with its batches as they come."""
+
+    def __init__(self, job: RangeJob, result: RangeResult) -> None:
+        self._job = job
+        self._result = result
+        self._severity = Severity.DAMAGE if job.is_flushed else Severity.NOTICE
+        stem = job.path.removesuffix(".log")
+        self._index = Collector(f"{stem}.index")
+        self._times = Collector(f"{stem}.timeindex")
+        self._offsets, self._positions = self._offset_entries(f"{stem}.index")
+        self._stamps, self._stamped = self._time_entries(f"{stem}.timeindex")
+        self._next_time = 0
+        self._largest = -1
+        #: Offset of the entry before, which must lie below the batch of the next one.
+        self._entry_before = -1
+        #: Bytes that are no batch: entries there are not judged.
+        self._skipped: list[tuple[int, int]] = []
+
+    def fold(self, columns: Columns) -> None:
+        """Compare the entries that belong to these batches."""
+        self._fold_offsets(columns)
+        self._fold_times(columns)
+
+    def skip(self, start: int, end: int) -> None:
+        """Do not judge entries of these bytes: no batch is there."""
+        self._skipped.append((start, end))
+
+    def finish(self) -> None:
+        """Put the findings into the result."""
+        self._result.findings += self._index.all() + self._times.all()
+
+    def _offset_entries(self, path: str) -> tuple[Ints, Ints]:
+        """Return offsets and positions of the entries in this range; check the file's order."""
+        job = self._job
+        entries = _entries(path, _OFFSET_ENTRY, self._index, self._severity)
+        offsets = entries["relative"].astype(np.int64) + job.base_offset
+        positions = entries["position"].astype(np.int64)
+        used = np.flatnonzero((offsets != job.base_offset) | (positions != 0))
+        count = int(used[-1]) + 1 if len(used) else 0
+        offsets, positions = offsets[:count], positions[:count]
+        if job.start == 0:
+            wrong = np.flatnonzero((np.diff(offsets) <= 0) | (np.diff(positions) <= 0))
+            if len(wrong):
+                place = int(wrong[0]) + 1
+                self._index.add(
+                    Kind.INDEX,
+                    f"entry {place} (offset {offsets[place]}, byte {positions[place]}) does not"
+                    f" rise above the one before",
+                    place * _OFFSET_ENTRY.itemsize,
+                    int(offsets[place]),
+                    self._severity,
+                )
+        here = (positions >= job.start) & (positions < job.end)
+        beyond = np.flatnonzero(positions >= job.size)
+        if len(beyond) and job.end == job.size and job.is_flushed:
+            place = int(beyond[0])
+            self._index.add(
+                Kind.INDEX,
+                f"entry {place} has offset {offsets[place]} at byte {positions[place]}, and the log"
+                f" file ends at byte {job.size}",
+                place * _OFFSET_ENTRY.itemsize,
+                int(offsets[place]),
+            )
+        if here.any():
+            self._result.indexed = int(offsets[here].max())
+        return offsets[here], positions[here]
+
+    def _time_entries(self, path: str) -> tuple[Ints, Ints]:
+        entries = _entries(path, _TIME_ENTRY, self._times, self._severity)
+        stamps = entries["timestamp"].astype(np.int64)
+        offsets = entries["relative"].astype(np.int64) + self._job.base_offset
+        used = np.flatnonzero((stamps != 0) | (offsets != self._job.base_offset))
+        count = int(used[-1]) + 1 if len(used) else 0
+        stamps, offsets = stamps[:count], offsets[:count]
+        if self._job.start == 0:
+            wrong = np.flatnonzero((np.diff(stamps) <= 0) | (np.diff(offsets) < 0))
+            if len(wrong):
+                place = int(wrong[0]) + 1
+                self._times.add(
+                    Kind.TIME_INDEX,
+                    f"entry {place} (timestamp {stamps[place]}, offset {offsets[place]}) does not"
+                    f" rise above the one before",
+                    place * _TIME_ENTRY.itemsize,
+                    int(offsets[place]),
+                    self._severity,
+                )
+        return stamps, offsets
+
+    def _fold_offsets(self, columns: Columns) -> None:
+        end = int(columns.positions[-1])
+        mine = (self._positions >= columns.positions[0]) & (self._positions <= end)
+        positions, offsets = self._positions[mine], self._offsets[mine]
+        if not len(positions):
+            return
+        places = np.searchsorted(columns.positions, positions).clip(max=len(columns.positions) - 1)
+        exact = columns.positions[places] == positions
+        before = np.concatenate(([self._entry_before], offsets[:-1]))
+        wrong = ~exact | (
+            columns.sound[places]
+            & ((offsets < columns.lasts[places]) | (before >= columns.bases[places]))
+        )
+        self._entry_before = int(offsets[-1])
+        for place in np.flatnonzero(wrong):
+            position, offset = int(positions[place]), int(offsets[place])
+            if any(start <= position < end for start, end in self._skipped):
+                continue
+            batch = int(places[place])
+            there = (
+                f"the batch there has offsets {int(columns.bases[batch])} to"
+                f" {int(columns.lasts[batch])}"
+                if exact[place]
+                else "no batch begins there"
+            )
+            self._index.add(
+                Kind.INDEX,
+                f"an entry has offset {offset} at byte {position} of the log, and {there}",
+                self._place_of(position),
+                offset,
+                self._severity,
+            )
+
+    def _place_of(self, position: int) -> int | None:
+        """Return the byte of the entry in the index file, from its place among all entries."""
+        entries = _entries(self._job.path.removesuffix(".log") + ".index", _OFFSET_ENTRY, None)
+        found = np.flatnonzero(entries["position"] == position)
+        return int(found[0]) * _OFFSET_ENTRY.itemsize if len(found) else None
+
+    def _fold_times(self, columns: Columns) -> None:
+        first, last = int(columns.bases[0]), int(columns.lasts[-1])
+        stamps = np.where(columns.sound, columns.max_timestamps, -1)
+        largest = np.maximum.accumulate(np.maximum(stamps, self._largest))
+        self._largest = int(largest[-1])
+        mine = np.flatnonzero((self._stamped >= first) & (self._stamped <= last))
+        if not len(mine):
+            return
+        places = np.searchsorted(columns.lasts, self._stamped[mine])
+        places = places.clip(max=len(columns.lasts) - 1)
+        wrong = columns.sound[places] & (
+            (columns.max_timestamps[places] != self._stamps[mine])
+            | (columns.bases[places] > self._stamped[mine])
+            | (largest[places] > self._stamps[mine])
+        )
+        for place in np.flatnonzero(wrong):
+            entry, batch = int(mine[place]), int(places[place])
+            self._times.add(
+                Kind.TIME_INDEX,
+                f"entry {entry} has timestamp {int(self._stamps[entry])} for offset"
+                f" {int(self._stamped[entry])}; the batch of offsets {int(columns.bases[batch])} to"
+                f" {int(columns.lasts[batch])} has {int(columns.max_timestamps[batch])}, the"
+                f" largest so far is {int(largest[batch])}",
+                entry * _TIME_ENTRY.itemsize,
+                int(self._stamped[entry]),
+                self._severity,
+            )
+
+
+def _entries(
+    path: str,
+    entry: np.dtype[np.void],
+    findings: Collector | None,
+    severity: Severity = Severity.NOTICE,
+) -> npt.NDArray[np.void]:
+    """Return the entries of an index file; none where there is no file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(os.fstat(file.fileno()).st_size)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        if findings is not None:
+            findings.add(Kind.UNREADABLE, f"the file cannot be read: {error.strerror}")
+        data = b""
+    rest = len(data) % entry.itemsize
+    if rest and findings is not None:
+        kind = Kind.INDEX if entry is _OFFSET_ENTRY else Kind.TIME_INDEX
+        findings.add(
+            kind,
+            f"{len(data)} bytes are not whole entries of {entry.itemsize}",
+            len(data) - rest,
+            None,
+            severity,
+        )
+    return np.frombuffer(data[: len(data) - rest], dtype=entry)

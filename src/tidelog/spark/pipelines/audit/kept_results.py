@@ -1,0 +1,57 @@
+"""Results of ranges, kept in a directory so that a stopped audit goes on where it was.
+
+A task writes its result under a name made from the file's path, size, time, inode and bytes, so a
+file that changed since has another name and is scanned again. Each file is written beside and
+renamed: there is a whole result or none. A result that cannot be read counts as none. The directory
+must be one that all executors see, like the log directories.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.core.errors import ConfigError
+from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResults:
+    """A directory of results."""
+
+    directory: str
+
+    @classmethod
+    def opened(cls, directory: str) -> KeptResults:
+        """Return the results of a directory, which is created. Raises ConfigError."""
+        try:
+            os.makedirs(directory, exist_ok=True)
+            probe = Path(directory, f".{os.getpid()}.probe")
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise ConfigError(
+                f"--keep {directory}: results cannot be kept there: {error.strerror}"
+            ) from error
+        return cls(os.path.abspath(directory))
+
+    def read(self, job: RangeJob) -> RangeResult | None:
+        """Return the kept result of a range; None where it has to be scanned."""
+        try:
+            found = RangeResult.from_json(self._path(job).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # torn or of another version: the range is scanned again
+        return found if found.is_valid_for(job.high) else None
+
+    def write(self, job: RangeJob, result: RangeResult) -> None:
+        """Keep a result. Raises OSError."""
+        path = self._path(job)
+        half = path.with_name(f".{path.name}.{os.getpid()}")
+        half.write_text(result.to_json(), encoding="utf-8")
+        half.replace(path)
+
+    def _path(self, job: RangeJob) -> Path:
+        return Path(self.directory, f"{job.key}.json")

@@ -1,0 +1,102 @@
+"""What a running cluster says about its partitions: assignment, ISR, compaction.
+
+The source is optional: an audit of directories needs no broker. With it, missing replicas are
+found, replicas outside the ISR may be behind, and a compacted topic is known before its first
+compaction. Asks once, before directories are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.core.types import TopicPartition, topic_id_to_text
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.audit.findings import Finding, Kind, Severity
+from tidelog.spark.segments.listing import LogDirectory
+
+_POLICY: Final = "cleanup.policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The brokers that should have a partition, and those in its ISR."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The partitions of a cluster; empty where no cluster was asked."""
+
+    cluster: str | None = None
+    partitions: Mapping[TopicPartition, Assigned] = field(default_factory=dict)
+    compacted: frozenset[str] = frozenset()
+
+
+def ask_cluster(bootstrap: str) -> ClusterView:
+    """Return the view of a cluster's brokers. Raises KafkaError, ConfigError."""
+    with BlockingClient(bootstrap, "tidelog-audit") as client:
+        metadata = client.metadata(None)
+        compacted = frozenset(
+            topic
+            for topic in sorted(metadata.topics)
+            for value in client.describe_configs(ConfigResource(TOPIC, topic), [_POLICY])
+            if "compact" in (value.value or "")
+        )
+    partitions = {
+        tp: Assigned(
+            tuple(each.replicas),
+            tuple(each.isr),
+            topic_id_to_text(metadata.topics[tp.topic].topic_id),
+        )
+        for tp, each in metadata.all_partitions()
+    }
+    return ClusterView(metadata.cluster_id, partitions, compacted)
+
+
+def check_assignment(view: ClusterView, directories: Sequence[LogDirectory]) -> list[Finding]:
+    """Return replicas that are assigned and not here, and those here that nobody assigned.
+
+    Looks only at brokers of which a log directory was given.
+    """
+    found: list[Finding] = []
+    brokers = {each.broker: each for each in directories if each.broker is not None}
+    here = {
+        (replica.tp, replica.broker): replica
+        for directory in directories
+        for replica in directory.replicas
+    }
+    for tp, assigned in view.partitions.items():
+        found += [
+            Finding(
+                Kind.MISSING,
+                brokers[broker].path,
+                f"broker {broker} is assigned a replica of {tp}, and none of its log directories"
+                f" here has it",
+                severity=Severity.DAMAGE if broker in assigned.isr else Severity.NOTICE,
+                partition=str(tp),
+                broker=f"broker {broker}",
+            )
+            for broker in assigned.replicas
+            if broker in brokers and (tp, broker) not in here
+        ]
+    for (tp, place), replica in here.items():
+        wanted = view.partitions.get(tp)
+        if not view.partitions or (wanted is not None and place in wanted.replicas):
+            continue
+        found.append(
+            Finding(
+                Kind.STRAY,
+                replica.path,
+                f"the cluster assigns no replica of {tp} to {replica.name}",
+                severity=Severity.NOTICE,
+                partition=str(tp),
+                broker=replica.name,
+            )
+        )
+    return found

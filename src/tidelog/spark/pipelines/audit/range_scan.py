@@ -1,0 +1,219 @@
+"""One task's work: every batch of a byte range read, its checksum computed, its header checked.
+
+Reads 4 MiB at a time into one buffer. Not by mmap: a broker may truncate the file meanwhile, and a
+page behind its end would kill the worker. Checks are numpy's, over all batches of a step together
+(`batch_checks`), so small batches cost little. Behind bytes that are no batch the scan goes on at
+the next batch that has a right checksum. Errors of the operating system are findings, a vanished
+file is not: the driver looks again.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.core.limits import MIB
+from tidelog.spark.pipelines.audit.batch_checks import BatchChecks
+from tidelog.spark.pipelines.audit.findings import Collector, Kind, Severity
+from tidelog.spark.pipelines.audit.index_checks import IndexChecks
+from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
+from tidelog.spark.segments.batch_scan import (
+    HEADER_BYTES,
+    OVERHEAD_BYTES,
+    Rows,
+    Stop,
+    empty_rows,
+    header_at,
+    scan_rows,
+)
+from tidelog.spark.segments.resync import are_zeros, first_with_wrong_length, next_batch
+
+_STEP_BYTES: Final = 4 * MIB
+_STEP_ROWS: Final = 1 << 16
+#: Message sets of Kafka before 0.11: their entries have the same first fields.
+_OLD_MAGICS: Final = (0, 1)
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Bytes from `position` on that are no batch."""
+
+    position: int
+    reason: str
+    #: The file ends in the batch: a crash during a write leaves that.
+    is_short: bool
+
+
+def scan_range(job: RangeJob) -> RangeResult:
+    """Scan a range; the result has the findings of the log file and of its indexes there."""
+    result = RangeResult(job.start, job.end, job.high, job.start)
+    findings = Collector(job.path)
+    try:
+        descriptor = os.open(job.path, os.O_RDONLY)
+    except FileNotFoundError:
+        result.is_gone = True
+        return result
+    except OSError as error:
+        findings.add(Kind.UNREADABLE, f"the file cannot be opened: {error.strerror}", job.start)
+        result.findings = findings.all()
+        result.stopped_at = job.end
+        return result
+    try:
+        if os.fstat(descriptor).st_size < job.size:
+            result.is_gone = True
+            return result
+        _RangeScan(job, descriptor, result, findings).run()
+    except OSError as error:
+        # The checks of what came before stand; what is behind cannot be read.
+        findings.add(
+            Kind.UNREADABLE,
+            f"the file cannot be read at or behind this byte: {error.strerror}",
+            result.stopped_at,
+            result.last,
+        )
+        result.stopped_at = job.end
+    finally:
+        os.close(descriptor)
+    result.findings = findings.all() + result.findings
+    return result
+
+
+class _RangeScan:
+    def __init__(
+        self, job: RangeJob, descriptor: int, result: RangeResult, findings: Collector
+    ) -> None:
+        self._job = job
+        self._descriptor = descriptor
+        self._result = result
+        self._findings = findings
+        self._checks = BatchChecks(job, result, findings)
+        self._indexes = IndexChecks(job, result)
+        self._buffer = bytearray(_STEP_BYTES)
+        self._rows = empty_rows(_STEP_ROWS)
+        self._old_entries = 0
+
+    def run(self) -> None:
+        """Scan to the end of the range."""
+        job, result = self._job, self._result
+        wanted = _STEP_BYTES
+        while result.stopped_at < job.end:
+            position = result.stopped_at
+            have = self._read(position, min(wanted, max(job.end - position, 0)), wanted)
+            count, after, stop = scan_rows(self._buffer, 0, have, position, self._rows, True)
+            result.stopped_at = position + after
+            rows = self._rows[:count]
+            if count and rows["position"][-1] >= job.end:
+                # A large batch brought later ones into the buffer: they are of the next range.
+                rows = rows[rows["position"] < job.end]
+                result.stopped_at = int(rows["position"][-1] + rows["size"][-1])
+            suspect = first_with_wrong_length(self._descriptor, rows, job.size)
+            if suspect is not None:
+                self._fold(rows[:suspect])
+                self._skip(
+                    _Gap(int(rows["position"][suspect]), "its checksum and its length are wrong",
+                         is_short=False)
+                )  # fmt: skip
+                continue
+            self._fold(rows)
+            if stop is Stop.FULL or count:
+                wanted = _STEP_BYTES
+                continue
+            if stop is Stop.SHORT:
+                wanted = self._size_wanted(have)
+                if not wanted:
+                    wanted = _STEP_BYTES
+                continue
+            self._bad_header(stop)
+        self._indexes.finish()
+        if self._old_entries:
+            self._findings.add(
+                Kind.OLD_FORMAT,
+                f"{self._old_entries} message sets of a format before Kafka 0.11 are not checked",
+                job.start,
+                severity=Severity.NOTICE,
+            )
+
+    def _read(self, position: int, size: int, wanted: int) -> int:
+        """Read into the buffer; return the bytes read. A batch may reach beyond the range."""
+        if wanted > _STEP_BYTES:
+            size = wanted
+        size = min(size, self._job.size - position)
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        read = 0
+        with memoryview(self._buffer) as view:
+            while read < size:
+                count = os.preadv(self._descriptor, [view[read:size]], position + read)
+                if count == 0:
+                    break
+                read += count
+        return read
+
+    def _size_wanted(self, have: int) -> int:
+        """Return the bytes to read for the next batch; 0 where the file ends in it."""
+        position, size = self._result.stopped_at, self._job.size
+        left = size - position
+        if have < HEADER_BYTES <= left:
+            return max(_STEP_BYTES + 1, HEADER_BYTES)
+        if left < HEADER_BYTES:
+            self._skip(
+                _Gap(position, f"{left} bytes are left, a header has {HEADER_BYTES}", is_short=True)
+            )
+            return 0
+        _, claimed, _ = header_at(self._buffer, 0)
+        if claimed > left:
+            self._skip(
+                _Gap(position, f"it claims {claimed:,} bytes, and {left:,} are left", is_short=True)
+            )
+            return 0
+        return max(claimed, _STEP_BYTES + 1)
+
+    def _bad_header(self, stop: Stop) -> None:
+        position = self._result.stopped_at
+        have = self._read(position, HEADER_BYTES, HEADER_BYTES)
+        _, claimed, magic = header_at(self._buffer, 0)
+        is_old = stop is Stop.BAD_MAGIC and magic in _OLD_MAGICS and have == HEADER_BYTES
+        if is_old and position + claimed <= self._job.size:
+            self._old_entries += 1
+            self._result.stopped_at = position + claimed
+            self._checks.forget_order()
+            return
+        if stop is Stop.BAD_LENGTH:
+            reason = f"its length field is {claimed - OVERHEAD_BYTES}, the least is 49"
+        else:
+            reason = f"its magic is {magic}, 2 is expected"
+        self._skip(_Gap(position, reason, is_short=False))
+
+    def _skip(self, gap: _Gap) -> None:
+        """Go on at the next batch behind bytes that are none, or at the end of the range."""
+        job, result = self._job, self._result
+        low = job.base_offset if result.last is None else result.last + 1
+        is_last = job.end == job.size
+        found = next_batch(self._descriptor, gap.position + 1, job.end, job.size, low)
+        if found is None and is_last:
+            # The end of a file: the driver knows whether a crash may leave it so.
+            zeros = are_zeros(self._descriptor, gap.position, job.size)
+            result.tail = (gap.position, gap.reason, zeros)
+            result.stopped_at = job.end
+            return
+        end = job.end if found is None else found.position
+        behind = "" if found is None else f", offset {found.base}"
+        self._findings.add(
+            Kind.NO_BATCH,
+            f"no batch begins here: {gap.reason}; the next one is at byte {end}{behind}",
+            gap.position,
+            low,
+        )
+        if found is not None and found.base > low:
+            result.damaged.append((low, found.base - 1))
+        elif found is None:
+            result.damaged.append((low, low))
+        result.stopped_at = end
+        self._checks.forget_order()
+        self._indexes.skip(gap.position, end)
+
+    def _fold(self, rows: Rows) -> None:
+        if len(rows):
+            columns = self._checks.fold(rows)
+            self._indexes.fold(columns)

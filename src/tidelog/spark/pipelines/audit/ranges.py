@@ -1,0 +1,199 @@
+"""Byte ranges of log files: the work of a task, and what the task found there.
+
+A range begins at a batch. For the first range of a file that is byte 0; for later ones it is the
+position of an offset index entry whose header looks like a batch. The index may lie, so ranges must
+chain: each one reports where its last batch ended, and the next one must begin there. Otherwise the
+driver has the file scanned again as one range, without its index. A log file has at most 2 GiB, so
+that costs seconds. Values are plain, for JSON; nothing here reads a batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+from tidelog.core.limits import MIB
+from tidelog.spark.pipelines.audit.findings import Finding
+from tidelog.spark.segments.batch_scan import HEADER_BYTES, MAGIC, header_at
+from tidelog.spark.segments.listing import Replica, SegmentFile
+
+#: Bytes of one range: a result is kept for each, and a crash repeats at most so many.
+RANGE_BYTES: Final = 256 * MIB
+#: Offsets of one digest. Replicas are compared digest by digest.
+BUCKET_BITS: Final = 16
+_ENTRY_BYTES: Final = 8
+#: To be raised where the same bytes give another result.
+_VERSION: Final = 1
+#: No digest has a limit above this.
+NO_LIMIT: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RangeJob:
+    """Bytes `[start, end)` of a log file, to be scanned by one task."""
+
+    path: str
+    base_offset: int
+    #: Size, time and inode when the file was listed: who it is.
+    size: int
+    mtime_ns: int
+    inode: int
+    start: int
+    end: int
+    #: Batches that end below this offset are in the digests: the partition's high watermark.
+    high: int
+    #: A crash leaves no wrong index here: all was flushed.
+    is_flushed: bool
+
+    @property
+    def key(self) -> str:
+        """Name of the kept result: equal for the same bytes of the same file."""
+        values = [_VERSION, self.path, self.base_offset, self.size, self.mtime_ns, self.inode]
+        values += [self.start, self.end, self.is_flushed]
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:40]
+
+
+@dataclass(slots=True)
+class RangeResult:
+    """What one range holds."""
+
+    start: int
+    end: int
+    high: int
+    #: Where the last batch ended, or the last bytes that are none.
+    stopped_at: int
+    batches: int = 0
+    records: int = 0
+    #: Offsets of the first batch, and the last offset; None without a batch.
+    first: int | None = None
+    first_last: int | None = None
+    last: int | None = None
+    #: (epoch, its first offset here, the last offset before it or None).
+    epochs: list[tuple[int, int, int | None]] = field(default_factory=list)
+    max_timestamp: int = -1
+    #: Bucket to (batches, sum of their digests).
+    buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: The first missing offsets: (from, to, position of the batch behind).
+    gaps: list[tuple[int, int, int]] = field(default_factory=list)
+    gap_count: int = 0
+    #: Offsets without a record inside batches, and the position of the first such batch.
+    hollow: int = 0
+    hollow_at: int | None = None
+    #: Last offset of the index's entries here.
+    indexed: int | None = None
+    #: (from, to): offsets that damage hides or blurs.
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    #: Bytes at the end of the file that are no whole batch: (position, reason, all are zeros).
+    tail: tuple[int, str, bool] | None = None
+    findings: list[Finding] = field(default_factory=list)
+    #: The file vanished or became shorter since it was listed.
+    is_gone: bool = False
+
+    def is_valid_for(self, high: int) -> bool:
+        """Return whether the digests are those for another high watermark, too."""
+        return self.high == high or self.last is None or self.last < min(self.high, high)
+
+    def to_json(self) -> str:
+        """Return the result as one line."""
+        values = asdict(self)
+        values["findings"] = [each.to_json() for each in self.findings]
+        values["buckets"] = [[key, *value] for key, value in self.buckets.items()]
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> RangeResult:
+        """Return the result of such a line. Raises ValueError, KeyError, TypeError."""
+        values: dict[str, Any] = json.loads(text)
+        values["findings"] = [Finding.from_json(each) for each in values["findings"]]
+        values["buckets"] = {key: (count, total) for key, count, total in values["buckets"]}
+        for name in ("epochs", "gaps", "damaged"):
+            values[name] = [tuple(each) for each in values[name]]
+        values["tail"] = tuple(values["tail"]) if values["tail"] else None
+        return cls(**values)
+
+
+def plan_jobs(
+    replica: Replica, high: int, *, range_bytes: int = RANGE_BYTES, whole: Iterable[str] = ()
+) -> list[RangeJob]:
+    """Return the ranges of a replica's log files. Files in `whole` are not split."""
+    unsplit = frozenset(whole)
+    jobs: list[RangeJob] = []
+    for segment, following in _with_next(replica.segments):
+        flushed = replica.is_clean or (
+            following is not None
+            and replica.recovery_point is not None
+            and following.base_offset <= replica.recovery_point
+        )
+        cuts = [] if segment.path in unsplit else split_points(segment, range_bytes)
+        bounds = [0, *cuts, segment.size]
+        jobs += [
+            RangeJob(
+                segment.path,
+                segment.base_offset,
+                segment.size,
+                segment.mtime_ns,
+                segment.inode,
+                start,
+                end,
+                high,
+                flushed,
+            )
+            for start, end in pairwise(bounds)
+            if end > start
+        ]
+    return jobs
+
+
+def split_points(segment: SegmentFile, range_bytes: int) -> list[int]:
+    """Return positions about `range_bytes` apart where the index names a batch, and one begins."""
+    if segment.size <= range_bytes + range_bytes // 2:
+        return []
+    try:
+        with open(segment.companion("index"), "rb") as index, open(segment.path, "rb") as log:
+            entries = os.fstat(index.fileno()).st_size // _ENTRY_BYTES
+            found: list[int] = []
+            for wanted in range(range_bytes, segment.size - range_bytes // 2, range_bytes):
+                place = bisect_left(range(entries), wanted, key=lambda n: _position(index, n))
+                at = _position(index, place) if place < entries else segment.size
+                if (found[-1] if found else 0) < at < segment.size and _begins(log, segment, at):
+                    found.append(at)
+            return found
+    except OSError:
+        return []  # without an index the file is one range
+
+
+def _position(index: Any, number: int) -> int:
+    data = os.pread(index.fileno(), 4, number * _ENTRY_BYTES + 4)
+    # Zeros behind the entries of an active segment's index: as if they were beyond its end.
+    return int.from_bytes(data, "big") or NO_LIMIT
+
+
+def _begins(log: Any, segment: SegmentFile, at: int) -> bool:
+    header = os.pread(log.fileno(), HEADER_BYTES, at)
+    if len(header) < HEADER_BYTES:
+        return False
+    base, size, magic = header_at(header, 0)
+    return magic == MAGIC and HEADER_BYTES <= size <= segment.size - at and base >= 0
+
+
+def _with_next(
+    segments: Sequence[SegmentFile],
+) -> Iterable[tuple[SegmentFile, SegmentFile | None]]:
+    return zip(segments, [*segments[1:], None], strict=True)
+
+
+def broken_chains(results: Mapping[str, Sequence[RangeResult]]) -> list[str]:
+    """Return the files whose ranges do not chain, so that a range began inside a batch."""
+    broken = []
+    for path, ranges in results.items():
+        ordered = sorted(ranges, key=lambda each: each.start)
+        pairs = pairwise(ordered)
+        if any(before.stopped_at != after.start and not before.is_gone for before, after in pairs):
+            broken.append(path)
+    return broken

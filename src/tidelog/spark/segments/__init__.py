@@ -1,0 +1,1 @@
+"""Log directories without brokers: their files listed, their batches scanned and read."""

@@ -1,0 +1,151 @@
+"""The scan over the batches of a log file: one row of numbers for each batch header.
+
+A row has the header's fields, the batch's place in the file and the checksum of its bytes. The
+compiled scan (`_scan.c`, built at installation) takes about 20 ns a batch and computes CRC-32C with
+the processor's instruction; the Python one takes 3 µs. Both give the same rows for the same bytes.
+Decides nothing about a batch except where the next one starts. A buffer whose next bytes are no
+batch header ends the scan; the caller has the reason as a `Stop`. Source: DefaultRecordBatch.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+if TYPE_CHECKING:
+    compiled: Any
+else:
+    try:
+        from tidelog.spark.segments import _scan as compiled
+    except ImportError:
+        compiled = None
+
+#: Version of arguments and result that this module expects of the compiled scan.
+_VERSION: Final = 1
+
+HEADER_BYTES: Final = 61
+OVERHEAD_BYTES: Final = 12
+MIN_LENGTH: Final = HEADER_BYTES - OVERHEAD_BYTES
+MAGIC: Final = 2
+_CRC_FROM: Final = 21
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+
+COLUMNS: Final = (
+    "position",
+    "size",
+    "base",
+    "last",
+    "epoch",
+    "attributes",
+    "crc",
+    "computed_crc",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "base_sequence",
+    "count",
+)
+ROW: Final = np.dtype([(name, np.int64) for name in COLUMNS])
+Rows = npt.NDArray[np.void]
+
+
+class Stop(IntEnum):
+    """Why a scan ended."""
+
+    #: There is no room for another row.
+    FULL = 0
+    #: The buffer ends in the next batch, or before it.
+    SHORT = 1
+    #: The next batch claims fewer bytes than a header has.
+    BAD_LENGTH = 2
+    #: The next batch has another magic than 2.
+    BAD_MAGIC = 3
+
+
+def scan_rows(
+    buffer: bytes | bytearray | memoryview,
+    at: int,
+    end: int,
+    origin: int,
+    rows: Rows,
+    check_crc: bool,
+) -> tuple[int, int, Stop]:
+    """Fill `rows` from the batches in `buffer[at:end]`; return (rows, next position, reason).
+
+    `origin` is the place of `buffer[0]` in the file. Without `check_crc` only headers are read, the
+    last batch may reach beyond `end`, and `computed_crc` is the batch's own `crc`.
+    """
+    if compiled is not None and compiled.VERSION == _VERSION:
+        count, after, stop = compiled.scan_rows(buffer, at, end, origin, rows, check_crc)
+        return count, after, Stop(stop)
+    return scan_in_python(buffer, at, end, origin, rows, check_crc)
+
+
+def scan_in_python(
+    buffer: bytes | bytearray | memoryview,
+    at: int,
+    end: int,
+    origin: int,
+    rows: Rows,
+    check_crc: bool,
+) -> tuple[int, int, Stop]:
+    """Do the same without the compiled scan."""
+    view = memoryview(buffer)
+    if not 0 <= at <= end <= len(view):
+        raise ValueError(f"bytes {at} to {end} are not in a buffer of {len(view)}")
+    found: list[tuple[int, ...]] = []
+    stop = Stop.FULL
+    while len(found) < len(rows):
+        left = end - at
+        if left < HEADER_BYTES:
+            stop = Stop.SHORT
+            break
+        fields = _HEADER.unpack_from(view, at)
+        base, length, epoch, magic, crc, attributes, delta = fields[:7]
+        if length < MIN_LENGTH:
+            stop = Stop.BAD_LENGTH
+            break
+        if magic != MAGIC:
+            stop = Stop.BAD_MAGIC
+            break
+        size = OVERHEAD_BYTES + length
+        if size > left and check_crc:
+            stop = Stop.SHORT
+            break
+        computed = crc32c(view[at + _CRC_FROM : at + size]) if check_crc else crc
+        base_ms, max_ms, producer_id, _, sequence, count = fields[7:]
+        last = (base + delta + 2**63) % 2**64 - 2**63
+        found.append(
+            (origin + at, size, base, last, epoch, attributes, crc, computed, base_ms, max_ms,
+             producer_id, sequence, count)
+        )  # fmt: skip
+        at += size
+        if size > left:
+            stop = Stop.SHORT
+            break
+    rows[: len(found)] = found
+    return len(found), at, stop
+
+
+def empty_rows(count: int) -> Rows:
+    """Return room for `count` rows."""
+    return np.empty(count, dtype=ROW)
+
+
+def header_at(buffer: bytes | bytearray | memoryview, at: int) -> tuple[int, int, int]:
+    """Return (base offset, size, magic) that the bytes at a position claim; needs 17 bytes."""
+    base = int.from_bytes(buffer[at : at + _LENGTH_AT], "big", signed=True)
+    length = int.from_bytes(buffer[at + _LENGTH_AT : at + OVERHEAD_BYTES], "big", signed=True)
+    return base, OVERHEAD_BYTES + length, buffer[at + _MAGIC_AT]
+
+
+def is_compiled() -> bool:
+    """Return whether the compiled scan is in use."""
+    return compiled is not None and compiled.VERSION == _VERSION

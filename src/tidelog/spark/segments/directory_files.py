@@ -1,0 +1,145 @@
+"""Names and text files of a log directory, read without Kafka's or tidelog's broker code.
+
+A reader of its own: an audit must not share mistakes with the writer. Text files are total: a file
+that cannot be read is an `IllegibleFileError` with the line and the reason. Knows nothing of record
+batches, and lists nothing. Sources: CheckpointFile, LogFileUtils, UnifiedLog, MetaProperties,
+PartitionMetadataFile.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+OWNER: Final = "meta.properties"
+TOPIC_ID: Final = "partition.metadata"
+CLEAN_MARKER: Final = ".kafka_cleanshutdown"
+
+#: Files that a log directory may hold besides replicas.
+OF_DIRECTORIES: Final = frozenset(
+    (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANED, OWNER, CLEAN_MARKER, ".lock",
+     "held-strays", "new-replicas", "bootstrap.checkpoint", ".kafka_cleanshutdown.tmp")
+)  # fmt: skip
+#: Files that a replica's directory may hold besides those of its segments.
+OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, "stray.state"))
+#: Files of a segment besides its log.
+COMPANIONS: Final = ("index", "timeindex", "txnindex", "snapshot")
+#: A file with one of these at its end is half way in or out: written, compacted, deleted.
+PASSING: Final = (".tmp", ".cleaned", ".swap", ".deleted")
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SEGMENT: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)")
+_ASIDE: Final = re.compile(r"(.+)\.([0-9a-f]{32})-(delete|stray|future)")
+
+
+class IllegibleFileError(TidelogError):
+    """A text file of a log directory that cannot be what its name says."""
+
+
+def replica_of(name: str) -> TopicPartition | None:
+    """Return the partition whose replica a directory of this name holds; None for another one."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        return None
+    if not (number.isascii() and number.isdigit()) or str(int(number[:10])) != number:
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def aside_of(name: str) -> tuple[str, str] | None:
+    """Return (replica's name, `delete`, `stray` or `future`) of a renamed replica's directory."""
+    match = _ASIDE.fullmatch(name)
+    return (match[1], match[3]) if match else None
+
+
+def segment_file_of(name: str) -> tuple[int, str] | None:
+    """Return (offset, kind) of a segment's file; None for another name."""
+    match = _SEGMENT.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+def log_name(base_offset: int, kind: str = "log") -> str:
+    """Return the name of a segment's file."""
+    return f"{base_offset:020d}.{kind}"
+
+
+def read_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Return the offsets of a directory's checkpoint by partition."""
+    found: dict[TopicPartition, int] = {}
+    for number, line in _entries(data):
+        fields = line.split()
+        if len(fields) != 3 or not all(_is_number(field) for field in fields[1:]):
+            raise IllegibleFileError(f"line {number}: {line!r} is not `topic partition offset`")
+        found[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
+    return found
+
+
+def read_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
+    """Return (epoch, start offset) of a leader-epoch checkpoint, both rising."""
+    found: list[tuple[int, int]] = []
+    for number, line in _entries(data):
+        fields = line.split()
+        if len(fields) != 2 or not all(_is_number(field) for field in fields):
+            raise IllegibleFileError(f"line {number}: {line!r} is not `epoch offset`")
+        entry = int(fields[0]), int(fields[1])
+        if found and (entry[0] <= found[-1][0] or entry[1] < found[-1][1]):
+            raise IllegibleFileError(f"line {number}: {line!r} cannot follow epoch {found[-1][0]}")
+        found.append(entry)
+    return tuple(found)
+
+
+def read_owner(data: bytes) -> tuple[str | None, int | None]:
+    """Return (cluster id, broker id) of a meta.properties; None where it does not say."""
+    values: dict[str, str] = {}
+    for line in _text(data).splitlines():
+        if line.strip() and line.strip()[0] not in "#!":
+            key, _, value = line.partition("=")
+            values[key.strip()] = value.strip()
+    broker = values.get("broker.id", values.get("node.id"))
+    if broker is not None and not _is_number(broker):
+        raise IllegibleFileError(f"the broker's id is {broker!r}, which is no number")
+    return values.get("cluster.id"), None if broker is None else int(broker)
+
+
+def read_topic_id(data: bytes) -> str:
+    """Return the topic id of a partition.metadata, as text."""
+    for line in _text(data).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "topic_id" and value.strip():
+            return value.strip()
+    raise IllegibleFileError("there is no line `topic_id: ID`")
+
+
+def _entries(data: bytes) -> list[tuple[int, str]]:
+    """Return the numbered lines behind a checkpoint's version and count; none if it is empty."""
+    if not data:
+        return []
+    lines = _text(data).splitlines()
+    if lines[0].strip() != "0":
+        raise IllegibleFileError(f"line 1: version {lines[0]!r}, only 0 is known")
+    if len(lines) < 2 or not _is_number(lines[1]) or int(lines[1]) != len(lines) - 2:
+        count = lines[1] if len(lines) > 1 else "nothing"
+        raise IllegibleFileError(
+            f"line 2 counts {count}, but {max(0, len(lines) - 2)} lines follow"
+        )
+    return list(enumerate(lines[2:], 3))
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise IllegibleFileError(f"it is not UTF-8: {error}") from None
+
+
+def _is_number(text: str) -> bool:
+    text = text.strip()
+    return text.isascii() and text.isdigit() and len(text) <= 19

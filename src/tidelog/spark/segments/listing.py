@@ -1,0 +1,302 @@
+"""The content of log directories at one moment: replicas, segments, checkpoints, all else.
+
+High watermarks are read before any replica is listed. A replica in the ISR has every record below
+a high watermark, so what is listed later must reach it, also while brokers append. Files that
+vanish between listing and reading are no error; the brokers delete and compact meanwhile. Reads no
+record. Problems are collected, not raised: the reader of a listing decides what they mean.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tidelog.core.errors import ConfigError
+from tidelog.core.types import TopicPartition
+from tidelog.spark.segments import directory_files as files
+from tidelog.spark.segments.directory_files import IllegibleFileError
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A log file of a replica, as listed."""
+
+    path: str
+    base_offset: int
+    size: int
+    mtime_ns: int
+    inode: int
+
+    def companion(self, kind: str) -> str:
+        """Return the path of the segment's `index`, `timeindex`, ..."""
+        return f"{self.path.removesuffix('.log')}.{kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file that could not be read, or not be understood."""
+
+    path: str
+    sentence: str
+    #: The operating system refused; otherwise the content is wrong.
+    is_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFile:
+    """A file or directory that is no segment's log."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One partition's directory. Offsets of checkpoints are None where no entry is."""
+
+    tp: TopicPartition
+    path: str
+    #: The log directory, its broker and whether that shut down cleanly.
+    directory: str
+    broker: int | None
+    is_clean: bool
+    segments: tuple[SegmentFile, ...]
+    others: tuple[OtherFile, ...]
+    topic_id: str | None
+    epochs: tuple[tuple[int, int], ...] | None
+    high_watermark: int | None
+    recovery_point: int | None
+    log_start: int | None
+    #: Where the last compaction ended.
+    cleaned_to: int | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def name(self) -> str:
+        """The broker for people; the log directory where its broker is unknown."""
+        return self.directory if self.broker is None else f"broker {self.broker}"
+
+    @property
+    def bytes(self) -> int:
+        """Size of all log files."""
+        return sum(segment.size for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A replica's directory under another name: to be deleted, stray, or a future replica."""
+
+    path: str
+    replica: str
+    #: `delete`, `stray` or `future`.
+    reason: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One log directory of one broker."""
+
+    path: str
+    cluster: str | None
+    broker: int | None
+    is_clean: bool
+    replicas: tuple[Replica, ...]
+    asides: tuple[Aside, ...]
+    unknown: tuple[OtherFile, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(slots=True)
+class _Head:
+    """A log directory's own files."""
+
+    path: str
+    names: list[str]
+    cluster: str | None = None
+    broker: int | None = None
+    checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def expand(patterns: Sequence[str], option: str = "segments") -> list[str]:
+    """Return the log directories that paths and globs name, each once, in order.
+
+    Raises ConfigError for a pattern without a match, or a match that is no log directory.
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        matches = [path for path in matches if os.path.isdir(path)]
+        if not matches:
+            raise ConfigError(f"{option}: {pattern!r} names no directory that this machine has")
+        for path in matches:
+            _check_log_directory(path, option)
+            found[os.path.abspath(path)] = None
+    if not found:
+        raise ConfigError(f"{option}: no log directory is named; expected paths or globs")
+    return list(found)
+
+
+def _check_log_directory(path: str, option: str) -> None:
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        raise ConfigError(f"{option}: {path} cannot be listed: {error.strerror}") from error
+    if any(name in files.OF_DIRECTORIES or files.replica_of(name) for name in names):
+        return
+    hint = ""
+    if files.replica_of(os.path.basename(path)) and any(map(files.segment_file_of, names)):
+        hint = f"; it is one partition, its log directory is {os.path.dirname(path)}"
+    raise ConfigError(
+        f"{option}: {path} is no log directory: it holds no {files.OWNER} and no partition{hint}"
+    )
+
+
+def list_directories(paths: Sequence[str]) -> tuple[LogDirectory, ...]:
+    """Return the content of log directories; see the module."""
+    heads = [_read_head(path) for path in paths]
+    return tuple(_list_directory(head) for head in heads)
+
+
+def list_again(replicas: Sequence[Replica]) -> tuple[Replica, ...]:
+    """Return what these replicas have now; those whose directories are gone are left out."""
+    heads = {path: _read_head(path) for path in dict.fromkeys(each.directory for each in replicas)}
+    found = [_list_replica(heads[each.directory], each.tp, each.path) for each in replicas]
+    return tuple(each for each in found if each is not None)
+
+
+def _read_head(path: str) -> _Head:
+    head = _Head(path, [])
+    try:
+        head.names = sorted(os.listdir(path))
+    except OSError as error:
+        head.problems.append(Problem(path, f"cannot be listed: {error.strerror}", True))
+    for name in (files.HIGH_WATERMARKS, files.RECOVERY_POINTS, files.LOG_STARTS, files.CLEANED):
+        data = _content(f"{path}/{name}", head.problems)
+        head.checkpoints[name] = {}
+        if data is not None:
+            try:
+                head.checkpoints[name] = files.read_offsets(data)
+            except IllegibleFileError as error:
+                head.problems.append(Problem(f"{path}/{name}", str(error), False))
+    data = _content(f"{path}/{files.OWNER}", head.problems)
+    if data is not None:
+        try:
+            head.cluster, head.broker = files.read_owner(data)
+        except IllegibleFileError as error:
+            head.problems.append(Problem(f"{path}/{files.OWNER}", str(error), False))
+    return head
+
+
+def _list_directory(head: _Head) -> LogDirectory:
+    replicas: list[Replica] = []
+    asides: list[Aside] = []
+    unknown: list[OtherFile] = []
+    for name in head.names:
+        path = f"{head.path}/{name}"
+        tp, aside = files.replica_of(name), files.aside_of(name)
+        if aside is not None:
+            asides.append(Aside(path, *aside, _size_of_tree(path)))
+        elif tp is not None and os.path.isdir(path):
+            replica = _list_replica(head, tp, path)
+            if replica is not None:
+                replicas.append(replica)
+        elif name not in files.OF_DIRECTORIES and not name.endswith(".tmp"):
+            unknown.append(OtherFile(path, _size_of_tree(path)))
+    return LogDirectory(
+        head.path,
+        head.cluster,
+        head.broker,
+        files.CLEAN_MARKER in head.names,
+        tuple(replicas),
+        tuple(asides),
+        tuple(unknown),
+        tuple(head.problems),
+    )
+
+
+def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
+    """Return a replica; None where its directory is gone."""
+    problems: list[Problem] = []
+    segments: list[SegmentFile] = []
+    others: list[OtherFile] = []
+    try:
+        names = sorted(os.listdir(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(Problem(path, f"cannot be listed: {error.strerror}", True))
+        names = []
+    for name in names:
+        try:
+            status = os.stat(f"{path}/{name}")
+        except FileNotFoundError:
+            continue  # deleted since the directory was listed
+        except OSError as error:
+            problems.append(Problem(f"{path}/{name}", f"no status: {error.strerror}", True))
+            continue
+        parsed = files.segment_file_of(name)
+        if parsed is not None and parsed[1] == "log" and stat.S_ISREG(status.st_mode):
+            segments.append(
+                SegmentFile(
+                    f"{path}/{name}", parsed[0], status.st_size, status.st_mtime_ns, status.st_ino
+                )
+            )
+        else:
+            others.append(OtherFile(f"{path}/{name}", status.st_size))
+    return Replica(
+        tp,
+        path,
+        head.path,
+        head.broker,
+        files.CLEAN_MARKER in head.names,
+        tuple(segments),
+        tuple(others),
+        _parsed(f"{path}/{files.TOPIC_ID}", files.read_topic_id, problems),
+        _parsed(f"{path}/{files.LEADER_EPOCHS}", files.read_epochs, problems),
+        head.checkpoints[files.HIGH_WATERMARKS].get(tp),
+        head.checkpoints[files.RECOVERY_POINTS].get(tp),
+        head.checkpoints[files.LOG_STARTS].get(tp),
+        head.checkpoints[files.CLEANED].get(tp),
+        tuple(problems),
+    )
+
+
+def _parsed(path: str, read: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:
+    data = _content(path, problems)
+    if data is None:
+        return None
+    try:
+        return read(data)
+    except IllegibleFileError as error:
+        problems.append(Problem(path, str(error), False))
+        return None
+
+
+def _content(path: str, problems: list[Problem]) -> bytes | None:
+    """Return a small file's content; None where it is not there, or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(Problem(path, f"cannot be read: {error.strerror}", True))
+        return None
+
+
+def _size_of_tree(path: str) -> int:
+    try:
+        if not os.path.isdir(path):
+            return os.stat(path).st_size
+        with os.scandir(path) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.is_file())
+    except OSError:
+        return 0  # it vanished: there is nothing of it left to count

@@ -1,0 +1,81 @@
+"""Where an offset stands in a log file: the index asked, its answer checked, batches walked.
+
+The index is a hint. An entry counts only if a batch header of this segment, at or below the offset,
+begins at its position; otherwise the walk starts at byte 0. A walk reads headers only. Raises
+OSError; a file that ends early is the caller's concern.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from tidelog.core.limits import MIB
+from tidelog.spark.segments.batch_scan import (
+    HEADER_BYTES,
+    MAGIC,
+    Rows,
+    empty_rows,
+    header_at,
+    scan_rows,
+)
+
+_ENTRY_BYTES: Final = 8
+_STEP_BYTES: Final = MIB
+_STEP_ROWS: Final = 1 << 14
+
+
+def floor_position(path: str, base_offset: int, size: int, offset: int) -> int:
+    """Return the position of a batch at or before the one with `offset`."""
+    wanted = offset - base_offset
+    if wanted <= 0:
+        return 0
+    try:
+        with open(f"{path.removesuffix('.log')}.index", "rb") as index:
+            descriptor = index.fileno()
+            count = os.fstat(descriptor).st_size // _ENTRY_BYTES
+            place = bisect_right(range(count), wanted, key=lambda n: _entry(descriptor, n)[0])
+            position = _entry(descriptor, place - 1)[1] if place else 0
+    except OSError:
+        return 0  # without an index the walk starts at the beginning
+    return position if _is_before(path, base_offset, size, position, offset) else 0
+
+
+def _entry(descriptor: int, number: int) -> tuple[int, int]:
+    """Return (relative offset, position); zeros behind the last entry come after all others."""
+    data = os.pread(descriptor, _ENTRY_BYTES, number * _ENTRY_BYTES)
+    relative, position = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
+    if not relative and not position and number:
+        return 2**31, 0
+    return relative, position
+
+
+def _is_before(path: str, base_offset: int, size: int, position: int, offset: int) -> bool:
+    if not 0 < position < size:
+        return False
+    with open(path, "rb") as log:
+        header = os.pread(log.fileno(), HEADER_BYTES, position)
+    if len(header) < HEADER_BYTES:
+        return False
+    base, length, magic = header_at(header, 0)
+    return magic == MAGIC and length >= HEADER_BYTES and base_offset <= base <= offset
+
+
+def header_rows(path: str, start: int, end: int) -> Iterator[Rows]:
+    """Yield the batches of a file that begin in `[start, end)`, headers only, until none follows.
+
+    The rows are overwritten by the next step.
+    """
+    rows = empty_rows(_STEP_ROWS)
+    with open(path, "rb", buffering=0) as log:
+        descriptor = log.fileno()
+        at = start
+        while at < end:
+            data = os.pread(descriptor, min(_STEP_BYTES, end - at), at)
+            count, after, _ = scan_rows(data, 0, len(data), at, rows, False)
+            if not count:
+                return
+            yield rows[:count]
+            at += after
