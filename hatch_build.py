@@ -1,9 +1,9 @@
-"""Build hook: compiles `records/_walk.c` and `spark/_rows.c` where a C compiler is present.
+"""Build hook: compiles the sources of WITHOUT where a C compiler is present.
 
 Each compiled file lies beside its source, where an editable install finds it, and goes into a
 wheel. Without a compiler, or with TIDELOG_NO_EXTENSION=1, the install succeeds without the files:
 brokers then walk records in Python, and log so at their start; Spark's tasks decode with numpy.
-`python hatch_build.py` compiles both in place, and says which one is missing.
+`python hatch_build.py` compiles all in place, and says which one is missing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent
 WALK = Path("src/tidelog/records/_walk.c")
 ROWS = Path("src/tidelog/spark/_rows.c")
+SCAN = Path("src/tidelog/spark/segments/_scan.c")
 #: Each source, and what happens without it.
 WITHOUT = {
     WALK: "brokers walk records in Python",
     ROWS: "Spark's tasks decode and encode records in Python",
+    SCAN: "audits scan log files in Python",
 }
 FLAGS = ("-O2", "-std=c11", "-fPIC", "-shared", "-Wall", "-Wextra", "-fno-strict-overflow")
 

@@ -418,6 +418,10 @@ class LocalCluster:
         found = (each for number in self.broker_ids for each in self._config(number).warnings)
         return tuple(dict.fromkeys(found))
 
+    def log_directories(self) -> tuple[str, ...]:
+        """Return the log directories of all brokers, as their configurations name them."""
+        return tuple(path for number in self.broker_ids for path in self._config(number).log_dirs)
+
     def _config(self, broker_id: int) -> BrokerConfig:
         """Return the configuration in a broker's file; LocalClusterError names its fault."""
         path = self._place(broker_id).properties_path

@@ -1,8 +1,8 @@
 """The search for the next batch behind bytes that are none.
 
 A wrong length or magic hides where the next batch begins. The search takes the first position with
-a header that fits the segment and a right checksum over all its bytes, so bytes of a value are
-taken for a batch only if they are one. Reads in steps, never a whole file.
+a header that fits the segment and a right checksum over all its bytes. Bytes of a value are taken
+for a batch only if they are one. Reads in steps, never a whole file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A replica's audit, joined from the results of its ranges.
 
-Here are the checks that no single range can make: file names against offsets, order and gaps across
-ranges and segments, the tail of the log against the recovery point, the leader-epoch checkpoint
-against the batches, and files without a log. Gaps are damage unless the topic is compacted.
-Decides on plain values; opens no file.
+Here are the checks that no single range can make. File names are compared with offsets, the tail of
+the log with the recovery point, the leader-epoch checkpoint with the batches. Order and gaps are
+checked across ranges and segments, and files without a log are named. Gaps are damage unless the
+topic is compacted. Decides on plain values; opens no file.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def ask_cluster(bootstrap: str) -> ClusterView:
 
 
 def check_assignment(view: ClusterView, directories: Sequence[LogDirectory]) -> list[Finding]:
-    """Return replicas that are assigned and not here, and those here that nobody assigned.
+    """Return assigned replicas that are not here, and those here that are not assigned.
 
     Looks only at brokers of which a log directory was given.
     """

@@ -1,0 +1,95 @@
+"""`tidelog pipeline audit`: all log files of all replicas checked and compared.
+
+Damage is exit code 1. Spark is loaded by the command when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.documents import prints
+from tidelog.cli.help import CommandGroup
+from tidelog.cli.output import OutputFormat, OutputOption, say
+from tidelog.cli.pipelines.running import (
+    CoresOption,
+    HtmlOption,
+    MemoryOption,
+    progress,
+    session,
+)
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.target import DEFAULT_DIRECTORY, BootstrapOption, OptionalDirectoryOption
+from tidelog.local import LocalCluster
+
+
+def add_to(app: CommandGroup) -> None:
+    """Add the verb to `tidelog pipeline`."""
+    app.command(epilog="Example: tidelog pipeline audit '/data/broker-*/log-0' --html audit.html")(
+        audit
+    )
+
+
+@prints(REPORT_DOCUMENT)
+def audit(
+    directories: Annotated[
+        list[str] | None,
+        typer.Argument(help="Log directories, as paths or globs.", show_default=False),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    compacted: Annotated[
+        list[str] | None,
+        typer.Option("--compacted", help="A compacted topic: its gaps are no damage. Repeatable."),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", help="Directory for results: a stopped audit goes on there."),
+    ] = None,
+    range_mib: Annotated[
+        int, typer.Option("--range-mib", min=1, help="MiB of a log file that are read at once.")
+    ] = 256,
+    html: HtmlOption = None,
+    cores: CoresOption = 2,
+    memory: MemoryOption = "1g",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Check every batch of every replica, and compare the replicas up to the high watermark.
+
+    Reads log directories, of this project's brokers or Apache Kafka's, running or not. With the
+    address of a broker it also knows assignment, ISR and compacted topics. Names damage by file,
+    byte and offset.
+    """
+    paths, asked = _what(directories or [], bootstrap, directory)
+    with session("tidelog audit", cores, memory) as spark:
+        from tidelog.core.limits import MIB
+        from tidelog.spark.pipelines.audit.reporting import audit as run_audit
+
+        with progress("auditing") as show_progress:
+            report = run_audit(
+                spark,
+                paths,
+                bootstrap=asked,
+                compacted=compacted or (),
+                keep=keep,
+                range_bytes=range_mib * MIB,
+                progress=show_progress,
+            )
+    show(report, output, html)
+
+
+def _what(
+    directories: list[str], bootstrap: str | None, directory: str | None
+) -> tuple[list[str], str | None]:
+    """Return the log directories, and the brokers to ask; none where none runs."""
+    if directories:
+        if directory is not None:
+            raise typer.BadParameter("give log directories or --dir, not both")
+        return directories, bootstrap
+    cluster = LocalCluster.existing(directory or DEFAULT_DIRECTORY)
+    if bootstrap is None and any(cluster.process(number) for number in cluster.broker_ids):
+        bootstrap = cluster.bootstrap
+    if bootstrap is None:
+        say("no broker runs: assignment and ISR are not known")
+    return list(cluster.log_directories()), bootstrap
