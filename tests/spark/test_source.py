@@ -14,6 +14,7 @@ from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.columns import COLUMNS, arrow_schema, spark_ddl
+from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,6 +106,67 @@ def test_only_the_chosen_columns_are_read(spark: SparkSession, filled: FakeLogs)
     )
     (row,) = frame.collect()
     assert ([each.key for each in row.headers], row.offset) == (["h", "g"], 0)
+
+
+class TestPushdown:
+    ENABLED = "spark.sql.python.filterPushdown.enabled"
+
+    @pytest.fixture
+    def many(self, logs: FakeLogs) -> FakeLogs:
+        """Three partitions; timestamps go up and down, and later ones up again."""
+        logs.create("t", 3)
+        for number in range(3):
+            times = [1_000 * (n + 20 * (n % 2)) for n in range(40)]
+            rows = [Row(b"k", b"v%d" % n, time) for n, time in enumerate(times)]
+            batches = [batch(rows[at : at + 4], at) for at in range(0, 40, 4)]
+            logs.append(TopicPartition("t", number), *batches)
+        return logs
+
+    @pytest.mark.parametrize(
+        ("condition", "ranges"),
+        [
+            ("true", {(0, 0), (1, 0), (2, 0)}),
+            ("partition = 1", {(1, 0)}),
+            ("partition <> 1 and topic = 't'", {(0, 0), (2, 0)}),
+            ("partition in (0, 2) and offset >= 37 and value is not null", {(0, 37), (2, 37)}),
+            ("offset between 5 and 6 and partition > 1", {(2, 5)}),
+            ("timestamp >= timestamp_seconds(50) and partition = 0", {(0, 31)}),
+            (
+                "timestamp > timestamp_millis(49999) and timestamp < timestamp_seconds(55)",
+                {(0, 31), (1, 31), (2, 31)},
+            ),
+            ("partition = 0 or offset = 3", {(0, 0), (1, 0), (2, 0)}),
+            ("topic = 'other'", set()),
+        ],
+    )
+    def test_fewer_ranges_are_fetched_and_the_rows_are_the_same(
+        self,
+        spark: SparkSession,
+        many: FakeLogs,
+        condition: str,
+        ranges: set[tuple[int, int]],
+    ) -> None:
+        plain = offsets(load(spark, many, subscribe="t").where(condition))
+        spark.conf.set(self.ENABLED, "true")
+        try:
+            many[1].requests.clear()
+            assert offsets(load(spark, many, subscribe="t").where(condition)) == plain
+        finally:
+            spark.conf.unset(self.ENABLED)
+        asked: dict[int, int] = {}
+        for request in many[1].asked(FETCH):
+            for each in request.topics[0].partitions:
+                asked.setdefault(each.partition, each.fetch_offset)
+        assert set(asked.items()) == ranges
+
+    def test_filters_may_be_kept_from_the_reader(self, spark: SparkSession, many: FakeLogs) -> None:
+        spark.conf.set(self.ENABLED, "true")
+        try:
+            frame = load(spark, many, subscribe="t", pushdown="false").where("partition = 1")
+            assert frame.rdd.getNumPartitions() == 3
+            assert frame.count() == 40
+        finally:
+            spark.conf.unset(self.ENABLED)
 
 
 def test_an_empty_topic_is_no_rows(spark: SparkSession, logs: FakeLogs) -> None:

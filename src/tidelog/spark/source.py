@@ -1,14 +1,15 @@
 """`format("tidelog")`: the source, as Spark finds and drives it.
 
 Light to import: Spark loads it in processes that never read a record. The tasks import the reading
-code. A reader without filter pushdown: Spark rejects one that has it where its configuration does
-not allow it.
+code. There are two readers, with and without filters: Spark rejects one that takes filters where
+its configuration does not allow pushdown.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -18,11 +19,14 @@ from tidelog.spark.worker_errors import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from tidelog.spark.pushdown import Narrowing
     from tidelog.spark.streaming.stream_reader import TidelogStreamReader
 
 FORMAT = "tidelog"
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _log = logging.getLogger("tidelog.spark")
 
 
@@ -48,6 +52,9 @@ class TidelogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; query the cluster for partitions and offsets."""
+        return self._planned(None)
+
+    def _planned(self, narrowing: Narrowing | None) -> list[InputPartition]:
         from tidelog.runtime.blocking import BlockingClient
         from tidelog.spark.planning import plan_ranges
         from tidelog.spark.splitting import split_ranges
@@ -58,6 +65,8 @@ class TidelogReader(DataSourceReader):
             BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client,
         ):
             ranges = plan_ranges(client, options)
+            if narrowing is not None:
+                ranges = narrowing.apply(ranges, client, options.isolation_level)
         return [
             RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, each.topic_id)
             for each in split_ranges(
@@ -81,6 +90,25 @@ class TidelogReader(DataSourceReader):
         )
         with sentence_first():
             yield from read_range(self._options, wanted)
+
+
+class FilteringReader(TidelogReader):
+    """A reader that plans only the ranges that the filters of the query leave."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._narrowing: Narrowing | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that planning can apply; return those that Spark has to apply."""
+        from tidelog.spark.pushdown import take_filters
+
+        self._narrowing, left = take_filters(filters)
+        return left
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks that may have rows which the filters keep."""
+        return self._planned(self._narrowing)
 
 
 class TidelogDataSource(DataSource):
@@ -115,6 +143,8 @@ class TidelogDataSource(DataSource):
             options = self._parsed(is_stream=False)
         for remark in options.remarks:
             _log.warning("%s", remark)
+        if options.pushdown and _is_asked_with_filters():
+            return FilteringReader(options)
         return TidelogReader(options)
 
     def streamReader(self, schema: StructType) -> TidelogStreamReader:
@@ -128,3 +158,13 @@ class TidelogDataSource(DataSource):
     def _parsed(self, *, is_stream: bool) -> ReadOptions:
         given: Mapping[str, str] = self.options
         return parse_options(given, is_stream=is_stream)
+
+
+def _is_asked_with_filters() -> bool:
+    """Return whether Spark plans with pushdown in this process.
+
+    It has a worker module of its own for that, and uses it where its configuration allows pushdown.
+    Elsewhere it rejects a reader that takes filters.
+    """
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == _PUSHDOWN_WORKER)

@@ -1,0 +1,173 @@
+"""Filters of a query, as far as planning can apply them: fewer ranges are fetched.
+
+Filters on topic, partition and offset are applied exactly, and Spark need not apply them again. A
+lower bound of timestamps lets a range start at its first record that is not older; records behind
+it may be older, so Spark applies that filter too. All other filters are left to Spark.
+
+Knows Spark's classes of filters, and a client for offsets of timestamps; plans nothing itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.planning import OffsetRange, OffsetsClient
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+#: Columns that are never null.
+_ALWAYS_SET: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
+
+_EQUAL: Final = (EqualTo, EqualNullSafe)
+#: How a filter compares a column with its value, as integers.
+_HOLDS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
+    EqualTo: lambda column, value: bool(column == value),
+    EqualNullSafe: lambda column, value: bool(column == value),
+    GreaterThan: lambda column, value: bool(column > value),
+    GreaterThanOrEqual: lambda column, value: bool(column >= value),
+    LessThan: lambda column, value: bool(column < value),
+    LessThanOrEqual: lambda column, value: bool(column <= value),
+    In: lambda column, values: column in values,
+    StringStartsWith: lambda column, value: bool(column.startswith(value)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A filter on topic or partition."""
+
+    column: str
+    kind: type[Filter]
+    value: Any
+    is_negated: bool
+
+    def keeps(self, tp: TopicPartition) -> bool:
+        found = tp.topic if self.column == "topic" else tp.partition
+        return _HOLDS[self.kind](found, self.value) is not self.is_negated
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """What the filters leave: some partitions, offsets `[start, end)`, records from a time on."""
+
+    conditions: tuple[_Condition, ...] = ()
+    start: int = 0
+    end: int | None = None
+    #: Milliseconds since 1970; no older record is wanted.
+    from_ms: int | None = None
+
+    def apply(
+        self, ranges: Iterable[OffsetRange], client: OffsetsClient, isolation_level: int
+    ) -> list[OffsetRange]:
+        """Return the parts of ranges that may have wanted rows; `client` lists timestamps."""
+        kept = [
+            self._clipped(each)
+            for each in ranges
+            if all(condition.keeps(each.tp) for condition in self.conditions)
+        ]
+        kept = [each for each in kept if each.size > 0]
+        if self.from_ms is None or not kept:
+            return kept
+        listed = client.list_offsets({each.tp: self.from_ms for each in kept}, isolation_level)
+        firsts = [listed[each.tp].offset for each in kept]
+        return [
+            OffsetRange(each.tp, max(each.start, first), each.end, each.topic_id)
+            for each, first in zip(kept, firsts, strict=True)
+            if 0 <= first < each.end
+        ]
+
+    def _clipped(self, each: OffsetRange) -> OffsetRange:
+        end = each.end if self.end is None else min(each.end, self.end)
+        return OffsetRange(each.tp, max(each.start, self.start), end, each.topic_id)
+
+
+def take_filters(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
+    """Return what planning applies, and the filters that Spark has to apply afterwards."""
+    taker = _Taker()
+    left = [each for each in filters if not taker.takes(each)]
+    narrowing = Narrowing(tuple(taker.conditions), taker.start, taker.end, taker.from_ms)
+    return narrowing, left
+
+
+class _Taker:
+    """The narrowing while filters are added to it."""
+
+    def __init__(self) -> None:
+        self.conditions: list[_Condition] = []
+        self.start = 0
+        self.end: int | None = None
+        self.from_ms: int | None = None
+
+    def takes(self, given: Filter) -> bool:
+        """Return whether a filter is applied exactly."""
+        is_negated = isinstance(given, Not)
+        each: Any = given.child if isinstance(given, Not) else given
+        column = each.attribute[0] if len(each.attribute) == 1 else ""
+        if isinstance(each, IsNotNull):
+            return column in _ALWAYS_SET and not is_negated
+        if type(each) not in _HOLDS:
+            return False
+        if column in ("topic", "partition"):
+            return self._takes_condition(column, each, is_negated)
+        if is_negated:
+            return False
+        if column == "offset" and type(each.value) is int:
+            return self._takes_offset(each)
+        if column == "timestamp" and isinstance(each.value, datetime.datetime):
+            self._learn_time(each)
+        return False
+
+    def _takes_condition(self, column: str, each: Any, is_negated: bool) -> bool:
+        values = each.value if isinstance(each, In) else (each.value,)
+        expected = str if column == "topic" else int
+        if not all(type(value) is expected for value in values):
+            return False
+        self.conditions.append(_Condition(column, type(each), each.value, is_negated))
+        return True
+
+    def _takes_offset(self, each: Any) -> bool:
+        value = each.value
+        if isinstance(each, (*_EQUAL, GreaterThanOrEqual)):
+            self.start = max(self.start, value)
+        if isinstance(each, GreaterThan):
+            self.start = max(self.start, value + 1)
+        if isinstance(each, (*_EQUAL, LessThanOrEqual)):
+            self.end = _least(self.end, value + 1)
+        if isinstance(each, LessThan):
+            self.end = _least(self.end, value)
+        return True
+
+    def _learn_time(self, each: Any) -> None:
+        if not isinstance(each, (*_EQUAL, GreaterThan, GreaterThanOrEqual)):
+            return
+        if each.value.tzinfo is None:
+            return  # of a type without time zone: not comparable with records' timestamps
+        microseconds = (each.value - _EPOCH) // _MICROSECOND
+        # Records have milliseconds: the first one that is not below, or above where it must be.
+        first = (
+            microseconds // 1000 + 1 if isinstance(each, GreaterThan) else -(-microseconds // 1000)
+        )
+        if first > 0:
+            self.from_ms = first if self.from_ms is None else max(self.from_ms, first)
+
+
+def _least(bound: int | None, value: int) -> int:
+    return value if bound is None else min(bound, value)
