@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from tidelog.core.ports import Buffer
 from tidelog.records import compression
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
     CONTROL_MASK,
     HEADER,
     HEADER_BYTES,
@@ -78,7 +80,35 @@ def build_batch(
         attributes |= TRANSACTIONAL_MASK
     if control:
         attributes |= CONTROL_MASK
-    body = compression.compress(codec, payload) if codec else payload
+    return seal_batch(
+        payload,
+        len(records),
+        (base_timestamp, max_timestamp),
+        attributes=attributes,
+        producer=producer,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def seal_batch(
+    payload: Buffer,
+    count: int,
+    timestamps_ms: tuple[int, int],
+    *,
+    attributes: int,
+    level: int | None = None,
+    producer: Producer = NO_PRODUCER,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """Return a whole batch of `count` encoded records, whose bytes are `payload`.
+
+    `timestamps_ms`: of the first record and the largest. `attributes` name the codec, `level` is
+    Kafka's number for its effort.
+    """
+    codec = attributes & COMPRESSION_MASK
+    body = compression.compress(codec, payload, level) if codec else payload
     batch = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         batch,
@@ -89,11 +119,10 @@ def build_batch(
         MAGIC,
         0,
         attributes,
-        len(records) - 1,
-        base_timestamp,
-        max_timestamp,
+        count - 1,
+        *timestamps_ms,
         *producer,
-        len(records),
+        count,
     )
     batch += body
     batch[17:21] = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")

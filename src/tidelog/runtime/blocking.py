@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import tidelog
 from tidelog.client.admin import TopicAdmin
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
@@ -33,95 +32,26 @@ from tidelog.client.producing import LogWriter
 from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaAdmin
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.sending import RecordSender, SendOptions
-from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, NotSent, Operation, Pause, T
+from tidelog.client.steps import NO_ANSWER, Address, Answer, Call, Operation, Pause, T
 from tidelog.client.stray_requests import StrayAction, StrayAdmin, StrayAltered, StrayReplica
 from tidelog.client.upkeep import Election, ElectionType, LogDirectory, PartitionAdmin
-from tidelog.client.versions import (
-    ASKED_VERSIONS,
-    ServedVersions,
-    api_versions_request,
-    decode_api_versions,
-)
 from tidelog.core.errors import (
-    ConnectionLost,
     ErrorCode,
     KafkaError,
-    ProtocolError,
-    RequestTimeout,
     TidelogError,
 )
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Buffer
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.runtime.blocking_consumer import Background, BlockingConsumer, BlockingGroupConsumer
-from tidelog.runtime.sockets import FrameSocket
-from tidelog.wire.codec import decode_response, encode_request
-from tidelog.wire.messages.api_versions import ApiVersionsResponse
-from tidelog.wire.registry import API_VERSIONS
+from tidelog.runtime.broker_connection import BrokerConnection
 
-#: Timeout of a connection attempt, after which the client tries the next address.
-CONNECT_TIMEOUT_MS: Final = 5_000
 #: `fetch.max.bytes` of Kafka's consumer is 50 MiB; this client decodes one response at a time.
 DEFAULT_FETCH_BYTES: Final = 8 * MIB
 
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-class _Connection:
-    """A connection with the versions that its broker serves."""
-
-    __slots__ = ("correlation_id", "served", "socket")
-
-    def __init__(self, address: Address, client_id: str, timeout_ms: int) -> None:
-        deadline = time.monotonic() + timeout_ms / 1000
-        self.correlation_id = 0
-        self.socket = FrameSocket(address, min(timeout_ms, CONNECT_TIMEOUT_MS))
-        try:
-            self.served = ServedVersions.from_response(
-                address, self._ask_versions(client_id, deadline)
-            )
-        except (ConnectionLost, RequestTimeout) as error:
-            self.socket.close()
-            raise NotSent(str(error)) from error
-        except TidelogError:
-            self.socket.close()
-            raise
-
-    def _ask_versions(self, client_id: str, deadline: float) -> ApiVersionsResponse:
-        for version in ASKED_VERSIONS:
-            request = api_versions_request(version, tidelog.__version__)
-            self.correlation_id += 1
-            expected = self.correlation_id
-            self.socket.send(
-                encode_request(API_VERSIONS, version, expected, client_id, request), deadline
-            )
-            correlation_id, response = decode_api_versions(version, self.socket.receive(deadline))
-            if correlation_id != expected:
-                raise ProtocolError(
-                    f"{self.socket.address} answered {correlation_id}, not {expected}"
-                )
-            if response is not None:
-                return response
-        raise ProtocolError(f"{self.socket.address} serves no version of ApiVersions known here")
-
-    def exchange(self, call: Call, client_id: str) -> Answer:
-        """Send one request and wait for its response."""
-        deadline = time.monotonic() + call.timeout_ms / 1000
-        version = self.served.choose(call.api_key, call.max_version)
-        message = call.build(version)
-        self.correlation_id += 1
-        expected = self.correlation_id
-        frame = encode_request(call.api_key, version, expected, client_id, message)
-        self.socket.send(frame, deadline)
-        if not call.answered:
-            return NO_ANSWER
-        answer = self.socket.receive(deadline)
-        correlation_id, response = decode_response(call.api_key, version, answer)
-        if correlation_id != expected:
-            raise ProtocolError(f"{call.address} answered {correlation_id}, not {expected}")
-        return Answer(version, response)
 
 
 class BlockingClient:
@@ -140,7 +70,7 @@ class BlockingClient:
         self.is_reached = False
         self._bootstrap = bootstrap
         self._client_id = client_id
-        self._connections: dict[Address, _Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._backgrounds: list[Background] = []
         self._router = ClusterRouter(parse_bootstrap(bootstrap), timeout_ms, _monotonic_ms)
         self._admin = TopicAdmin(self._router)
@@ -469,7 +399,7 @@ class BlockingClient:
             connection.socket.close()  # closed by the broker meanwhile: nothing was sent on it
             connection = None
         if connection is None:
-            connection = _Connection(call.address, self._client_id, call.timeout_ms)
+            connection = BrokerConnection(call.address, self._client_id, call.timeout_ms)
         try:
             answer = connection.exchange(call, self._client_id)
         except KafkaError:  # no version in common: nothing was sent

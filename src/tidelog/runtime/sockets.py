@@ -90,6 +90,14 @@ class FrameSocket:
             raise TimeoutError
         return left
 
+    def non_blocking(self) -> socket.socket:
+        """Return the socket, made non-blocking, for a caller that waits for several of them.
+
+        `send` and `receive` must not be used any more.
+        """
+        self._socket.setblocking(False)
+        return self._socket
+
     @property
     def is_idle(self) -> bool:
         """Whether the connection is open and no unrequested byte has arrived."""

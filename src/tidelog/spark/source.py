@@ -1,4 +1,4 @@
-"""`format("tidelog")`: the source, as Spark finds and drives it.
+"""`format("tidelog")`: the source and the sink, as Spark finds and drives them.
 
 Light to import: Spark loads it in processes that never read a record. The tasks import the reading
 code. There are two readers, with and without filters: Spark rejects one that takes filters where
@@ -19,7 +19,11 @@ from tidelog.spark.worker_errors import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceStreamArrowWriter,
+        Filter,
+    )
     from pyspark.sql.types import StructType
 
     from tidelog.spark.pushdown import Narrowing
@@ -154,6 +158,20 @@ class TidelogDataSource(DataSource):
         with sentence_first():
             options = self._parsed(is_stream=True)
             return TidelogStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer of a batch; raise OptionError, SinkError."""
+        from tidelog.spark.sink.writers import TidelogWriter
+
+        with sentence_first():
+            return TidelogWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Return the writer of a micro-batch; raise OptionError, SinkError."""
+        from tidelog.spark.sink.writers import TidelogStreamWriter
+
+        with sentence_first():
+            return TidelogStreamWriter(self.options, schema, overwrite)
 
     def _parsed(self, *, is_stream: bool) -> ReadOptions:
         given: Mapping[str, str] = self.options

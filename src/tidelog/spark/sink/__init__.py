@@ -1,0 +1,1 @@
+"""The sink of `format("tidelog")`: `df.write` and `df.writeStream`."""

@@ -1,0 +1,118 @@
+"""The columns that the sink reads: which must be there, of what types, and as Arrow arrays.
+
+The checks of the schema run on the driver, before a task starts. Their meaning is that of Spark's
+Kafka connector: `value` is required, `key`, `topic`, `partition` and `headers` are optional, and
+all other columns are ignored. Values of rows (a null topic, a partition that does not exist) are
+checked in the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.core.errors import ConfigError
+from tidelog.spark.sink.settings import SinkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_BYTES: Final = ("string", "binary")
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
+_TYPES: Final = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (_HEADERS,),
+}
+_TIMES: Final = ("timestamp",)
+
+
+class SinkError(ConfigError):
+    """Rows or a schema that cannot be written; the message names the column or the row."""
+
+
+def check_schema(schema: StructType, settings: SinkSettings) -> None:
+    """Raise SinkError unless rows of this schema can be written."""
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if "value" not in types:
+        raise SinkError(
+            f"column value is required, and the columns are {_listed(schema)}; for example"
+            " df.selectExpr('to_json(struct(*)) as value')"
+        )
+    if settings.topic is None and "topic" not in types:
+        raise SinkError(
+            f"no topic is named: set the option topic, or add a column topic to {_listed(schema)}"
+        )
+    wanted = dict(_TYPES)
+    if settings.timestamps_from_column:
+        if "timestamp" not in types:
+            raise SinkError(
+                "option tidelog.timestamps is column, and there is no column timestamp in"
+                f" {_listed(schema)}"
+            )
+        wanted["timestamp"] = _TIMES
+    for name, allowed in wanted.items():
+        if (
+            name in types
+            and types[name] not in allowed
+            and not (name == "topic" and settings.topic is not None)
+        ):
+            raise SinkError(
+                f"column {name} is of type {types[name]}; expected {' or '.join(allowed)}"
+            )
+
+
+def _listed(schema: StructType) -> str:
+    return ", ".join(schema.fieldNames()) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The rows of one chunk; every array has as many entries, none is sliced."""
+
+    count: int
+    #: Place of the first row among the rows of its task.
+    first_row: int
+    keys: pa.BinaryArray | None
+    values: pa.BinaryArray
+    topics: pa.StringArray | None
+    partitions: pa.Int32Array | None
+    headers: pa.ListArray | None
+    timestamps: pa.TimestampArray | None
+
+
+def columns_of(
+    batches: Sequence[pa.RecordBatch], first_row: int, settings: SinkSettings
+) -> RowColumns:
+    """Return the sink's columns of Arrow batches, strings as their bytes."""
+    names = batches[0].schema.names
+
+    def column(name: str, kind: pa.DataType | None = None) -> pa.Array | None:
+        if name not in names:
+            return None
+        place = names.index(name)
+        joined = pa.concat_arrays([batch.column(place) for batch in batches])
+        return joined if kind is None or joined.type == kind else pc.cast(joined, kind)
+
+    values = column("value", pa.binary())
+    assert values is not None, "the schema was checked on the driver"
+    return RowColumns(
+        count=len(values),
+        first_row=first_row,
+        keys=column("key", pa.binary()),
+        values=values,
+        topics=None if settings.topic is not None else column("topic", pa.string()),
+        partitions=column("partition", pa.int32()),
+        headers=column("headers"),
+        timestamps=(
+            column("timestamp", pa.timestamp("us", tz="UTC"))
+            if settings.timestamps_from_column
+            else None
+        ),
+    )

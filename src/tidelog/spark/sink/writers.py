@@ -1,0 +1,133 @@
+"""The writers that Spark drives: one for batch writes, one for streams.
+
+Light to import. The driver makes a writer for each write or micro-batch, checks options and schema,
+and sends it to the tasks. Records are acknowledged when a task ends, so a commit has nothing left
+to do. After an abort the written records stay, as with Spark's Kafka connector: delivery is at
+least once, and `tidelog.batch.headers` lets readers drop what was repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from tidelog.spark.sink.batch_marks import NO_BATCH, AttemptMark
+from tidelog.spark.sink.row_columns import SinkError, check_schema
+from tidelog.spark.sink.settings import parse_sink_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import TaskContext
+    from pyspark.sql.types import StructType
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_RUN_CHARACTERS = 12
+
+_log = logging.getLogger("tidelog.spark")
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What one task has written."""
+
+    task: int
+    records: int
+    bytes: int
+
+
+class _Writing:
+    """What both writers share: the settings, and the names of this write."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._settings = parse_sink_options(options)
+        check_schema(schema, self._settings)
+        self._run = uuid.uuid4().hex[:_RUN_CHARACTERS]
+        self._write_id = self._settings.write_id or str(uuid.uuid4())
+
+    def write_rows(self, iterator: Iterator[pa.RecordBatch], is_stream: bool) -> TaskWritten:
+        """Write the rows of this task."""
+        from pyspark import TaskContext
+
+        from tidelog.spark.sink.write_task import WriteTask
+        from tidelog.spark.worker_errors import sentence_first
+
+        context = TaskContext.get()
+        assert context is not None, "Spark calls this in a task"
+        with sentence_first():
+            task = WriteTask(self._settings, self._mark(context, is_stream))
+            records = task.write(iterator)
+        return TaskWritten(context.partitionId(), records, task.acknowledged_bytes)
+
+    def _mark(self, context: TaskContext, is_stream: bool) -> AttemptMark | None:
+        if not self._settings.batch_headers:
+            return None
+        write_id, batch = self._write_id, NO_BATCH
+        if is_stream:
+            query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+            if not query or not number:
+                raise SinkError(
+                    "option tidelog.batch.headers needs the query's id and the batch's number,"
+                    f" which this Spark does not give its tasks ({_QUERY_ID}, {_BATCH_ID})"
+                )
+            write_id, batch = query, number
+        return AttemptMark(
+            write_id, batch, self._run, context.partitionId(), context.taskAttemptId()
+        )
+
+
+class TidelogWriter(DataSourceArrowWriter):
+    """The writer of `df.write`."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        """Check everything that is known before rows are; raise OptionError, SinkError."""
+        if overwrite:
+            raise SinkError("mode overwrite cannot be used: a log is only appended to; use append")
+        self._writing = _Writing(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        return self._writing.write_rows(iterator, is_stream=False)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Log what stays in the topics."""
+        _log_abort("write", messages)
+
+
+class TidelogStreamWriter(DataSourceStreamArrowWriter):
+    """The writer of one micro-batch."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        """Check everything that is known before rows are; raise OptionError, SinkError."""
+        if overwrite:
+            raise SinkError("output mode complete cannot be used: a log is only appended to")
+        self._writing = _Writing(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of one task of a micro-batch."""
+        return self._writing.write_rows(iterator, is_stream=True)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log what stays in the topics."""
+        _log_abort(f"batch {batchId}", messages)
+
+
+def _log_abort(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    done = [each for each in messages if isinstance(each, TaskWritten)]
+    _log.warning(
+        "%s was aborted: %d of %d tasks had written all their rows, %d acknowledged records, which"
+        " stay in the topics",
+        what,
+        len(done),
+        len(messages),
+        sum(each.records for each in done),
+    )
