@@ -1,0 +1,116 @@
+"""Repeated batches dropped: exactly once for readers of topics written with batch headers.
+
+Spark writes at least once. A task that fails is run again, a speculative task runs twice, and a
+batch whose driver died is repeated as a whole; the records of each try stay in the topic. Records
+that were written with `tidelog.batch.headers` carry a mark (`sink.batch_marks`), and one rule
+decides which of them to keep:
+
+- Of the attempts of a task, the one that wrote all its rows; else the one with the most rows.
+- Of the runs of a batch, the one with the most rows so chosen.
+- Equally good attempts and runs are the same rows: the greatest id wins, for every reader alike.
+
+A run is kept or dropped as a whole, so rows may be in other tasks, or in another order, when a
+batch is repeated. The batch must only have as many rows each time, as Spark demands of sources that
+can be replayed. Records without a mark are kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.errors import ConfigError
+from tidelog.spark.sink.batch_marks import HEADER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_HEADERS: Final = "headers"
+#: Parts of a mark, in order, and their types; the columns of `with_batch_columns`.
+BATCH_COLUMNS: Final = {
+    "batch_write_id": "string",
+    "batch_id": "string",
+    "batch_run": "string",
+    "batch_task": "int",
+    "batch_attempt": "bigint",
+    "batch_row": "bigint",
+    "batch_is_last": "int",
+}
+_ATTEMPT: Final = list(BATCH_COLUMNS)[:5]
+_TASK: Final = _ATTEMPT[:4]
+_RUN: Final = _ATTEMPT[:3]
+_BATCH: Final = _ATTEMPT[:2]
+
+
+def with_batch_columns(df: DataFrame) -> DataFrame:
+    """Return `df` with the parts of each record's mark as columns; null for records without one.
+
+    Of several marks the last counts. Raises ConfigError without a column `headers`.
+    """
+    from pyspark.sql import functions as sql
+
+    if _HEADERS not in df.columns:
+        raise ConfigError(
+            f"there is no column {_HEADERS} among {', '.join(df.columns)}: read the topic with the"
+            " option includeHeaders=true, and keep the column"
+        )
+
+    def is_mark(header: Column) -> Column:
+        return header["key"] == HEADER
+
+    marks = sql.reverse(sql.filter(sql.col(_HEADERS), is_mark))
+    parts = sql.split(sql.get(marks, sql.lit(0))["value"].cast("string"), "/")
+    columns = {
+        name: sql.get(parts, sql.lit(place)).try_cast(kind)
+        for place, (name, kind) in enumerate(BATCH_COLUMNS.items())
+    }
+    return df.withColumns(columns)
+
+
+def drop_repeated_batches(df: DataFrame) -> DataFrame:
+    """Return the rows of `df` without those that repeat a batch or a part of it.
+
+    `df` is a batch DataFrame of a topic, or of its rows elsewhere, with the column `headers`. Its
+    rows are read twice. Raises ConfigError for a streaming one.
+    """
+    from pyspark.sql import functions as sql
+
+    if df.isStreaming:
+        raise ConfigError(
+            "drop_repeated_batches needs all tries of a batch at once, and a stream has no end: use"
+            " it on spark.read, or drop repeated rows of with_batch_columns(df) by dropDuplicates"
+            " on batch_write_id, batch_id, batch_task, batch_row"
+        )
+    marked = with_batch_columns(df)
+    dropped = sql.broadcast(_dropped_attempts(marked))
+    return marked.join(dropped, _ATTEMPT, "left_anti").select(df.columns)
+
+
+def _dropped_attempts(marked: DataFrame) -> DataFrame:
+    """Return the attempts whose rows another attempt or run replaces."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    rows, last = sql.col("rows"), sql.col("last_row")
+    attempts = (
+        marked.where("batch_write_id is not null")
+        .groupBy(_ATTEMPT)
+        .agg(
+            sql.count("*").alias("rows"),
+            sql.max(sql.when(sql.col("batch_is_last") == 1, sql.col("batch_row"))).alias(
+                "last_row"
+            ),
+        )
+        .withColumn("is_whole", sql.coalesce(rows == last + 1, sql.lit(False)))
+    )
+    best_first = Window.partitionBy(_TASK).orderBy(
+        sql.desc("is_whole"), sql.desc("rows"), sql.desc("batch_attempt")
+    )
+    largest_first = Window.partitionBy(_BATCH).orderBy(sql.desc("run_rows"), sql.desc("batch_run"))
+    chosen = sql.col("place") == 1
+    return (
+        attempts.withColumn("place", sql.row_number().over(best_first))
+        .withColumn("run_rows", sql.sum(sql.when(chosen, rows)).over(Window.partitionBy(_RUN)))
+        .withColumn("run_place", sql.dense_rank().over(largest_first))
+        .where(~chosen | (sql.col("run_place") > 1))
+        .select(_ATTEMPT)
+    )
