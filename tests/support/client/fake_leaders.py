@@ -6,6 +6,7 @@ replace the response or break the connection once the batches are stored.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,7 @@ class FakeLeaders(FakeCluster):
         self._seen: dict[tuple[TopicPartition, int], list[tuple[int, int]]] = {}
         self._next_producer = 1000
         for broker in self.brokers:
-            broker.on(PRODUCE, lambda request, node=broker.node_id: self._produce(node, request))
+            broker.on(PRODUCE, functools.partial(self._produce, broker.node_id))
             broker.on(INIT_PRODUCER_ID, lambda _: self._producer_id())
 
     def create(self, topic: str, leaders: list[int]) -> None:
@@ -75,7 +76,7 @@ class FakeLeaders(FakeCluster):
             answer = TopicProduceResponse(name=topic.name)
             for each in topic.partition_data:
                 tp = TopicPartition(topic.name, each.index)
-                code = self._append(node, tp, bytes(each.records or b""))
+                code = self._append(node, tp, _joined(each.records))
                 answer.partition_responses.append(
                     PartitionProduceResponse(index=each.index, error_code=code, base_offset=0)
                 )
@@ -98,6 +99,10 @@ class FakeLeaders(FakeCluster):
             seen.append((batch.base_sequence, batch.last_sequence))
         self.batches[tp].append(data)
         return 0
+
+
+def _joined(records: Any) -> bytes:
+    return bytes(records) if not isinstance(records, list) else b"".join(records)
 
 
 def answer_all(request: ProduceRequest, code: int, **more: Any) -> ProduceResponse:

@@ -8,18 +8,15 @@ checked in the task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.core.errors import ConfigError
 from tidelog.spark.sink.settings import SinkSettings
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _BYTES: Final = ("string", "binary")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
@@ -37,24 +34,26 @@ class SinkError(ConfigError):
     """Rows or a schema that cannot be written; the message names the column or the row."""
 
 
-def check_schema(schema: StructType, settings: SinkSettings) -> None:
-    """Raise SinkError unless rows of this schema can be written."""
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+def check_columns(types: Mapping[str, str], settings: SinkSettings) -> None:
+    """Raise SinkError unless rows of these columns can be written.
+
+    `types` are as Spark writes them, by the column's name.
+    """
     if "value" not in types:
         raise SinkError(
-            f"column value is required, and the columns are {_listed(schema)}; for example"
+            f"column value is required, and the columns are {_listed(types)}; for example"
             " df.selectExpr('to_json(struct(*)) as value')"
         )
     if settings.topic is None and "topic" not in types:
         raise SinkError(
-            f"no topic is named: set the option topic, or add a column topic to {_listed(schema)}"
+            f"no topic is named: set the option topic, or add a column topic to {_listed(types)}"
         )
     wanted = dict(_TYPES)
     if settings.timestamps_from_column:
         if "timestamp" not in types:
             raise SinkError(
                 "option tidelog.timestamps is column, and there is no column timestamp in"
-                f" {_listed(schema)}"
+                f" {_listed(types)}"
             )
         wanted["timestamp"] = _TIMES
     for name, allowed in wanted.items():
@@ -68,8 +67,8 @@ def check_schema(schema: StructType, settings: SinkSettings) -> None:
             )
 
 
-def _listed(schema: StructType) -> str:
-    return ", ".join(schema.fieldNames()) or "none"
+def _listed(types: Mapping[str, str]) -> str:
+    return ", ".join(types) or "none"
 
 
 @dataclass(frozen=True, slots=True)

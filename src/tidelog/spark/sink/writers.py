@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.spark.sink.batch_marks import NO_BATCH, AttemptMark
-from tidelog.spark.sink.row_columns import SinkError, check_schema
+from tidelog.spark.sink.row_columns import SinkError, check_columns
 from tidelog.spark.sink.settings import parse_sink_options
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class _Writing:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._settings = parse_sink_options(options)
-        check_schema(schema, self._settings)
+        types = {each.name: each.dataType.simpleString() for each in schema.fields}
+        check_columns(types, self._settings)
         self._run = uuid.uuid4().hex[:_RUN_CHARACTERS]
         self._write_id = self._settings.write_id or str(uuid.uuid4())
 
