@@ -1,13 +1,10 @@
 """Repeated batches dropped: exactly once for readers of topics written with batch headers.
 
-Spark writes at least once. A task that fails is run again, a speculative task runs twice, and a
-batch whose driver died is repeated as a whole; the records of each try stay in the topic. Records
-that were written with `tidelog.batch.headers` carry a mark (`sink.batch_marks`), and one rule
-decides which of them to keep:
-
-- Of the attempts of a task, the one that wrote all its rows; else the one with the most rows.
-- Of the runs of a batch, the one with the most rows so chosen.
-- Equally good attempts and runs are the same rows: the greatest id wins, for every reader alike.
+Spark writes at least once: it runs a failed task again, and repeats a batch whose driver died. The
+records of each try stay in the topic. Records written with `tidelog.batch.headers` carry a mark
+(`sink.batch_marks`), which decides. Of the attempts of a task, the rule keeps the one that wrote
+all its rows, else the one with the most rows. Of the runs of a batch, it keeps the one with the
+most rows so chosen. Equally good attempts and runs are the same rows: the greatest id wins.
 
 A run is kept or dropped as a whole, so rows may be in other tasks, or in another order, when a
 batch is repeated. The batch must only have as many rows each time, as Spark demands of sources that

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.draws import examples
+from tests.support.extensions import compiled_extension
 
 from tidelog.client.partitioning import murmur2, partition_of
+from tidelog.spark import rows as spark_rows
 from tidelog.spark.sink.placement import Placement, murmur2_of_all
 from tidelog.spark.sink.row_columns import SinkError
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True, scope="module")
+def with_and_without_the_extension(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = spark_rows.compiled
+    spark_rows.compiled = EXTENSION if request.param == "compiled" else None
+    yield
+    spark_rows.compiled = before
+
+
+EXTENSION = compiled_extension("src/tidelog/spark/_rows.c")
 
 
 def rows(count: int) -> np.ndarray:

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.draws import examples
+from tests.support.extensions import compiled_extension
 from tests.support.spark import Row
 
 from tidelog.records.batch import BatchView, check_from_client
 from tidelog.records.builder import NewRecord, build_batch, seal_batch
 from tidelog.records.checking import NO_DEMANDS, Effort, check_records
 from tidelog.records.reader import Record, iter_records
+from tidelog.spark import rows as spark_rows
 from tidelog.spark.columns import HEADER_TYPE
 from tidelog.spark.sink.batch_marks import HEADER, AttemptMark
 from tidelog.spark.sink.record_payloads import ChunkEncoder, encoded_headers, varints
 from tidelog.spark.sink.row_columns import SinkError
 
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True, scope="module")
+def with_and_without_the_extension(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = spark_rows.compiled
+    spark_rows.compiled = EXTENSION if request.param == "compiled" else None
+    yield
+    spark_rows.compiled = before
+
+
+EXTENSION = compiled_extension("src/tidelog/spark/_rows.c")
 binary = st.none() | st.binary(max_size=300)
 header_lists = st.lists(st.tuples(st.text(max_size=5), binary), max_size=3)
 rows_strategy = st.lists(
@@ -57,7 +71,7 @@ def encoded(
     encoder = ChunkEncoder(keys, values, headers, times)
     if order is not None:
         encoder.reorder(np.array(order, dtype=np.int64))
-    payloads = encoder.encode(encoder.batches_of(0, len(rows), batch_bytes))
+    payloads = list(encoder.encode(encoder.batches_of(0, len(rows), batch_bytes)))
     for payload in payloads:
         if payload.end - payload.start > 1:
             assert len(payload.data) <= batch_bytes

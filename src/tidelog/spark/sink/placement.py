@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.spark.record_encoding import partitions_of
+from tidelog.spark.rows import is_compiled
 from tidelog.spark.sink.row_columns import SinkError
 
 Ints = npt.NDArray[np.int64]
@@ -107,6 +109,8 @@ class Placement:
         return placed
 
     def _by_key(self, keys: pa.BinaryArray) -> Ints:
+        if is_compiled():
+            return partitions_of(keys, self._partitions).astype(np.int64)
         positive = (murmur2_of_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
         return positive % self._partitions
 

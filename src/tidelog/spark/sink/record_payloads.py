@@ -1,14 +1,15 @@
-"""Arrow columns to the records of batches v2, for all rows of a chunk at once.
+"""Arrow columns to the records of batches v2, for all rows of a chunk.
 
-The numbers of each record (sizes, deltas) are computed with numpy and written as varints into
-columns of bytes. Arrow then joins these columns with keys and values row by row: the buffer of the
-result holds the records one behind the other. No Python object is made for a record. Knows the
-record format (KIP-98) and batches' sizes, not partitions' leaders. Timestamps are milliseconds.
+The compiled extension does it where it exists (`record_encoding`). Without it, numpy computes the
+numbers of each record (sizes, deltas) and writes them as varints into columns of bytes. Arrow then
+joins these columns with keys and values row by row: the buffer of the result holds the records one
+behind the other. Neither makes a Python object for a record. Knows the record format (KIP-98) and
+batches' sizes, not partitions' leaders. Timestamps are milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.spark.record_encoding import RecordEncoder
+from tidelog.spark.rows import is_compiled
 from tidelog.spark.sink.batch_marks import HEADER
 from tidelog.spark.sink.placement import Ints, binary_parts
 from tidelog.spark.sink.row_columns import SinkError
@@ -164,6 +167,10 @@ class ChunkEncoder:
         self._values = values
         self._headers = headers
         self._timestamps = timestamps_ms
+        self._compiled: RecordEncoder | None = None
+        self._picks: Ints | None = None
+        if is_compiled():
+            self._compiled = RecordEncoder(keys, values, headers, timestamps_ms)
         count = len(values)
         self._key_sizes = np.full(count, -1, np.int64) if keys is None else _sizes(keys)
         self._value_sizes = _sizes(values)
@@ -186,7 +193,11 @@ class ChunkEncoder:
         )
 
     def reorder(self, order: Ints) -> None:
-        """Put the rows into another order."""
+        """Put the rows into another order; once."""
+        self.sizes = self.sizes[order]
+        if self._compiled is not None:
+            self._picks = order
+            return
         indices = pa.array(order)
         self._values = self._values.take(indices)
         if self._keys is not None:
@@ -199,7 +210,6 @@ class ChunkEncoder:
             self._header_sizes = self._header_sizes[order]
         self._key_sizes = self._key_sizes[order]
         self._value_sizes = self._value_sizes[order]
-        self.sizes = self.sizes[order]
 
     def batches_of(self, start: int, end: int, batch_bytes: int) -> list[tuple[int, int]]:
         """Return the rows `[start, end)` in batches of at most `batch_bytes`, or of one row."""
@@ -214,8 +224,16 @@ class ChunkEncoder:
             at = to
         return cuts
 
-    def encode(self, batches: Sequence[tuple[int, int]]) -> list[Payload]:
-        """Return the records of each batch; together the batches are all rows, in order."""
+    def encode(self, batches: Sequence[tuple[int, int]]) -> Iterator[Payload]:
+        """Yield the records of each batch; together the batches are all rows, in order."""
+        if self._compiled is None:
+            yield from self._encode_together(batches)
+            return
+        for start, end in batches:
+            records = self._compiled.encode(start, end, self._picks)
+            yield Payload(start, end, memoryview(records.payload), records.timestamps_ms)
+
+    def _encode_together(self, batches: Sequence[tuple[int, int]]) -> list[Payload]:
         starts = np.array([start for start, _ in batches], dtype=np.int64)
         counts = np.array([end - start for start, end in batches], dtype=np.int64)
         offset_deltas = np.arange(len(self._values), dtype=np.int64) - np.repeat(starts, counts)
