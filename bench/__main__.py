@@ -1,11 +1,12 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover scale controller shutdown isr flush groups offsets
-compaction memory simulation. With
+compaction memory simulation spark. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
 scale, controller and isr measure both stores, or with `--store` one of them. The part produce
-compares with the brokers of another checkout (`--against`), for changes of the append path.
+compares with the brokers of another checkout (`--against`), for changes of the append path. The
+part spark takes Spark's official connector beside ours, and the cases named with `--cases` alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bench import (
     controller,
@@ -52,6 +53,7 @@ PARTS = (
     "compaction",
     "memory",
     "simulation",
+    "spark",
 )
 
 
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
     parser.add_argument("--against", metavar="CHECKOUT", help="of produce: other sources beside")
     parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
+    parser.add_argument("--cases", metavar="TEXT", help="of spark: those whose title has the text")
     options = parser.parse_args()
     stores = (options.store,) if options.store else scale.STORES
     unknown = [part for part in options.parts if part not in PARTS]
@@ -71,15 +74,19 @@ def main() -> None:
         parser.error(f"unknown part {unknown[0]!r}; there are {' '.join(PARTS)}")
     beside = f" --beside {options.beside}" if options.beside else ""
     store = f" --store {options.store}" if options.store else ""
+    cases = f" --cases '{options.cases}'" if options.cases else ""
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
         f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
-        f"--mib {options.mib}{beside}{store}\n"
+        f"--mib {options.mib}{beside}{store}{cases}\n"
     )
     systems = [TIDELOG, *(_kafka(options.beside) if options.beside else [])]
     for part in options.parts or PARTS:
+        texts: Iterable[str]
         if part == "produce":
             texts = produce.run(options.rounds, options.mib * MIB, options.against)
+        elif part == "spark":
+            texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
         else:
             texts = _tables(part, systems, options.rounds, options.mib * MIB, stores)
         for text in texts:
@@ -121,6 +128,12 @@ def _tables(
             return memory.run(systems, run_bytes)
         case _:
             return simulation.run()
+
+
+def _spark(rounds: int, run_bytes: int, cases: str) -> Iterable[str]:
+    from bench import spark  # Loaded here alone: it needs PySpark.
+
+    return spark.run(rounds, run_bytes, cases)
 
 
 def _kafka(version: str) -> list[System]:
