@@ -35,6 +35,7 @@ _SOURCE: Final = (
     "maxTriggerDelay",
     "columns",
     "segments",
+    "segmentsToLogEnd",
     "pushdown",
 )
 #: Options that Spark adds to those of the user: for tables, and for `load(path)`.

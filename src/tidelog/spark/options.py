@@ -96,6 +96,8 @@ class ReadOptions:
     group_id_prefix: str | None = None
     #: Log directories, as paths or globs.
     segments: tuple[str, ...] = ()
+    #: Read them beyond the high watermark, to the end of the log.
+    segments_to_log_end: bool = False
     #: False keeps filters from the reader although Spark's configuration allows pushdown.
     pushdown: bool = True
     #: Options that were given and have no effect, in a sentence each.
@@ -158,6 +160,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadO
         group_id=options.get("kafka.group.id"),
         group_id_prefix=options.get("groupidprefix"),
         segments=segments,
+        segments_to_log_end=boolean(options, "segmentsToLogEnd", False),
         pushdown=boolean(options, "pushdown", True),
         remarks=tuple(_remarks(options, is_stream)),
     )
@@ -190,10 +193,14 @@ def _refuse_in_stream(options: Mapping[str, str]) -> None:
     for name in _ENDINGS:
         if name.lower() in options:
             raise OptionError(f"option {name} is not valid in a stream, which has no end")
+    if "segments" in options:
+        raise OptionError("option segments is not valid in a stream; log directories are read once")
 
 
 def _segments(options: Mapping[str, str]) -> tuple[str, ...]:
     if "segments" not in options:
+        if "segmentstologend" in options:
+            raise OptionError("option segmentsToLogEnd needs the option segments")
         return ()
     if BOOTSTRAP in options:
         raise OptionError(

@@ -141,15 +141,18 @@ class TidelogDataSource(DataSource):
                     raise error from None
         return spark_ddl(parsed.columns)
 
-    def reader(self, schema: StructType) -> TidelogReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader; raise OptionError for unusable options."""
         with sentence_first():
             options = self._parsed(is_stream=False)
         for remark in options.remarks:
             _log.warning("%s", remark)
-        if options.pushdown and _is_asked_with_filters():
-            return FilteringReader(options)
-        return TidelogReader(options)
+        takes_filters = options.pushdown and _is_asked_with_filters()
+        if options.segments:
+            from tidelog.spark.segments.segment_reader import FilteringSegmentReader, SegmentReader
+
+            return (FilteringSegmentReader if takes_filters else SegmentReader)(options)
+        return (FilteringReader if takes_filters else TidelogReader)(options)
 
     def streamReader(self, schema: StructType) -> TidelogStreamReader:
         """Return a reader for a stream; raise OptionError for unusable options."""

@@ -1,0 +1,73 @@
+"""The reader that Spark drives for the option `segments`: log directories in the place of brokers.
+
+Light to import; the tasks import the reading code. All executors must see the directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.worker_errors import sentence_first
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from tidelog.spark.pushdown import Narrowing
+    from tidelog.spark.segments.segment_reading import SegmentTask
+
+
+class SegmentPartition(InputPartition):
+    """One task: offsets of a partition and the files that hold them."""
+
+    def __init__(self, task: SegmentTask) -> None:
+        self.task = task
+
+
+class SegmentReader(DataSourceReader):
+    """A reader that plans from directory listings and reads files in tasks."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks; list the directories."""
+        return self._planned(None)
+
+    def _planned(self, narrowing: Narrowing | None) -> list[InputPartition]:
+        from tidelog.spark.segments.segment_reading import plan_segments
+
+        with sentence_first():
+            return [SegmentPartition(task) for task in plan_segments(self._options, narrowing)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches."""
+        from tidelog.spark.segments.segment_reading import read_segments
+
+        if not isinstance(partition, SegmentPartition):
+            return  # Spark's stand-in for "no tasks"
+        with sentence_first():
+            yield from read_segments(self._options, partition.task)
+
+
+class FilteringSegmentReader(SegmentReader):
+    """A reader that plans only the ranges that the filters of the query leave."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._narrowing: Narrowing | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that planning can apply; return those that Spark has to apply."""
+        from tidelog.spark.pushdown import take_filters
+
+        self._narrowing, left = take_filters(filters)
+        return left
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks that may have rows which the filters keep."""
+        return self._planned(self._narrowing)
