@@ -16,8 +16,9 @@ from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.ingest import ProofError, ingest, prove_table
+from tidelog.spark.pipelines.manifests import TableError
 from tidelog.spark.pipelines.sequence import prove_sequence
-from tidelog.spark.pipelines.table import BOOK, TableError
+from tidelog.spark.pipelines.table import BOOK
 from tidelog.spark.planning import DataLossError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def test_markers_are_explained_and_noted(
         "rows": 35,
         "control": 2,
         "compacted": 0,
+        "dead": 0,
     }
 
 
@@ -154,7 +156,7 @@ def test_records_deleted_before_they_were_taken_are_an_error(
         ingest(spark, filled.bootstrap, "t", str(tmp_path))
 
 
-def test_a_topic_made_anew_is_refused(
+def test_a_recreated_topic_is_refused(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ingest(spark, filled.bootstrap, "t", str(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -36,9 +37,10 @@ def prove(
 ) -> tuple[ContinuityProof, list[Gap]]:
     looked: list[Gap] = []
 
-    def look(tp: TopicPartition, gap: Gap) -> GapContent:
-        looked.append(gap)
-        return GapContent(records=gap.end - gap.start) if content is None else content
+    def look(tp: TopicPartition, gaps: Sequence[Gap]) -> GapContent:
+        looked.extend(gaps)
+        missing = sum(gap.end - gap.start for gap in gaps)
+        return GapContent(records=missing) if content is None else content
 
     return prove_ranges({TP: found}, [WANTED], look, compacted=compacted), looked
 
@@ -96,19 +98,20 @@ def test_rows_outside_of_the_range_do_not_belong(stray: int) -> None:
 def test_rows_of_another_partition_do_not_belong() -> None:
     other = TopicPartition("t", 1)
     counts = {TP: counted(list(range(10, 20))), other: counted([3])}
-    proof = prove_ranges(counts, [WANTED], lambda tp, gap: GapContent(), compacted=False)
+    proof = prove_ranges(counts, [WANTED], lambda tp, gaps: GapContent(), compacted=False)
     assert not proof.holds
     assert proof.stray == 1
 
 
 class TestLookingIntoTheLog:
-    def look(self, batches: list[bytes], start: int, end: int) -> GapContent:
+    def look(self, batches: list[bytes], *bounds: int) -> GapContent:
+        gaps = [Gap(low, high) for low, high in zip(bounds[::2], bounds[1::2], strict=True)]
         logs = FakeLogs()
         try:
             logs.create("t", 1)
             logs.append(TP, *batches)
             with BlockingClient(logs.bootstrap, timeout_ms=2_000) as client:
-                return LogGaps(client).look(TP, Gap(start, end))
+                return LogGaps(client).look(TP, gaps)
         finally:
             logs.close()
 
@@ -130,3 +133,22 @@ class TestLookingIntoTheLog:
 
     def test_a_hole_at_the_end_is_absent(self) -> None:
         assert self.look([batch([Row()], 0)], 1, 1) == GapContent()
+
+    def test_many_gaps_are_read_together(self) -> None:
+        marker = [rewritten(batch([Row()], n), attributes=CONTROL) for n in (2, 5)]
+        log = [batch([Row()] * 2, 0), marker[0], batch([Row()] * 2, 3), marker[1]]
+        log.append(batch([Row()] * 3, 6))
+        assert self.look(log, 2, 3, 5, 6) == GapContent(control=2)
+        assert self.look(log, 0, 1, 2, 4, 5, 7, 8, 9) == GapContent(control=2, records=4)
+
+    def test_gaps_far_apart_and_past_the_end(self) -> None:
+        log = [batch([Row()] * 10, base) for base in range(0, 100, 10)]
+        assert self.look(log, 3, 4, 95, 97, 98, 104) == GapContent(0, 4, 5)
+
+    def test_dead_letters_are_no_rows_and_no_loss(self) -> None:
+        counts = {TP: counted(list(range(10, 20)))}
+        proof = prove_ranges(
+            counts, [WANTED], lambda tp, gaps: GapContent(), compacted=False, dead={TP: 3}
+        )
+        assert proof.holds
+        assert (proof.rows, proof.dead) == (7, 3)

@@ -1,4 +1,4 @@
-"""`tidelog pipeline ingest` and `prove`: a topic into a table, and the proof repeated.
+"""`tidelog pipeline ingest`, `prove` and `compact`: a topic in a table, and the table's care.
 
 A failed proof is exit code 1, like any failure. Spark is loaded by the commands that need it, when
 they run.
@@ -6,6 +6,10 @@ they run.
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,13 +17,42 @@ import typer
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
-from tidelog.cli.pipelines.running import CoresOption, MemoryOption, progress, session
+from tidelog.cli.pipelines.running import (
+    CoresOption,
+    HtmlOption,
+    MemoryOption,
+    progress,
+    session,
+)
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show, write_page
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelog.spark.pipelines.continuity import PartitionProof
+    from tidelog.spark.pipelines.ingest import IngestReport
+    from tidelog.spark.pipelines.landing import LandingOptions
+
+
+_TableOption = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="Directory of the table, or a path of Hadoop's file systems such as s3a://...",
+        show_default=False,
+    ),
+]
+_IntervalOption = Annotated[
+    float, typer.Option(min=0.01, help="With --follow: seconds between looks for new records.")
+]
+_CompactAfterOption = Annotated[
+    int,
+    typer.Option(min=0, help="With --follow: merge small files when there are so many; 0: never."),
+]
+_JsonOption = Annotated[
+    str | None,
+    typer.Option("--json", help="Parse values as JSON objects: 'carrier string, distance long'."),
+]
 
 
 def add_to(app: CommandGroup) -> None:
@@ -30,19 +63,29 @@ def add_to(app: CommandGroup) -> None:
     app.command(
         epilog="Example: tidelog pipeline prove flights.parquet --sequence number --produced 1000"
     )(prove)
+    app.command(epilog="Example: tidelog pipeline compact flights.parquet --keep-ms 60000")(compact)
 
 
 @prints(
     "an object with `topic`, `table`, `manifest` (null where nothing was new) and `ranges`: offsets"
-    " of each partition with `rows`, `control`, `compacted`, `lost`, `doubled`."
+    " of each partition with `rows`, `dead`, `control`, `compacted`, `lost`, `doubled`. With"
+    " --follow one such object for each batch."
 )
 def ingest(
     topic: Annotated[str, typer.Option("--topic", help="The topic.", show_default=False)],
-    table: Annotated[
-        str, typer.Option("--to", help="Directory of the Parquet table.", show_default=False)
-    ],
+    table: _TableOption,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until Ctrl-C, which ends after the batch.")
+    ] = False,
+    interval: _IntervalOption = 1.0,
+    compact_after: _CompactAfterOption = 0,
+    json_columns: _JsonOption = None,
+    dead_letter: Annotated[
+        str | None,
+        typer.Option("--dead-letter", help="With --json: a path for records that do not fit."),
+    ] = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
     compacted: Annotated[
         bool, typer.Option("--compacted", help="The topic is compacted: count gaps as no loss.")
@@ -50,38 +93,146 @@ def ingest(
     cores: CoresOption = 2,
     memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
+    html: HtmlOption = None,
 ) -> None:
     """Append new records of a topic to a Parquet table, with a proof about every offset.
 
     A rerun continues at the end of the last one. Records without a proof of completeness are not
     added.
     """
+    if dead_letter is not None and json_columns is None:
+        raise typer.BadParameter("--dead-letter needs --json: without it every record fits")
+    if headers and json_columns is not None:
+        raise typer.BadParameter("--headers and --json exclude each other")
     target = choose_target(bootstrap, directory)
     with session("tidelog ingest", cores, memory) as spark:
-        from tidelog.spark.pipelines.ingest import ingest as run_ingest
+        from tidelog.spark.pipelines.ingest_report import ingest_report
+        from tidelog.spark.pipelines.landing import LandingOptions
+        from tidelog.spark.pipelines.parsing import json_columns as parser
 
         with progress(f"ingesting {topic}") as show_progress:
-            report = run_ingest(
-                spark,
-                target.bootstrap,
-                topic,
-                table,
+            options = LandingOptions(
                 include_headers=headers,
+                transform=None if json_columns is None else parser(spark, json_columns),
+                without=() if json_columns is None else ("key", "value"),
+                dead_letter=dead_letter,
                 compacted=compacted,
                 progress=show_progress,
             )
-    rows = [_row(each) for each in report.proof.partitions]
+            where = (target.bootstrap, topic, table)
+            if follow:
+                reports = _follow(spark, where, interval, compact_after, options, output)
+            else:
+                reports = [_run(spark, where, options)]
+        if not follow:
+            _print_run(reports[0], output)
+        whole = ingest_report(topic, table, reports)
+    if html is not None:
+        write_page(whole, html)
+    say(whole.verdict)
+
+
+def _run(spark: SparkSession, where: tuple[str, str, str], options: LandingOptions) -> IngestReport:
+    from tidelog.spark.pipelines.ingest import opened
+
+    with opened(spark, *where, options) as runs:
+        return runs.run()
+
+
+def _follow(
+    spark: SparkSession,
+    where: tuple[str, str, str],
+    interval_s: float,
+    compact_after: int,
+    options: LandingOptions,
+    output: OutputFormat,
+) -> list[IngestReport]:
+    """Ingest until Ctrl-C or SIGTERM; print each batch."""
+    from tidelog.spark.pipelines.ingest import follow
+    from tidelog.spark.pipelines.ingest_report import verdict_of
+
+    reports: list[IngestReport] = []
+
+    def show_batch(report: IngestReport) -> None:
+        reports.append(report)
+        _print_run(report, output)
+        say(f"manifest {report.manifest}: {verdict_of([report])}")
+
+    with _stopping() as stop:
+        follow(
+            spark,
+            *where,
+            stop=stop,
+            interval_s=interval_s,
+            compact_after=compact_after,
+            on_batch=show_batch,
+            options=options,
+        )
+    return reports
+
+
+def _print_run(report: IngestReport, output: OutputFormat) -> None:
+    """Print a run's ranges."""
+    from tidelog.spark.pipelines.ingest_report import row_of
+
+    rows = [row_of(each) for each in report.proof.partitions]
     if output is OutputFormat.JSON:
-        print_json({"topic": topic, "table": table, "manifest": report.manifest, "ranges": rows})
+        print_json(
+            {
+                "topic": report.topic,
+                "table": report.directory,
+                "manifest": report.manifest,
+                "ranges": rows,
+            }
+        )
     elif rows:
         print_table(list(rows[0]), [list(row.values()) for row in rows])
-    if report.manifest is None:
-        say(f"nothing new in {topic}")
-        return
-    say(
-        f"{report.proof.rows} records in {len(report.files)} files, {report.proof.lost} lost, "
-        f"{report.proof.doubled} doubled, in {report.seconds:.1f} s"
-    )
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C and SIGTERM set; a second Ctrl-C interrupts the batch."""
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        say("ending after this batch")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@prints(REPORT_DOCUMENT)
+def compact(
+    table: Annotated[str, typer.Argument(help="Directory of the table, or its path with scheme.")],
+    rows_per_file: Annotated[
+        int, typer.Option(min=2, help="Rows of a merged file at most.")
+    ] = 2_000_000,
+    keep_ms: Annotated[
+        int, typer.Option(min=0, help="Keep replaced files for readers, in milliseconds.")
+    ] = 3_600_000,
+    cores: CoresOption = 2,
+    memory: MemoryOption = "1g",
+    output: OutputOption = OutputFormat.TABLE,
+    html: HtmlOption = None,
+) -> None:
+    """Merge the small files of a table into larger ones, by one commit.
+
+    The merged files are counted against those that they replace. Replaced files are deleted by a
+    compaction that runs after the time to keep them.
+    """
+    with session("tidelog compact", cores, memory) as spark:
+        from tidelog.spark.pipelines.compact import compact as run_compaction
+        from tidelog.spark.pipelines.ingest_report import compaction_report
+
+        report = run_compaction(spark, table, rows_per_file=rows_per_file, keep_ms=keep_ms)
+        show(compaction_report(report), output, html)
 
 
 @prints(
@@ -120,8 +271,9 @@ def _prove_sequence(
     spark: SparkSession, table: str, column: str, produced: int, output: OutputFormat
 ) -> bool:
     from tidelog.spark.pipelines.sequence import prove_sequence
+    from tidelog.spark.pipelines.table_access import read_rows
 
-    proof = prove_sequence(spark.read.parquet(table), column, produced)
+    proof = prove_sequence(read_rows(spark, table), column, produced)
     values = {
         "count": proof.count,
         "distinct": proof.distinct,
@@ -142,9 +294,10 @@ def _prove_sequence(
 
 def _prove_offsets(spark: SparkSession, table: str, output: OutputFormat) -> bool:
     from tidelog.spark.pipelines.ingest import prove_table
+    from tidelog.spark.pipelines.ingest_report import row_of
 
     proof = prove_table(spark, table)
-    rows = [{**_row(each), "stray": each.stray} for each in proof.partitions]
+    rows = [{**row_of(each), "stray": each.stray} for each in proof.partitions]
     if output is OutputFormat.JSON:
         print_json({"table": table, "holds": proof.holds, "ranges": rows})
         return proof.holds
@@ -154,16 +307,3 @@ def _prove_offsets(spark: SparkSession, table: str, output: OutputFormat) -> boo
         f"{proof.rows} rows, {proof.lost} lost, {proof.doubled} doubled, {proof.stray} stray"
     )
     return proof.holds
-
-
-def _row(proof: PartitionProof) -> dict[str, int]:
-    return {
-        "partition": proof.wanted.tp.partition,
-        "from": proof.wanted.start,
-        "to": proof.wanted.end,
-        "rows": proof.rows,
-        "control": proof.control,
-        "compacted": proof.compacted,
-        "lost": proof.lost,
-        "doubled": proof.doubled,
-    }

@@ -2,16 +2,19 @@
 
 There are two sides. Spark counts rows, distinct offsets and gaps in the files. An offset may have
 no row because it is a transaction marker, or because compaction removed it. A gap is explained by
-reading the log again at that place; a record found there is lost from the files. Offsets that the
+reading the log again at that place. A record found there is lost from the files. Offsets that the
 log does not hold count as compacted only for a topic that the caller declares compacted: any other
 log has no holes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
@@ -21,9 +24,14 @@ from tidelog.spark.decode import PartitionDecoder
 from tidelog.spark.planning import OffsetRange
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_FETCH_BYTES = MIB
+_FETCH_BYTES: Final = MIB
+#: Fetches without a batch, one after the other, after which the log has nothing more there.
+_EMPTY_FETCHES: Final = 3
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,8 @@ class PartitionProof:
     compacted: int
     #: Rows with offsets outside of the wanted range.
     stray: int = 0
+    #: Records of the range that are in the dead-letter path instead.
+    dead: int = 0
 
     @property
     def holds(self) -> bool:
@@ -110,46 +120,26 @@ class ContinuityProof:
         """Number of all rows."""
         return sum(each.rows for each in self.partitions)
 
+    @property
+    def dead(self) -> int:
+        """Number of all dead letters."""
+        return sum(each.dead for each in self.partitions)
 
-def count_offsets(
-    frame: DataFrame, wanted: Sequence[OffsetRange]
-) -> dict[TopicPartition, PartitionCount]:
-    """Return rows, distinct offsets and gaps per partition, counted by Spark in one pass.
 
-    `frame` needs the columns topic, partition and offset. A gap before the first wanted offset is
-    none; one up to the end is.
+def span_table(frame: DataFrame) -> pa.Table:
+    """Return the spans of offsets that the rows of `frame` cover, found by Spark in one pass.
+
+    `frame` needs the columns partition and offset. Each task reduces its rows to spans, because
+    offsets in files follow each other: there is no sort and no shuffle.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from tidelog.spark.pipelines.spans import SPANS_DDL
 
-    by_partition = Window.partitionBy("topic", "partition").orderBy("offset")
-    ordered = frame.select("topic", "partition", "offset").withColumn(
-        "before", F.lag("offset").over(by_partition)
-    )
-    step = F.col("offset") - F.col("before")
-    gap = F.when(step > 1, F.struct((F.col("before") + 1).alias("start"), F.col("offset")))
-    counted = (
-        ordered.groupBy("topic", "partition")
-        .agg(
-            F.count("*").alias("rows"),
-            F.count(F.when(step == 0, 1)).alias("repeated"),
-            F.min("offset").alias("first"),
-            F.max("offset").alias("last"),
-            F.sort_array(F.collect_list(gap)).alias("gaps"),
-        )
-        .collect()
-    )
-    counts = {
-        TopicPartition(row["topic"], row["partition"]): PartitionCount(
-            rows=row["rows"],
-            distinct=row["rows"] - row["repeated"],
-            first=row["first"],
-            last=row["last"],
-            gaps=tuple(Gap(each["start"], each["offset"]) for each in row["gaps"]),
-        )
-        for row in counted
-    }
-    return {**no_rows(wanted), **counts}
+    def reduced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tidelog.spark.pipelines.spans import spans_of
+
+        return spans_of(batches)
+
+    return frame.select("partition", "offset").mapInArrow(reduced, SPANS_DDL).toArrow()
 
 
 def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCount]:
@@ -160,26 +150,31 @@ def no_rows(wanted: Sequence[OffsetRange]) -> dict[TopicPartition, PartitionCoun
 def prove_ranges(
     counts: Mapping[TopicPartition, PartitionCount],
     wanted: Sequence[OffsetRange],
-    look: Callable[[TopicPartition, Gap], GapContent],
+    look: Callable[[TopicPartition, Sequence[Gap]], GapContent],
     *,
     compacted: bool,
+    dead: Mapping[TopicPartition, int] | None = None,
 ) -> ContinuityProof:
-    """Return the proof for `wanted`; `look` reads the log's content in a gap."""
+    """Return the proof for `wanted`; `look` reads the log's content in a partition's gaps.
+
+    `counts` are of rows and dead letters together; `dead` says how many are dead letters.
+    """
     proofs: list[PartitionProof] = []
     for each in wanted:
         found = counts[each.tp]
-        content = GapContent()
-        for gap in _gaps_within(found, each):
-            content = content.plus(look(each.tp, gap))
+        gaps = gaps_within(found, each)
+        content = look(each.tp, gaps) if gaps else GapContent()
+        letters = (dead or {}).get(each.tp, 0)
         proofs.append(
             PartitionProof(
                 wanted=each,
-                rows=found.rows,
+                rows=found.rows - letters,
                 doubled=found.rows - found.distinct,
                 lost=content.records + (0 if compacted else content.absent),
                 control=content.control,
                 compacted=content.absent if compacted else 0,
                 stray=_outside(found, each),
+                dead=letters,
             )
         )
     for tp, found in counts.items():
@@ -189,7 +184,7 @@ def prove_ranges(
     return ContinuityProof(tuple(proofs))
 
 
-def _gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
+def gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
     """Return the gaps between rows, and those at both ends of the range."""
     if found.rows == 0:
         return [Gap(wanted.start, wanted.end)] if wanted.size > 0 else []
@@ -209,26 +204,50 @@ class LogGaps:
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
 
-    def look(self, tp: TopicPartition, gap: Gap) -> GapContent:
-        """Read the log from the gap's start to its end."""
+    def look(self, tp: TopicPartition, gaps: Sequence[Gap]) -> GapContent:
+        """Read the log where the gaps are, which are in order of offset.
+
+        One fetch covers all gaps that lie close together, so that a topic with a transaction marker
+        after each record is read about once.
+        """
         content = GapContent()
-        decoder = PartitionDecoder(tp, gap.start, gap.end, ("offset",))
+        starts = np.array([gap.start for gap in gaps], np.int64)
+        ends = np.array([gap.end for gap in gaps], np.int64)
+        place = int(starts[0]) if len(gaps) else 0
+        last = int(ends[-1]) if len(gaps) else 0
         empty = 0
-        while decoder.next_offset < gap.end and empty < 3:
-            before = decoder.next_offset
-            chunk = self._client.fetch(tp, before, _FETCH_BYTES, max_wait_ms=200).records
-            empty = 0 if len(chunk) else empty + 1
-            records = sum(rows.num_rows for rows in decoder.decode(chunk))
-            control = _control_offsets(chunk, before, gap.end)
-            seen = decoder.next_offset - before
+        while place < last and empty < _EMPTY_FETCHES:
+            chunk = self._client.fetch(tp, place, _FETCH_BYTES, max_wait_ms=200).records
+            decoder = PartitionDecoder(tp, place, last, ("offset",))
+            offsets = [rows.column("offset").to_numpy() for rows in decoder.decode(chunk)]
+            reached = decoder.next_offset
+            empty = 0 if reached > place else empty + 1
+            records = sum(_inside(found, starts, ends) for found in offsets)
+            control = sum(
+                _overlap(
+                    max(batch.base_offset, place), min(batch.next_offset, reached), starts, ends
+                )
+                for batch in iter_batches(chunk)
+                if batch.is_control
+            )
+            seen = _overlap(place, reached, starts, ends)
             content = content.plus(GapContent(control, seen - control - records, records))
-        return content.plus(GapContent(absent=gap.end - decoder.next_offset))
+            place = _next_gap(reached, starts, ends)
+        return content.plus(GapContent(absent=_overlap(place, last, starts, ends)))
 
 
-def _control_offsets(chunk: memoryview, start: int, end: int) -> int:
-    """Return the number of offsets of control batches within `[start, end)`."""
-    return sum(
-        max(0, min(batch.next_offset, end) - max(batch.base_offset, start))
-        for batch in iter_batches(chunk)
-        if batch.is_control
-    )
+def _inside(offsets: Ints, starts: Ints, ends: Ints) -> int:
+    """Return how many of `offsets` lie in the gaps."""
+    gap = np.searchsorted(starts, offsets, "right") - 1
+    return int(((gap >= 0) & (offsets < ends[gap])).sum())
+
+
+def _overlap(start: int, end: int, starts: Ints, ends: Ints) -> int:
+    """Return how many offsets of the gaps lie in `[start, end)`."""
+    return int(np.maximum(0, np.minimum(ends, end) - np.maximum(starts, start)).sum())
+
+
+def _next_gap(reached: int, starts: Ints, ends: Ints) -> int:
+    """Return the first offset of a gap that is not below `reached`; the end of all if none is."""
+    gap = int(np.searchsorted(ends, reached, "right"))
+    return max(reached, int(starts[gap])) if gap < len(starts) else reached

@@ -1,58 +1,57 @@
-"""ingest: a topic into Parquet, exactly once, with a proof after each run.
+"""ingest: a topic into a table, exactly once, with a proof after each run.
 
-A run takes the records committed in the log now, from the end of the last run. Spark reads and
-writes them to a staging directory. The files are counted and proved there, and only then become
-part of the table (`table.py`). An unproved run is not committed. A rerun goes on where the last run
-ended.
+A run takes the records committed in the log now, from the end of the last run. Spark writes them,
+the files are counted and proved, and one manifest makes them part of the table (`table.py`). An
+unproved run is not committed. `ingest` is one run. `follow` goes on until it is stopped: each batch
+is a run with a manifest of its own, so there is no checkpoint that could differ from the table.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.fetching import EARLIEST, LATEST
-from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.options import offsets_json
-from tidelog.spark.pipelines.continuity import (
-    ContinuityProof,
-    LogGaps,
-    PartitionCount,
-    PartitionProof,
-    count_offsets,
-    no_rows,
-    prove_ranges,
+from tidelog.spark.pipelines.compact import KEEP_MS, compact_table, plan_merges
+from tidelog.spark.pipelines.continuity import ContinuityProof
+from tidelog.spark.pipelines.landing import (
+    ROWS_PER_FILE,
+    BadRecordsError,
+    LandingOptions,
+    Place,
+    Progress,
+    ProofError,
+    Transform,
+    columns_of,
+    data_files,
+    land,
 )
-from tidelog.spark.pipelines.table import (
-    DataFile,
-    PartitionRun,
-    TopicTable,
-    file_name,
-    open_table,
-)
-from tidelog.spark.planning import DataLossError, OffsetRange
+from tidelog.spark.pipelines.manifests import DataFile, TableError
+from tidelog.spark.pipelines.new_offsets import limited, new_ranges, origin_of
+from tidelog.spark.pipelines.table import ORPHAN_MS, TopicTable, now_ms, open_table
+from tidelog.spark.pipelines.table_access import files_at, prove_table, read_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
-#: Rows of one file at most, roughly: large enough for Parquet, small enough for one task.
-ROWS_PER_FILE: Final = 2_000_000
-_PROGRESS_INTERVAL_S: Final = 0.2
+__all__ = [
+    "BadRecordsError",
+    "IngestReport",
+    "ProofError",
+    "follow",
+    "ingest",
+    "prove_table",
+    "read_table",
+]
 
-Transform = Callable[["DataFrame"], "DataFrame"]
-Progress = Callable[[int, int], None]
-
-
-class ProofError(TidelogError):
-    """Written files that differ from the log; nothing was committed."""
+#: Offsets of one batch of `follow` at most: about ten files, and a bounded loss of work.
+OFFSETS_PER_BATCH: Final = 20_000_000
+_LETTERS: Final = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +64,125 @@ class IngestReport:
     files: tuple[DataFile, ...]
     manifest: int | None
     seconds: float
+    dead_letters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The topic as it is now."""
+class TopicIngest:
+    """An open table with a client: runs follow each other."""
 
-    topic: str
-    topic_id: str
-    cluster_id: str
-    ranges: tuple[OffsetRange, ...]
+    def __init__(
+        self,
+        spark: SparkSession,
+        client: BlockingClient,
+        bootstrap: str,
+        topic: str,
+        table: TopicTable,
+        options: LandingOptions,
+    ) -> None:
+        self._spark = spark
+        self._client = client
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self.table = table
+        self._options = options
+        self._schema: StructType | None = None
+
+    def run(self, most: int | None = None) -> IngestReport:
+        """Take what is new, `most` offsets at most. Raises the errors of `ingest`."""
+        started = time.monotonic()
+        table, options = self.table, self._options
+        origin, partitions = origin_of(self._client, self._topic)
+        table.belongs_to(origin)
+        ranges = new_ranges(self._client, partitions, table.state.next_offsets())
+        if most is not None:
+            ranges = limited(ranges, most)
+        if not ranges:
+            seconds = time.monotonic() - started
+            return IngestReport(
+                self._topic, table.directory, ContinuityProof(()), (), None, seconds
+            )
+        self._check_columns()
+        run, folder = table.new_run()
+        dead_folder = f"{_LETTERS}-{table.table_id[:12]}-{run}"
+        letters = (
+            None if options.dead_letter is None else files_at(self._spark, options.dead_letter)
+        )
+        dead_place = None if letters is None else Place(letters, dead_folder)
+        try:
+            landing = land(
+                self._spark,
+                self._client,
+                self._bootstrap,
+                ranges,
+                options,
+                Place(table.files, folder),
+                dead_place,
+            )
+            if letters is not None and not landing.dead_letters:
+                letters.delete(dead_folder)
+            elif letters is not None:
+                letters.sync(dead_folder)
+            files = data_files(table.files, folder, self._topic)
+        except BaseException:  # also a second Ctrl-C: the next run would delete them as well
+            table.discard(run)
+            if letters is not None:
+                letters.delete(dead_folder)
+            raise
+        manifest = table.commit(run, origin, landing.runs, files, dead_letters=landing.dead_letters)
+        if not files:
+            table.discard(run)
+        seconds = time.monotonic() - started
+        return IngestReport(
+            self._topic,
+            table.directory,
+            landing.proof,
+            manifest.files,
+            manifest.number,
+            seconds,
+            landing.dead_letters,
+        )
+
+    def compact(self, after: int) -> None:
+        """Merge the table's small files if there are at least `after` of them."""
+        size = self._options.rows_per_file
+        groups = plan_merges(self.table.state.files.values(), size)
+        if sum(map(len, groups)) >= after:
+            compact_table(self._spark, self.table, rows_per_file=size, keep_ms=KEEP_MS)
+
+    def clear_letters(self, *, alone: bool) -> None:
+        """Delete dead letters of this table's runs that died."""
+        if self._options.dead_letter is None:
+            return
+        letters = files_at(self._spark, self._options.dead_letter)
+        letters.make_folder("")
+        prefix = f"{_LETTERS}-{self.table.table_id[:12]}-"
+        found = [each for each in letters.entries("") if each.name.startswith(prefix)]
+        if not found:
+            return
+        kept = {path.rpartition("/")[2] for path in self.table.state.dead_letters}
+        oldest = now_ms() - ORPHAN_MS
+        for entry in found:
+            if entry.name not in kept and (alone or entry.modified_ms < oldest):
+                letters.delete(entry.name)
+
+    def _check_columns(self) -> None:
+        """Raise TableError where the rows would not fit the table's columns."""
+        if self._schema is not None or not self.table.state.files:
+            return
+        new = columns_of(self._spark, self._bootstrap, self._topic, self._options)
+        offered = {each.name: each.dataType for each in new.schema}
+        some = next(reversed(self.table.state.files))
+        self._schema = self._spark.read.parquet(self.table.files.path(some)).schema
+        held = {each.name: each.dataType for each in self._schema}
+        for name in [*held, *offered]:
+            if name not in offered or name not in held or held[name] != offered[name]:
+                has = held[name].simpleString() if name in held else "no such column"
+                gets = offered[name].simpleString() if name in offered else "no such column"
+                self._schema = None
+                raise TableError(
+                    f"{self.table.directory}: column {name!r} is {has} in the table and {gets} in"
+                    " this run; ingest to another directory, or change the transform"
+                )
 
 
 def ingest(
@@ -85,6 +193,8 @@ def ingest(
     *,
     include_headers: bool = False,
     transform: Transform | None = None,
+    without: tuple[str, ...] = (),
+    dead_letter: str | None = None,
     compacted: bool = False,
     rows_per_file: int = ROWS_PER_FILE,
     progress: Progress | None = None,
@@ -92,210 +202,65 @@ def ingest(
     """Append the new records of `topic` to the table in `directory`.
 
     `transform` turns the source's columns into the table's; it must keep one row for each record
-    and the columns topic, partition and offset. `compacted`: the topic is compacted, so offsets
-    that its log no longer holds are no loss. `progress` gets (tasks done, tasks). Raises
-    TableError, KafkaError, DataLossError, ProofError (nothing committed), or Spark's errors.
+    and the columns topic, partition and offset. Where it sets a column `error`, the record is bad:
+    it goes to `dead_letter`, for which the transform keeps key and value as well; the table does
+    not get the columns in `without`. `compacted`: the topic is compacted, so offsets that its log
+    no longer holds are no loss. `progress` gets (tasks done, tasks). Raises TableError, KafkaError,
+    DataLossError, BadRecordsError, ProofError (nothing committed), or Spark's errors.
     """
-    started = time.monotonic()
-    with (
-        open_table(directory, create=True) as table,
-        BlockingClient(bootstrap, "tidelog-ingest") as client,
-    ):
-        source = _look_at(client, topic, table)
-        if not source.ranges:
-            return IngestReport(
-                topic, directory, ContinuityProof(()), (), None, time.monotonic() - started
-            )
-        frame = _read(spark, bootstrap, source, include_headers, rows_per_file)
-        if transform is not None:
-            frame = transform(frame)
-        staged = table.staging / "run"
-        with _reported(spark, progress):
-            frame.write.mode("overwrite").option("compression", "zstd").parquet(str(staged))
-        counts = _count_files(spark, staged, source.ranges)
-        proof = prove_ranges(counts, source.ranges, LogGaps(client).look, compacted=compacted)
-        if not proof.holds:
-            raise ProofError(describe_failure(proof))
-        runs = [_run_of(each) for each in proof.partitions]
-        files = _data_files(staged, topic)
-        manifest = table.commit(topic, source.topic_id, source.cluster_id, runs, files)
-    seconds = time.monotonic() - started
-    return IngestReport(topic, directory, proof, manifest.files, manifest.number, seconds)
-
-
-def prove_table(spark: SparkSession, directory: str) -> ContinuityProof:
-    """Count a table again and compare it with its manifests. Raises TableError.
-
-    Independent of the cluster: the manifests have the record count of each range.
-    """
-    with open_table(directory, create=False) as table:
-        if not table.manifests:
-            return ContinuityProof(())
-        topic = table.manifests[0].topic
-        runs: dict[int, PartitionRun] = {}
-        for manifest in table.manifests:
-            for run in manifest.partitions:
-                runs[run.partition] = _joined(runs.get(run.partition), run)
-        ranges = [
-            OffsetRange(TopicPartition(topic, run.partition), run.start, run.end)
-            for run in runs.values()
-        ]
-        counts = _count_files(spark, table.directory, ranges)
-    proofs = []
-    for wanted in ranges:
-        found, run = counts[wanted.tp], runs[wanted.tp.partition]
-        in_range = wanted.start <= found.first and found.last < wanted.end
-        stray = 0 if found.rows == 0 or in_range else 1
-        proofs.append(
-            PartitionProof(
-                wanted=wanted,
-                rows=found.rows,
-                doubled=found.rows - found.distinct,
-                lost=max(0, run.rows - found.distinct),
-                control=run.control,
-                compacted=run.compacted,
-                stray=max(stray, found.distinct - run.rows),
-            )
-        )
-    return ContinuityProof(tuple(proofs))
-
-
-def describe_failure(proof: ContinuityProof) -> str:
-    """Return which partitions fail, and how."""
-    lines = [
-        f"{each.wanted.tp} from {each.wanted.start} to {each.wanted.end}: {each.lost} lost,"
-        f" {each.doubled} doubled, {each.stray} stray"
-        for each in proof.partitions
-        if not each.holds
-    ]
-    return "nothing was committed: " + "; ".join(lines)
-
-
-def _joined(before: PartitionRun | None, run: PartitionRun) -> PartitionRun:
-    if before is None:
-        return run
-    return PartitionRun(
-        run.partition,
-        before.start,
-        run.end,
-        before.rows + run.rows,
-        before.control + run.control,
-        before.compacted + run.compacted,
+    options = LandingOptions(
+        include_headers, transform, without, dead_letter, compacted, rows_per_file, progress
     )
+    with opened(spark, bootstrap, topic, directory, options) as runs:
+        return runs.run()
 
 
-def _look_at(client: BlockingClient, topic: str, table: TopicTable) -> _Source:
-    """Return the topic with its new offsets for this table."""
-    metadata = client.metadata([topic])
-    found = metadata.topics.get(topic)
-    if found is None or found.error is not ErrorCode.NONE:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
-        raise KafkaError(code, f"topic {topic!r} cannot be ingested")
-    topic_id, cluster_id = topic_id_to_text(found.topic_id), metadata.cluster_id or ""
-    table.belongs_to(topic, topic_id, cluster_id)
-    partitions = [TopicPartition(topic, number) for number in found.partitions]
-    earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    latest = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    following = table.next_offsets()
-    ranges = []
-    for tp in partitions:
-        first, end = earliest[tp].offset, latest[tp].offset
-        start = following.get(tp.partition, first)
-        if not first <= start <= end:
-            raise DataLossError(
-                f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: the"
-                " records between were deleted before their ingest"
-            )
-        if start < end:
-            ranges.append(OffsetRange(tp, start, end))
-    return _Source(topic, topic_id, cluster_id, tuple(ranges))
-
-
-def _read(
+def follow(
     spark: SparkSession,
     bootstrap: str,
-    source: _Source,
-    include_headers: bool,
-    rows_per_file: int,
-) -> DataFrame:
-    offsets = sum(each.size for each in source.ranges)
-    assigned = json.dumps({source.topic: [each.tp.partition for each in source.ranges]})
-    return (
-        spark.read.format("tidelog")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.client.id", "tidelog-ingest")
-        .option("assign", assigned)
-        .option("startingOffsets", offsets_json({each.tp: each.start for each in source.ranges}))
-        .option("endingOffsets", offsets_json({each.tp: each.end for each in source.ranges}))
-        .option("includeHeaders", str(include_headers).lower())
-        .option("minPartitions", str(max(1, -(-offsets // rows_per_file))))
-        .load()
-    )
+    topic: str,
+    directory: str,
+    *,
+    stop: threading.Event,
+    interval_s: float = 1.0,
+    offsets_per_batch: int = OFFSETS_PER_BATCH,
+    compact_after: int = 0,
+    on_batch: Callable[[IngestReport], None] | None = None,
+    options: LandingOptions | None = None,
+) -> int:
+    """Ingest until `stop` is set, and return the number of batches.
 
-
-def _count_files(
-    spark: SparkSession, directory: Path, ranges: Sequence[OffsetRange]
-) -> dict[TopicPartition, PartitionCount]:
-    if not any(directory.glob("*.parquet")):
-        return no_rows(ranges)  # Spark cannot infer columns without files
-    return count_offsets(spark.read.parquet(str(directory)), ranges)
-
-
-def _run_of(proof: PartitionProof) -> PartitionRun:
-    wanted = proof.wanted
-    return PartitionRun(
-        wanted.tp.partition, wanted.start, wanted.end, proof.rows, proof.control, proof.compacted
-    )
-
-
-def _data_files(staged: Path, topic: str) -> dict[Path, DataFile]:
-    """Return the files that Spark wrote, named after the offsets in their footers."""
-    from pyarrow import parquet
-
-    files: dict[Path, DataFile] = {}
-    for path in sorted(staged.glob("*.parquet")):
-        footer = parquet.read_metadata(path)
-        if footer.num_rows == 0:
-            continue
-        low, high = _bounds(footer, "offset")
-        partition, same = _bounds(footer, "partition")
-        if partition != same:
-            raise ProofError(f"{path} mixes partitions {partition} to {same}")
-        name = file_name(topic, partition, low, high + 1)
-        files[path] = DataFile(name, partition, low, high + 1, footer.num_rows)
-    return files
-
-
-def _bounds(footer: object, column: str) -> tuple[int, int]:
-    """Return smallest and largest value of a column, from the statistics of a Parquet footer."""
-    from pyarrow.parquet import FileMetaData
-
-    assert isinstance(footer, FileMetaData)
-    place = footer.schema.names.index(column)
-    groups = [footer.row_group(i).column(place).statistics for i in range(footer.num_row_groups)]
-    return min(each.min for each in groups), max(each.max for each in groups)
+    The batch that runs then ends first. `on_batch` gets the report of each batch. New offsets are
+    looked for every `interval_s`; a batch takes `offsets_per_batch` at most. The table stays open
+    and locked, so a compaction runs in here: between batches, when there are `compact_after` small
+    files to merge (0: never). Raises the errors of `ingest`: what was committed stays, and a later
+    call goes on.
+    """
+    batches = 0
+    with opened(spark, bootstrap, topic, directory, options or LandingOptions()) as runs:
+        while not stop.is_set():
+            report = runs.run(offsets_per_batch)
+            if report.manifest is None:
+                stop.wait(interval_s)
+                continue
+            batches += 1
+            if on_batch is not None:
+                on_batch(report)
+            if compact_after:
+                runs.compact(compact_after)
+    return batches
 
 
 @contextmanager
-def _reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
-    if progress is None:
-        yield
-        return
-    tracker = spark.sparkContext.statusTracker()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_PROGRESS_INTERVAL_S):
-            for stage_id in tracker.getActiveStageIds():
-                stage = tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    progress(stage.numCompletedTasks, stage.numTasks)
-
-    watcher = threading.Thread(target=watch, name="ingest-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
+def opened(
+    spark: SparkSession, bootstrap: str, topic: str, directory: str, options: LandingOptions
+) -> Iterator[TopicIngest]:
+    """Open the table in `directory` for runs. Raises TableError, KafkaError."""
+    files = files_at(spark, directory)
+    with (
+        BlockingClient(bootstrap, "tidelog-ingest") as client,
+        open_table(files, create=True) as table,
+    ):
+        runs = TopicIngest(spark, client, bootstrap, topic, table, options)
+        runs.clear_letters(alone=files.has_view)
+        yield runs

@@ -1,183 +1,289 @@
-"""A directory of Parquet files that belongs to one topic, with manifests of its runs.
+"""A directory of Parquet files that belongs to one topic, with a manifest for each commit.
 
-    DIR/flights-0-00000000000000000000-00000000000000056130.parquet   topic-partition-from-to
-    DIR/_tidelog/000001.json    manifest of one run: offset ranges, rows, files
-    DIR/_tidelog/staging/       files that a run has written and not yet committed
+    DIR/_tidelog/table.json            the table's id
+    DIR/_tidelog/000001.json           manifest of a commit: offset ranges, rows, files
+    DIR/_tidelog/data/RUN/*.parquet    files of a run, never renamed
+    DIR/flights-0-FROM-TO.parquet      the same files for plain readers (local file systems only)
 
-A run writes to staging, then its manifest as `.pending`: from here on the run counts. Then it moves
-the files and renames the manifest. `recover` finishes a run with a pending manifest and discards a
-run without one. So after any crash each offset is in the table once or not at all. Spark ignores
-names that begin with an underscore. Local file systems only; one run at a time (a lock on the
-directory). No Spark in here.
+A run writes files into a folder of its own and then creates its manifest, exclusively: that is the
+commit. A folder without a manifest is of a run that died, and is deleted. The readable names follow
+from the manifests and are restored from them. So after any crash each offset is in the table once
+or not at all. No Spark in here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Final
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from tidelog.core.errors import TidelogError
+from tidelog.spark.pipelines.manifests import (
+    DataFile,
+    Manifest,
+    Origin,
+    PartitionRun,
+    TableError,
+    TableState,
+    check_numbers,
+    check_origin,
+    manifest_name,
+    numbers_of,
+)
+from tidelog.spark.pipelines.table_files import LocalFiles, TableFiles
 
 BOOK: Final = "_tidelog"
-_STAGING: Final = "staging"
-_PENDING: Final = ".pending"
-_FORMAT: Final = 1
-
-
-class TableError(TidelogError):
-    """An unusable directory; the message has the reason, and the right form."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One Parquet file; `start` is its first offset, `end` lies after its last."""
-
-    name: str
-    partition: int
-    start: int
-    end: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRun:
-    """A run's part of a partition: offsets `[start, end)` hold `rows` records.
-
-    The other offsets are transaction markers (`control`) or were removed by compaction.
-    """
-
-    partition: int
-    start: int
-    end: int
-    rows: int
-    control: int = 0
-    compacted: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One committed run."""
-
-    number: int
-    topic: str
-    topic_id: str
-    cluster_id: str
-    partitions: tuple[PartitionRun, ...]
-    files: tuple[DataFile, ...]
-    format: int = field(default=_FORMAT)
-
-    def to_json(self) -> str:
-        """Return the text of the manifest's file."""
-        return json.dumps(asdict(self), indent=1) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str, path: Path) -> Manifest:
-        """Parse the text of `to_json`. Raises TableError naming the file."""
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            if fields["format"] != _FORMAT:
-                raise TableError(f"{path} has format {fields['format']}, this version reads 1")
-            fields["partitions"] = tuple(PartitionRun(**each) for each in fields["partitions"])
-            fields["files"] = tuple(DataFile(**each) for each in fields["files"])
-            return cls(**fields)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TableError(f"{path} is no manifest of an ingest: {error!r}") from error
+_IDENTITY: Final = f"{BOOK}/table.json"
+_DATA: Final = f"{BOOK}/data"
+#: Without a lock, a folder without a manifest may belong to a run that goes on. After this time
+#: without a change it belongs to none.
+ORPHAN_MS: Final = 24 * 3_600_000
+#: A manifest is written in far less time than this.
+_TORN_MS: Final = 60_000
+#: Each such manifest is a whole one: readers of a followed topic read few files.
+_WHOLE_EVERY: Final = 100
 
 
 class TopicTable:
-    """The directory of one topic's table. Make it with `open_table`, which holds its lock."""
+    """The table of one topic. Make it with `open_table` to write, `read_only` to read."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._book = directory / BOOK
-        self.staging = self._book / _STAGING
+    def __init__(self, files: TableFiles) -> None:
+        self.files = files
+        self.state = TableState()
+        #: The manifests since the last whole one that is still needed.
         self.manifests: list[Manifest] = []
+        self.table_id = ""
+        #: The last manifest where it is not whole: a run writes it now, or died while it did.
+        self.torn: str | None = None
 
-    def recover(self) -> None:
-        """Finish or undo an interrupted run, and read the manifests."""
-        for pending in sorted(self._book.glob(f"*{_PENDING}")):
-            self._finish(Manifest.from_json(pending.read_text(), pending), pending)
-        shutil.rmtree(self.staging, ignore_errors=True)
-        paths = sorted(self._book.glob("[0-9]*.json"))
-        self.manifests = [Manifest.from_json(path.read_text(), path) for path in paths]
-        numbers = [manifest.number for manifest in self.manifests]
-        if numbers != list(range(1, len(numbers) + 1)):
-            raise TableError(f"{self._book} should hold manifests 1 to {len(numbers)}: {numbers}")
+    @property
+    def directory(self) -> str:
+        """The table's directory."""
+        return self.files.root
 
-    def belongs_to(self, topic: str, topic_id: str, cluster_id: str) -> None:
+    def load(self) -> None:
+        """Read the manifests. Raises TableError."""
+        identity = self.files.read(_IDENTITY)
+        try:
+            self.table_id = str(json.loads(identity)["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise TableError(
+                f"{self.directory}/{_IDENTITY} is not of a table: {error!r}"
+            ) from error
+        numbers = numbers_of(entry.name for entry in self.files.entries(BOOK))
+        check_numbers(numbers, f"{self.directory}/{BOOK}")
+        self.torn = None
+        if numbers and not self.files.creates_whole and not self._is_whole_file(numbers[-1]):
+            self.torn = f"{BOOK}/{manifest_name(numbers.pop())}"
+        if numbers and numbers[0] != 1 and not self._read(numbers[0]).is_whole:
+            raise TableError(
+                f"{self.directory}/{BOOK} begins with {manifest_name(numbers[0])}, which is not"
+                " whole: restore the manifests before it from a copy of the directory"
+            )
+        kept: list[Manifest] = []
+        for number in reversed(numbers):
+            kept.append(self._read(number))
+            if kept[-1].is_whole:
+                break
+        self.state, self.manifests = TableState(), []
+        for manifest in reversed(kept):
+            self.state.apply(manifest)
+            self.manifests.append(manifest)
+
+    def _read(self, number: int) -> Manifest:
+        name = f"{BOOK}/{manifest_name(number)}"
+        return Manifest.from_json(self.files.read(name), f"{self.directory}/{name}")
+
+    def _is_whole_file(self, number: int) -> bool:
+        """Return whether a manifest's last character is there: it is written in one piece."""
+        return self.files.read(f"{BOOK}/{manifest_name(number)}").endswith("}\n")
+
+    def clear_torn(self) -> None:
+        """Delete a torn manifest of a run that died. Raises TableError where it may go on."""
+        if self.torn is None:
+            return
+        age = [
+            now_ms() - entry.modified_ms
+            for entry in self.files.entries(BOOK)
+            if f"{BOOK}/{entry.name}" == self.torn
+        ]
+        if age and age[0] < _TORN_MS:
+            raise TableError(
+                f"{self.directory}/{self.torn} is not whole: another run writes it now, or it died"
+                f" {age[0] // 1000} s ago. Run this again after {_TORN_MS // 1000} s"
+            )
+        self.files.delete(self.torn)
+        self.torn = None
+
+    def all_manifests(self) -> list[Manifest]:
+        """Read every manifest that there is, in order."""
+        return [
+            self._read(number)
+            for number in numbers_of(entry.name for entry in self.files.entries(BOOK))
+            if f"{BOOK}/{manifest_name(number)}" != self.torn
+        ]
+
+    def recover(self, *, alone: bool) -> None:
+        """Delete files of runs that died, and restore the readable names.
+
+        `alone`: no other writer can be at work, so every folder without a manifest is dead.
+        """
+        self.restore_view()
+        for entry in self.files.entries(BOOK) if alone else ():
+            if entry.name.startswith("."):
+                self.files.delete(f"{BOOK}/{entry.name}")
+        live = {path.split("/")[2] for path in self.state.files}
+        unknown = [entry for entry in self.files.entries(_DATA) if entry.name not in live]
+        if unknown:
+            # Files that compaction replaced stay for readers; their manifests know them.
+            kept = {manifest.run for manifest in self.all_manifests()}
+            kept |= {
+                gone.path.split("/")[2] for each in self.all_manifests() for gone in each.removed
+            }
+            oldest = now_ms() - ORPHAN_MS
+            for entry in unknown:
+                if entry.name not in kept and (alone or entry.modified_ms < oldest):
+                    self.files.delete(f"{_DATA}/{entry.name}")
+
+    def restore_view(self) -> None:
+        """Make the readable names those of the table's files."""
+        if not self.files.has_view:
+            return
+        wanted = {each.name: each.path for each in self.state.files.values()}
+        present = {
+            entry.name
+            for entry in self.files.entries("")
+            if not entry.is_folder and not entry.name.startswith(("_", "."))
+        }
+        surplus = present - set(wanted)
+        if surplus:
+            known = {gone.name for each in self.all_manifests() for gone in each.removed}
+            foreign = sorted(surplus - known)
+            if foreign:
+                raise TableError(
+                    f"{self.directory} holds {foreign[0]}, which no ingest wrote: move it away, or"
+                    " ingest to another directory"
+                )
+            for name in sorted(surplus):
+                self.files.delete(name)
+        for name in sorted(set(wanted) - present):
+            self.files.show(wanted[name], name)
+
+    def belongs_to(self, origin: Origin) -> None:
         """Raise TableError when the table was filled from another topic."""
-        for before in self.manifests[:1]:
-            if before.topic != topic:
-                raise TableError(
-                    f"{self.directory} holds topic {before.topic!r}, not {topic!r}; ingest to"
-                    " another directory"
-                )
-            if (before.topic_id, before.cluster_id) != (topic_id, cluster_id):
-                raise TableError(
-                    f"{self.directory} was filled from a topic {topic!r} with id"
-                    f" {before.topic_id} in cluster {before.cluster_id}; this one has id"
-                    f" {topic_id} in cluster {cluster_id}: it was recreated, or it is another"
-                    " cluster. Ingest to another directory"
-                )
+        if self.state.origin is not None:
+            check_origin(self.state.origin, origin, self.directory)
 
-    def next_offsets(self) -> dict[int, int]:
-        """Return the next offset of each partition."""
-        following: dict[int, int] = {}
-        for manifest in self.manifests:
-            for run in manifest.partitions:
-                following[run.partition] = run.end
-        return following
+    def new_run(self) -> tuple[str, str]:
+        """Return the name of a new run and the folder of its files, which does not exist yet."""
+        run = uuid.uuid4().hex[:16]
+        return run, f"{_DATA}/{run}"
+
+    def discard(self, run: str) -> None:
+        """Delete the files of a run that is not committed."""
+        self.files.delete(f"{_DATA}/{run}")
 
     def commit(
         self,
-        topic: str,
-        topic_id: str,
-        cluster_id: str,
+        run: str,
+        origin: Origin,
         partitions: Sequence[PartitionRun],
-        staged: Mapping[Path, DataFile],
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile] = (),
+        dead_letters: Sequence[str] = (),
+        *,
+        whole: bool = False,
     ) -> Manifest:
-        """Make staged files part of the table; `staged` maps their paths to their final names."""
+        """Make a run's files part of the table, and `removed` not. Raises TableError.
+
+        The run counts when its manifest has its name. The readable names follow.
+        """
         manifest = Manifest(
-            number=len(self.manifests) + 1,
-            topic=topic,
-            topic_id=topic_id,
-            cluster_id=cluster_id,
+            number=self.state.number + 1,
+            run=run,
+            origin=origin,
+            written_ms=now_ms(),
             partitions=tuple(partitions),
-            files=tuple(staged.values()),
+            files=tuple(added),
+            dead_letters=tuple(dead_letters),
+            removed=tuple(removed),
         )
-        for path, data_file in staged.items():
-            _sync(path)
-            path.rename(self.staging / data_file.name)
-        _sync(self.staging)
-        pending = self._book / f"{manifest.number:06}.json{_PENDING}"
-        half = pending.with_suffix(".half")
-        half.write_text(manifest.to_json())
-        _sync(half)
-        half.rename(pending)
-        _sync(self._book)
-        self._finish(manifest, pending)
-        self.manifests.append(manifest)
-        shutil.rmtree(self.staging, ignore_errors=True)
+        folders = sorted({each.path.rpartition("/")[0] for each in added})
+        for folder in folders:
+            self.files.sync(folder)
+        written = manifest
+        if whole or manifest.number % _WHOLE_EVERY == 0:
+            written = self.state.whole(manifest)
+        self._create(written, folders)
+        self.state.apply(written)
+        self.manifests.append(written)
+        self._update_view(manifest)
         return manifest
 
-    def _finish(self, manifest: Manifest, pending: Path) -> None:
-        """Move the files of a run whose pending manifest is written; may be repeated."""
+    def _create(self, manifest: Manifest, folders: Sequence[str]) -> None:
+        """Create a manifest's file, once; `folders` hold the run's files. Raises TableError.
+
+        The run's files stay where the outcome is not known, because the manifest may exist. A
+        manifest that is there may be this one: the response to the first attempt was lost.
+        """
+        name = f"{BOOK}/{manifest_name(manifest.number)}"
+        try:
+            self.files.create(name, manifest.to_json())
+        except FileExistsError as error:
+            if self._read(manifest.number).run != manifest.run:
+                for folder in folders:
+                    self.files.delete(folder)
+                raise TableError(
+                    f"another run has committed to {self.directory} meanwhile (manifest"
+                    f" {manifest.number}); nothing of this one was added. Run it again"
+                ) from error
+        except OSError as error:
+            raise TableError(f"{self.directory}/{name} cannot be written: {error}") from error
+        if self._read(manifest.number).run != manifest.run:
+            raise TableError(
+                f"another run has replaced {name} in {self.directory}: its file system creates no"
+                " file exclusively, so let one run at a time write there"
+            )
+
+    def _update_view(self, manifest: Manifest) -> None:
+        if not self.files.has_view:
+            return
+        for gone in manifest.removed:
+            self.files.delete(gone.name)
         for data_file in manifest.files:
-            staged, final = self.staging / data_file.name, self.directory / data_file.name
-            if staged.exists():
-                staged.rename(final)
-            elif not final.exists():
-                raise TableError(f"{pending} names {data_file.name}, which does not exist")
-        _sync(self.directory)
-        pending.rename(pending.with_name(pending.name.removesuffix(_PENDING)))
-        _sync(self._book)
+            self.files.show(data_file.path, data_file.name)
+
+    def clean(self, keep_ms: int) -> int:
+        """Delete files and manifests that the table has not needed for `keep_ms`.
+
+        Returns the number of deleted data files. Files first, so that a crash forgets none.
+        """
+        limit = now_ms() - keep_ms
+        manifests = self.all_manifests()
+        present = {
+            f"{_DATA}/{folder.name}/{entry.name}"
+            for folder in self.files.entries(_DATA)
+            for entry in self.files.entries(f"{_DATA}/{folder.name}")
+        }
+        gone = {
+            each.path
+            for manifest in manifests
+            if manifest.written_ms <= limit
+            for each in manifest.removed
+        }
+        deleted = sorted(path for path in gone - set(self.state.files) if path in present)
+        for path in deleted:
+            self.files.delete(path)
+        left = {path.split("/")[2] for path in present - set(deleted) if path.endswith(".parquet")}
+        for folder in {path.split("/")[2] for path in deleted} - left:
+            self.files.delete(f"{_DATA}/{folder}")
+        whole = [each for each in manifests if each.is_whole and each.written_ms <= limit]
+        for manifest in manifests if whole else ():
+            if manifest.number < whole[-1].number:
+                self.files.delete(f"{BOOK}/{manifest_name(manifest.number)}")
+        return len(deleted)
 
 
 def file_name(topic: str, partition: int, start: int, end: int) -> str:
@@ -185,36 +291,48 @@ def file_name(topic: str, partition: int, start: int, end: int) -> str:
     return f"{topic}-{partition}-{start:020}-{end:020}.parquet"
 
 
+def now_ms() -> int:
+    """Return the time in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
 @contextlib.contextmanager
-def open_table(directory: str, *, create: bool) -> Iterator[TopicTable]:
-    """Open the table in a directory: recovered, and locked while in use. Raises TableError."""
-    if "://" in directory:
-        raise TableError(f"{directory}: only directories of a local file system are supported")
-    path = Path(directory).absolute()
-    book = path / BOOK
-    if not create and not book.is_dir():
-        raise TableError(f"{path} holds no table: there is no {BOOK} in it")
-    try:
-        if not book.is_dir() and path.is_dir() and any(path.iterdir()):
-            raise TableError(f"{path} holds other files; ingest to an empty or new directory")
-        book.mkdir(parents=True, exist_ok=True)
-        lock = os.open(book / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise TableError(f"{path} cannot be used: {error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        table = TopicTable(path)
-        table.recover()
+def open_table(files: TableFiles, *, create: bool) -> Iterator[TopicTable]:
+    """Open a table to write: recovered, and locked where the file system can. Raises TableError."""
+    entries = files.entries("")
+    names = [entry.name for entry in files.entries(BOOK)]
+    if "table.json" not in names:
+        if not create:
+            raise TableError(f"{files.root} holds no table: there is no {_IDENTITY} in it")
+        if any(entry.name != BOOK for entry in entries) or numbers_of(names):
+            raise TableError(f"{files.root} holds other files; ingest to an empty or new directory")
+    files.make_folder(BOOK)
+    with files.locked() as alone:
+        if "table.json" not in names:
+            identity = json.dumps({"id": uuid.uuid4().hex}) + "\n"
+            try:
+                with contextlib.suppress(FileExistsError):  # another run made it a moment ago
+                    files.create(_IDENTITY, identity)
+            except OSError as error:
+                raise TableError(f"{files.root} cannot be used: {error}") from error
+        table = TopicTable(files)
+        table.load()
+        table.clear_torn()
+        table.recover(alone=alone)
         yield table
-    except BlockingIOError as error:
-        raise TableError(f"another ingest is writing to {path}") from error
-    finally:
-        os.close(lock)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def read_only(files: TableFiles) -> TopicTable:
+    """Return a table as it is now, to read; a writer may go on meanwhile. Raises TableError."""
+    if not any(entry.name == "table.json" for entry in files.entries(BOOK)):
+        raise TableError(f"{files.root} holds no table: there is no {_IDENTITY} in it")
+    table = TopicTable(files)
+    table.load()
+    return table
+
+
+def local_files(directory: str) -> LocalFiles | None:
+    """Return the files of a path without a scheme or with `file:`; None for other schemes."""
+    if directory.startswith("file:"):
+        return LocalFiles("/" + directory.removeprefix("file:").lstrip("/"))
+    return None if "://" in directory else LocalFiles(directory)

@@ -1,0 +1,53 @@
+"""Which offsets Parquet files hold, by Arrow on the driver or by Spark's tasks.
+
+A small batch is counted faster on the driver than Spark starts a job: two columns of a million rows
+are read in some 20 ms. Larger ones, and files that only Hadoop reaches, are counted by tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.spark.pipelines.continuity import span_table
+from tidelog.spark.pipelines.table_files import TableFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+#: Rows that the driver counts itself.
+DRIVER_ROWS: Final = 4_000_000
+_COLUMNS: Final = ("partition", "offset")
+
+
+def spans_of_files(spark: SparkSession, files: TableFiles, names: Sequence[str]) -> pa.Table:
+    """Return the spans of offsets in the Parquet files `names` of a table."""
+    import pyarrow as pa
+
+    from tidelog.spark.pipelines.spans import SPANS, spans_of
+
+    if not names:
+        return SPANS.empty_table()
+    if files.has_view and sum(files.footer(name, ()).rows for name in names) <= DRIVER_ROWS:
+        paths = [Path(files.root) / name for name in names]
+        return pa.Table.from_batches(spans_of(_batches(paths)), SPANS)
+    rows = spark.read.schema("partition int, offset long").parquet(
+        *[files.path(name) for name in names]
+    )
+    return span_table(rows)
+
+
+def parquet_names(files: TableFiles, folder: str) -> list[str]:
+    """Return the names of the Parquet files in a folder."""
+    found = files.entries(folder)
+    return [f"{folder}/{entry.name}" for entry in found if entry.name.endswith(".parquet")]
+
+
+def _batches(paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    from pyarrow import parquet
+
+    for path in paths:
+        with parquet.ParquetFile(path) as file:
+            yield from file.iter_batches(columns=list(_COLUMNS))

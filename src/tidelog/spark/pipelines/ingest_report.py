@@ -1,0 +1,125 @@
+"""The report of an ingest: its batches and the proof of each, as tables and figures.
+
+One report covers one run or all batches of a followed topic. Knows neither Spark nor files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.spark.pipelines.compact import CompactionReport
+from tidelog.spark.pipelines.continuity import PartitionProof
+from tidelog.spark.pipelines.ingest import IngestReport
+from tidelog.spark.pipelines.report import Plot, PlotKind, Report, Series, Table
+
+
+def row_of(proof: PartitionProof) -> dict[str, int]:
+    """Return a partition's proof by column."""
+    return {
+        "partition": proof.wanted.tp.partition,
+        "from": proof.wanted.start,
+        "to": proof.wanted.end,
+        "rows": proof.rows,
+        "dead": proof.dead,
+        "control": proof.control,
+        "compacted": proof.compacted,
+        "lost": proof.lost,
+        "doubled": proof.doubled,
+    }
+
+
+def verdict_of(reports: Sequence[IngestReport]) -> str:
+    """Return one sentence about all batches."""
+    proofs = [report.proof for report in reports]
+    dead = sum(proof.dead for proof in proofs)
+    letters = f"{dead} dead letters, " if dead else ""
+    return (
+        f"{sum(proof.rows for proof in proofs)} records in"
+        f" {sum(len(report.files) for report in reports)} files, {letters}"
+        f"{sum(proof.lost for proof in proofs)} lost,"
+        f" {sum(proof.doubled for proof in proofs)} doubled, in"
+        f" {sum(report.seconds for report in reports):.1f} s"
+    )
+
+
+def ingest_report(topic: str, directory: str, reports: Sequence[IngestReport]) -> Report:
+    """Return the report of batches of `topic` that were committed to `directory`."""
+    done = [report for report in reports if report.manifest is not None]
+    facts = (
+        ("topic", topic),
+        ("table", directory),
+        ("batches", len(done)),
+        ("last manifest", done[-1].manifest if done else None),
+    )
+    proofs = [
+        (report.manifest, row_of(each)) for report in done for each in report.proof.partitions
+    ]
+    columns = ("manifest", *proofs[0][1]) if proofs else ("manifest",)
+    table = Table(
+        "Offsets and their rows",
+        columns,
+        tuple((manifest, *row.values()) for manifest, row in proofs),
+        "Each offset has one row, or is a dead letter, a transaction marker or compacted.",
+    )
+    return Report(
+        title=f"Ingest of {topic}",
+        verdict=verdict_of(done) if done else f"nothing new in {topic}",
+        holds=all(report.proof.holds for report in done),
+        facts=facts,
+        tables=(table,),
+        figures=_figures(done),
+    )
+
+
+def _figures(done: Sequence[IngestReport]) -> tuple[Plot, ...]:
+    if not done:
+        return ()
+    last: dict[int, int] = {}
+    for report in done:
+        for each in report.proof.partitions:
+            number = each.wanted.tp.partition
+            last[number] = last.get(number, 0) + each.rows
+    numbers = sorted(last)
+    bars = Series(
+        "rows", tuple(map(float, range(len(numbers)))), tuple(float(last[n]) for n in numbers)
+    )
+    rows = Plot(
+        "Rows of each partition",
+        "partition",
+        "rows",
+        (bars,),
+        PlotKind.BAR,
+        ticks=tuple(map(str, numbers)),
+    )
+    if len(done) == 1:
+        return (rows,)
+    x = tuple(float(report.manifest or 0) for report in done)
+    rate = Series("rows/s", x, tuple(report.proof.rows / report.seconds for report in done))
+    return (rows, Plot("Rate of each batch", "manifest", "rows/s", (rate,), PlotKind.POINTS))
+
+
+def compaction_report(report: CompactionReport) -> Report:
+    """Return the report of a compaction."""
+    before, after = len(report.before), len(report.after)
+    rows = sum(each.rows for each in report.after)
+    files = tuple(
+        (each.name, each.partition, each.start, each.end, each.rows) for each in report.after
+    )
+    return Report(
+        title=f"Compaction of {report.directory}",
+        verdict=(
+            f"{before} files became {after} with the same {rows} rows, in {report.seconds:.1f} s"
+            if report.manifest is not None
+            else f"{before} files, and no small neighbours to merge"
+        ),
+        holds=True,
+        facts=(
+            ("table", report.directory),
+            ("files before", before),
+            ("files after", after),
+            ("rows", rows),
+            ("replaced files deleted", report.deleted),
+            ("manifest", report.manifest),
+        ),
+        tables=(Table("Files", ("file", "partition", "from", "to", "rows"), files),),
+    )

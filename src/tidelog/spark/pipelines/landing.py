@@ -1,0 +1,290 @@
+"""One run's files: the records of offset ranges written as Parquet, counted and proved.
+
+Nothing here is a commit. Spark writes the rows to a folder that no reader knows. Rows whose column
+`error` is set are bad records: they go to the dead-letter path instead. They are read a second time
+for that, so a run without bad records pays nothing. A proof that does not hold raises ProofError.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.options import offsets_json
+from tidelog.spark.pipelines.continuity import (
+    ContinuityProof,
+    LogGaps,
+    PartitionCount,
+    PartitionProof,
+    gaps_within,
+    no_rows,
+    prove_ranges,
+)
+from tidelog.spark.pipelines.counting import parquet_names, spans_of_files
+from tidelog.spark.pipelines.manifests import DataFile, PartitionRun, TableError
+from tidelog.spark.pipelines.table import file_name
+from tidelog.spark.pipelines.table_files import TableFiles
+from tidelog.spark.planning import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The column in which a transform says why a record does not fit; null where it fits.
+ERROR_COLUMN: Final = "error"
+#: Rows of one file at most, roughly: large enough for Parquet, small enough for one task.
+ROWS_PER_FILE: Final = 2_000_000
+_PLACE: Final = ("topic", "partition", "offset")
+_LETTER: Final = (*_PLACE, "key", "value", ERROR_COLUMN)
+_PROGRESS_INTERVAL_S: Final = 0.2
+#: With more gaps than this, bad records are likelier than markers, and a look at each is dear.
+_GAPS_LOOKED_AT: Final = 1_000
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+Progress = Callable[[int, int], None]
+
+
+class ProofError(TidelogError):
+    """Written files that differ from the log; nothing was committed."""
+
+
+class BadRecordsError(TidelogError):
+    """Records that do not fit, without a path for dead letters; nothing was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingOptions:
+    """How records become rows."""
+
+    include_headers: bool = False
+    transform: Transform | None = None
+    #: Columns of the transform that the table does not get.
+    without: tuple[str, ...] = ()
+    #: Where bad records go, for Spark; None: a bad record ends the run.
+    dead_letter: str | None = None
+    #: The topic is compacted: offsets that its log no longer holds are no loss.
+    compacted: bool = False
+    rows_per_file: int = ROWS_PER_FILE
+    progress: Progress | None = None
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns of the transform that the table does not get."""
+        return self.without if self.transform is None else (*self.without, ERROR_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that Spark writes to."""
+
+    files: TableFiles
+    folder: str
+
+    @property
+    def path(self) -> str:
+        """The folder for Spark."""
+        return self.files.path(self.folder)
+
+    def spans(self, spark: SparkSession) -> pa.Table:
+        """Return the spans of offsets in the folder's files."""
+        return spans_of_files(spark, self.files, parquet_names(self.files, self.folder))
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Written and proved files."""
+
+    proof: ContinuityProof
+    #: Folders of dead letters, as Spark reads them.
+    dead_letters: tuple[str, ...] = ()
+    runs: tuple[PartitionRun, ...] = field(default=())
+
+
+def land(
+    spark: SparkSession,
+    client: BlockingClient,
+    bootstrap: str,
+    ranges: Sequence[OffsetRange],
+    options: LandingOptions,
+    place: Place,
+    letters: Place | None,
+) -> Landing:
+    """Write the rows of `ranges` to a place, and bad records to another.
+
+    Raises ProofError, BadRecordsError, TableError (columns that are missing), or Spark's errors.
+    """
+    frame = rows_of(spark, bootstrap, ranges, options)
+    judged = ERROR_COLUMN in frame.columns and options.transform is not None
+    rows = frame
+    if judged:
+        rows = frame.where(f"{ERROR_COLUMN} is null").drop(ERROR_COLUMN)
+    with reported(spark, options.progress):
+        rows.drop(*options.dropped).write.option("compression", "zstd").parquet(place.path)
+    topic = ranges[0].tp.topic
+    spans = place.spans(spark)
+    counts = _counts(topic, ranges, spans)
+    look = LogGaps(client).look
+    dead: dict[TopicPartition, int] = {}
+    set_aside: tuple[str, ...] = ()
+    if judged and _may_miss_records(counts, ranges, client):
+        bad = frame.where(f"{ERROR_COLUMN} is not null")
+        if letters is None:
+            _refuse(bad, topic)
+        else:
+            bad.select(*_LETTER).write.option("compression", "zstd").parquet(letters.path)
+            of_letters = letters.spans(spark)
+            dead = {tp: count.rows for tp, count in _counts(topic, ranges, of_letters).items()}
+            counts = _counts(topic, ranges, spans, of_letters)
+            set_aside = (letters.path,) if any(dead.values()) else ()
+    proof = prove_ranges(counts, ranges, look, compacted=options.compacted, dead=dead)
+    if not proof.holds:
+        raise ProofError(describe_failure(proof))
+    return Landing(proof, set_aside, tuple(run_of(each) for each in proof.partitions))
+
+
+def rows_of(
+    spark: SparkSession, bootstrap: str, ranges: Sequence[OffsetRange], options: LandingOptions
+) -> DataFrame:
+    """Return the transformed records of `ranges`. Raises TableError naming missing columns."""
+    offsets = sum(each.size for each in ranges)
+    topic = ranges[0].tp.topic
+    frame = (
+        spark.read.format("tidelog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.client.id", "tidelog-ingest")
+        .option("assign", json.dumps({topic: [each.tp.partition for each in ranges]}))
+        .option("startingOffsets", offsets_json({each.tp: each.start for each in ranges}))
+        .option("endingOffsets", offsets_json({each.tp: each.end for each in ranges}))
+        .option("includeHeaders", str(options.include_headers).lower())
+        .option("minPartitions", str(max(1, -(-offsets // options.rows_per_file))))
+        .load()
+    )
+    if options.transform is None:
+        return frame
+    frame = options.transform(frame)
+    needed = _PLACE if options.dead_letter is None else _LETTER
+    missing = [name for name in needed if name not in frame.columns]
+    if missing:
+        why = "a dead letter holds it" if missing[0] in _LETTER[3:] else "the proof counts it"
+        raise TableError(
+            f"the transform returns no column {missing[0]!r}: {why}. It returns"
+            f" {', '.join(frame.columns)}"
+        )
+    return frame
+
+
+def columns_of(
+    spark: SparkSession, bootstrap: str, topic: str, options: LandingOptions
+) -> DataFrame:
+    """Return the table's columns, without a row; nothing is read."""
+    nothing = [OffsetRange(TopicPartition(topic, 0), 0, 0)]
+    return rows_of(spark, bootstrap, nothing, options).drop(*options.dropped)
+
+
+def data_files(files: TableFiles, folder: str, topic: str) -> list[DataFile]:
+    """Return the files that Spark wrote to a folder, named after the offsets in their footers."""
+    found = []
+    for entry in files.entries(folder):
+        if not entry.name.endswith(".parquet"):
+            continue
+        path = f"{folder}/{entry.name}"
+        footer = files.footer(path, ("partition", "offset"))
+        if footer.rows == 0:
+            continue
+        (partition, same), (low, high) = footer.bounds["partition"], footer.bounds["offset"]
+        if partition != same:
+            raise ProofError(f"{files.path(path)} mixes partitions {partition} to {same}")
+        name = file_name(topic, partition, low, high + 1)
+        found.append(DataFile(path, name, partition, low, high + 1, footer.rows))
+    return sorted(found, key=lambda each: (each.partition, each.start))
+
+
+def describe_failure(proof: ContinuityProof) -> str:
+    """Return which partitions fail, and how."""
+    lines = [
+        f"{each.wanted.tp} from {each.wanted.start} to {each.wanted.end}: {each.lost} lost,"
+        f" {each.doubled} doubled, {each.stray} stray"
+        for each in proof.partitions
+        if not each.holds
+    ]
+    return "nothing was committed: " + "; ".join(lines)
+
+
+def run_of(proof: PartitionProof) -> PartitionRun:
+    """Return a partition's part of the manifest."""
+    wanted = proof.wanted
+    return PartitionRun(
+        wanted.tp.partition,
+        wanted.start,
+        wanted.end,
+        proof.rows,
+        proof.control,
+        proof.compacted,
+        proof.dead,
+    )
+
+
+def _counts(
+    topic: str, ranges: Sequence[OffsetRange], *spans: pa.Table
+) -> dict[TopicPartition, PartitionCount]:
+    import pyarrow as pa
+
+    from tidelog.spark.pipelines.spans import counts_of
+
+    return {**no_rows(ranges), **counts_of(topic, pa.concat_tables(spans))}
+
+
+def _may_miss_records(
+    counts: dict[TopicPartition, PartitionCount],
+    ranges: Sequence[OffsetRange],
+    client: BlockingClient,
+) -> bool:
+    """Return whether the rows may lack records of the log: bad ones, if all went well."""
+    gaps = {each.tp: gaps_within(counts[each.tp], each) for each in ranges}
+    if sum(len(each) for each in gaps.values()) > _GAPS_LOOKED_AT:
+        return True
+    look = LogGaps(client).look
+    return any(look(tp, each).records > 0 for tp, each in gaps.items() if each)
+
+
+def _refuse(bad: DataFrame, topic: str) -> None:
+    """Raise BadRecordsError naming the first bad record, if there is one."""
+    first = bad.orderBy("partition", "offset").select("partition", "offset", ERROR_COLUMN).first()
+    if first is None:
+        return
+    raise BadRecordsError(
+        f"{topic}-{first['partition']} at offset {first['offset']} does not fit:"
+        f" {first[ERROR_COLUMN]}. Nothing was committed; a dead-letter path sets such records aside"
+    )
+
+
+@contextmanager
+def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
+    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
+    if progress is None:
+        yield
+        return
+    tracker = spark.sparkContext.statusTracker()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_PROGRESS_INTERVAL_S):
+            for stage_id in tracker.getActiveStageIds():
+                stage = tracker.getStageInfo(stage_id)
+                if stage is not None:
+                    progress(stage.numCompletedTasks, stage.numTasks)
+
+    watcher = threading.Thread(target=watch, name="ingest-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()

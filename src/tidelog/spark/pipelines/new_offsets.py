@@ -1,0 +1,62 @@
+"""Which offsets of a topic a run takes: from the end of the last run to what is committed now.
+
+Asks the cluster through a client. Reads no record and knows no table, only where its offsets end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition, topic_id_to_text
+from tidelog.spark.pipelines.manifests import Origin
+from tidelog.spark.planning import DataLossError, OffsetRange, OffsetsClient
+
+
+def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPartition]]:
+    """Return the topic's identity and its partitions. Raises KafkaError."""
+    metadata = client.metadata([topic])
+    found = metadata.topics.get(topic)
+    if found is None or found.error is not ErrorCode.NONE:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.error
+        raise KafkaError(code, f"topic {topic!r} cannot be ingested")
+    origin = Origin(topic, topic_id_to_text(found.topic_id), metadata.cluster_id or "")
+    return origin, [TopicPartition(topic, number) for number in found.partitions]
+
+
+def new_ranges(
+    client: OffsetsClient, partitions: Sequence[TopicPartition], following: Mapping[int, int]
+) -> list[OffsetRange]:
+    """Return the offsets after `following` of each partition that has some.
+
+    Raises DataLossError where the log no longer holds the next offset.
+    """
+    earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    latest = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    ranges = []
+    for tp in partitions:
+        first, end = earliest[tp].offset, latest[tp].offset
+        start = following.get(tp.partition, first)
+        if not first <= start <= end:
+            raise DataLossError(
+                f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: the"
+                " records between were deleted before their ingest"
+            )
+        if start < end:
+            ranges.append(OffsetRange(tp, start, end))
+    return ranges
+
+
+def limited(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
+    """Return the beginnings of ranges: `most` offsets in all, in proportion to their sizes.
+
+    Every range keeps at least one offset, so that a small one is not starved by a large one.
+    """
+    total = sum(each.size for each in ranges)
+    if total <= most:
+        return list(ranges)
+    return [
+        OffsetRange(each.tp, each.start, each.start + max(1, each.size * most // total))
+        for each in ranges
+    ]

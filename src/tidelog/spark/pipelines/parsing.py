@@ -1,0 +1,70 @@
+"""Ready transforms: values parsed into columns, with a reason where a record does not fit.
+
+For the command line, and as an example of a transform that reports bad records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.spark.options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidelog.spark.pipelines.landing import Transform
+
+_RAW: Final = "_tidelog_raw"
+_OWN: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "error")
+
+
+def json_columns(spark: SparkSession, ddl: str) -> Transform:
+    """Return a transform that parses values as JSON objects with the columns of `ddl`.
+
+    `ddl` is like `carrier string, distance long`. Raises OptionError where it is no such list, or
+    where a column has the name of one that the table has anyway.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql.types import StringType, StructType
+
+    try:
+        fields = StructType.fromDDL(ddl)
+        if not isinstance(fields, StructType) or not fields.names:
+            raise OptionError(f"columns {ddl!r} are not like 'carrier string, distance long'")
+    except PySparkException as error:
+        reason = str(error).splitlines()[0]
+        raise OptionError(
+            f"columns {ddl!r} are not like 'carrier string, distance long': {reason}"
+        ) from error
+    taken = [name for name in fields.names if name in _OWN]
+    if taken:
+        raise OptionError(
+            f"columns {ddl!r}: the table has a column {taken[0]!r} of its own; choose another name"
+        )
+    schema = StructType([*fields.fields]).add(_RAW, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
+
+    def transform(frame: DataFrame) -> DataFrame:
+        text = F.col("value").cast("string")
+        parsed = frame.withColumn("_parsed", F.from_json(text, schema, options))
+        error = (
+            F.when(F.col("value").isNull(), F.lit("the record has no value"))
+            .when(F.col("_parsed").isNull(), F.lit("the value is no JSON object"))
+            .when(
+                F.col(f"_parsed.{_RAW}").isNotNull(),
+                F.lit(f"the value is no JSON object with {ddl}"),
+            )
+        )
+        return parsed.select(
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "key",
+            "value",
+            *[F.col("_parsed").getField(name).alias(name) for name in fields.names],
+            error.alias("error"),
+        )
+
+    return transform

@@ -1,0 +1,34 @@
+"""Which files of a table are merged: small neighbours of one partition."""
+
+from __future__ import annotations
+
+from tidelog.spark.pipelines.compact import plan_merges
+from tidelog.spark.pipelines.manifests import DataFile
+
+
+def file(partition: int, start: int, rows: int) -> DataFile:
+    return DataFile(f"p{partition}-{start}", "n", partition, start, start + rows, rows)
+
+
+def planned(files: list[DataFile]) -> list[list[str]]:
+    return [[each.path for each in group] for group in plan_merges(files, 100)]
+
+
+def test_small_neighbours_are_merged_up_to_the_size_of_a_file() -> None:
+    files = [file(0, start, 30) for start in (0, 30, 60, 90, 120)]
+    assert planned(files) == [["p0-0", "p0-30", "p0-60"], ["p0-90", "p0-120"]]
+
+
+def test_partitions_are_not_mixed_and_order_does_not_matter() -> None:
+    files = [file(1, 0, 10), file(0, 10, 10), file(0, 0, 10), file(1, 10, 10)]
+    assert planned(files) == [["p0-0", "p0-10"], ["p1-0", "p1-10"]]
+
+
+def test_a_large_file_ends_a_group_and_stays() -> None:
+    files = [file(0, 0, 10), file(0, 10, 10), file(0, 20, 51), file(0, 71, 10), file(0, 81, 10)]
+    assert planned(files) == [["p0-0", "p0-10"], ["p0-71", "p0-81"]]
+
+
+def test_a_file_alone_is_not_written_again() -> None:
+    assert planned([file(0, 0, 10), file(0, 10, 90), file(1, 0, 10)]) == []
+    assert planned([]) == []
