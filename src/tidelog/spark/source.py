@@ -12,7 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 from tidelog.spark.options import OptionError, ReadOptions, parse_options
 from tidelog.spark.worker_errors import sentence_first
@@ -27,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidelog.spark.pushdown import Narrowing
-    from tidelog.spark.streaming.stream_reader import TidelogStreamReader
-
 FORMAT = "tidelog"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _log = logging.getLogger("tidelog.spark")
@@ -154,13 +157,17 @@ class TidelogDataSource(DataSource):
             return (FilteringSegmentReader if takes_filters else SegmentReader)(options)
         return (FilteringReader if takes_filters else TidelogReader)(options)
 
-    def streamReader(self, schema: StructType) -> TidelogStreamReader:
-        """Return a reader for a stream; raise OptionError for unusable options."""
-        from tidelog.spark.streaming.stream_reader import TidelogStreamReader
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader for a stream. Options that cannot be used are its first error.
 
-        with sentence_first():
-            options = self._parsed(is_stream=True)
-            return TidelogStreamReader(options)
+        Spark's runner would replace an error that is raised here by one of its own.
+        """
+        from tidelog.spark.streaming.stream_reader import RejectedStreamReader, TidelogStreamReader
+
+        try:
+            return TidelogStreamReader(self._parsed(is_stream=True))
+        except OptionError as error:
+            return RejectedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of a batch; raise OptionError, SinkError."""

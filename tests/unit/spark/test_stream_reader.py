@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import StructType
 from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.options import OptionError, parse_options
 from tidelog.spark.planning import DataLossError
+from tidelog.spark.source import TidelogDataSource
 from tidelog.spark.streaming.arrivals import Arrivals
 from tidelog.spark.streaming.offset_json import CheckpointError, is_pinned
 from tidelog.spark.streaming.stream_reader import IDLE_MS, BatchPlanner, TidelogStreamReader
@@ -130,6 +132,16 @@ def test_options_make_the_default_limit(logs: Logs) -> None:
     assert limit(maxOffsetsPerTrigger="5") == ReadMaxRows(5)
     assert limit(minOffsetsPerTrigger="3") == ReadMinRows(3)
     assert limit(minOffsetsPerTrigger="3", maxOffsetsPerTrigger="5") == ReadMaxRows(5)
+
+
+def test_unusable_options_are_the_first_error_of_the_reader(logs: Logs) -> None:
+    source = TidelogDataSource(
+        {"kafka.bootstrap.servers": logs.bootstrap, "subscribe": "t", "endingOffsets": "latest"}
+    )
+    reader = source.streamReader(StructType())
+    for call in (reader.initialOffset, lambda: reader.latestOffset({}, ALL)):
+        with pytest.raises(OptionError, match="endingOffsets is not valid in a stream"):
+            call()
 
 
 def test_the_minimum_holds_a_batch_back_but_not_the_first(logs: Logs) -> None:
@@ -385,6 +397,15 @@ def test_a_deleted_topic_fails_the_stream_or_leaves_it(logs: Logs) -> None:
         assert until_without_t(lenient, end) == {"u": {"0": 6}}
         with pytest.raises(DataLossError, match="t-0 is gone: the topic was deleted after"):
             until_without_t(strict, end)
+
+
+def test_a_removed_partition_leaves_the_stream_when_it_stays_away(logs: Logs) -> None:
+    with Stream(logs, startingOffsets="earliest") as stream:
+        end = stream.latest(stream.planner.initial())
+        logs.topics["t"] = [1]
+        logs.fill(A, 1)
+        with pytest.raises(DataLossError, match="t-1 is gone: it was removed after the stream"):
+            until_without_t(stream, end)
 
 
 def until_without_t(stream: Stream, at: Any) -> Any:

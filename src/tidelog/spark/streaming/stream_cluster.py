@@ -130,9 +130,9 @@ class StreamCluster:
             }
             expected = sorted(self._topics)
         for name in {*expected, *self._topics}:
-            if name in found:
+            if name in found and not self._lacks_partitions(found[name]):
                 self._missing_since.pop(name, None)
-            elif self._is_missing(metadata, name):
+            elif name in found or self._is_missing(metadata, name):
                 since = self._missing_since.setdefault(name, monotonic_ms())
                 if monotonic_ms() - since < self.loss_patience_ms:
                     self._keep(name, found)
@@ -161,6 +161,15 @@ class StreamCluster:
     def _keep(self, name: str, found: dict[str, TopicMetadata]) -> None:
         if name in self._topics:
             found[name] = self._topics[name]
+
+    def _lacks_partitions(self, topic: TopicMetadata) -> bool:
+        """Return whether the same topic had more partitions: removed ones, or old metadata."""
+        kept = self._topics.get(topic.name)
+        return (
+            kept is not None
+            and kept.topic_id == topic.topic_id
+            and not kept.partitions.keys() <= topic.partitions.keys()
+        )
 
     def _is_missing(self, metadata: ClusterMetadata, name: str) -> bool:
         topic = metadata.topics.get(name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
-from tidelog.spark.options import ReadOptions
+from tidelog.spark.options import OptionError, ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 from tidelog.spark.splitting import split_ranges
 from tidelog.spark.streaming.admission import BatchDelay, count_waiting, limit_offsets
@@ -121,11 +121,37 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from read_ranges(self._options, partition.ranges)
 
 
+class RejectedStreamReader(DataSourceStreamReader):
+    """The reader of a stream with unusable options: its first call raises what is wrong."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        """Raise OptionError."""
+        with sentence_first():
+            raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:
+        """Raise OptionError; a restarted query begins here."""
+        self.initialOffset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
+        """Raise OptionError; or here, where a batch is to be repeated."""
+        self.initialOffset()
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise OptionError; no task is planned before."""
+        self.initialOffset()
+
+
 class BatchPlanner:
     """The driver's side of a running stream."""
 
     def __init__(self, options: ReadOptions, loss_patience_ms: int = LOSS_PATIENCE_MS) -> None:
         self._options = options
+        for remark in options.remarks:
+            _log.warning("%s", remark)
         self._cluster = StreamCluster(options, loss_patience_ms)
         self._arrivals = Arrivals(self._cluster.connect, options.isolation_level)
         self._delay = BatchDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
