@@ -321,6 +321,7 @@ def test_files_on_their_way_out_are_no_findings(root: Path, disks: list[Disk]) -
     (replica(root) / f"{0:020d}.log.deleted").write_bytes(b"old")
     (replica(root) / f"{200:020d}.log.cleaned").write_bytes(b"new")
     (replica(root) / f"{600:020d}.snapshot").write_bytes(b"")
+    (replica(root) / f"{600:020d}-{2:010d}.checkpoint").write_bytes(b"KRaft")
     assert audited(root).all_findings() == []
 
 

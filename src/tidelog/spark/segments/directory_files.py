@@ -29,7 +29,9 @@ OF_DIRECTORIES: Final = frozenset(
      "held-strays", "new-replicas", "bootstrap.checkpoint", ".kafka_cleanshutdown.tmp")
 )  # fmt: skip
 #: Files that a replica's directory may hold besides those of its segments.
-OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, "stray.state"))
+OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, "stray.state", "quorum-state"))
+#: Snapshots of KRaft's metadata log.
+METADATA_SNAPSHOT: Final = ".checkpoint"
 #: Files of a segment besides its log.
 COMPANIONS: Final = ("index", "timeindex", "txnindex", "snapshot")
 #: A file with one of these at its end is half way in or out: written, compacted, deleted.

@@ -374,6 +374,8 @@ class _Joining:
             parsed = files.segment_file_of(name)
             if name in files.OF_REPLICAS or name.endswith(files.PASSING):
                 continue
+            if name.endswith(files.METADATA_SNAPSHOT):
+                continue
             if parsed is not None and (parsed[0] in bases or parsed[1] == "snapshot"):
                 continue
             what = "a segment's file without its log" if parsed else "no broker writes such a file"
