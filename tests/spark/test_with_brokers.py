@@ -16,7 +16,10 @@ from tidelog.core.types import TopicPartition
 from tidelog.records import builder
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.options import OptionError, parse_options
 from tidelog.spark.pipelines.ingest import ingest, prove_table
+from tidelog.spark.planning import plan_ranges
+from tidelog.spark.reading import RecreatedTopicError, read_range
 from tidelog.testing import Cluster
 
 if TYPE_CHECKING:
@@ -129,6 +132,50 @@ def test_an_idempotent_batch_sent_again_is_stored_once_also_after_the_leader_die
     cluster.kill(cluster.leader("once"))
     assert client.produce(tp, batch) in (base, -1)
     assert client.list_offsets({tp: -1})[tp].offset == base + 1
+
+
+def test_a_task_reads_on_at_a_new_leader_when_its_leader_dies(
+    cluster: Cluster, client: BlockingClient
+) -> None:
+    make_topic(client, "torn", 1)
+    for place in range(10):  # so that there are batches to fetch one by one
+        produce(cluster, "torn", place * 500, 500, "none")
+    options = parse_options(
+        {
+            "kafka.bootstrap.servers": cluster.bootstrap,
+            "subscribePattern": "to[r]n",
+            "kafka.isolation.level": "read_committed",
+            "kafka.fetch.max.bytes": "1000",
+            "columns": "offset",
+        }
+    )
+    (wanted,) = plan_ranges(client, options)
+    batches = read_range(options, wanted)
+    offsets = next(batches)["offset"].to_pylist()
+    leader = cluster.leader("torn")
+    cluster.kill(leader)
+    assert len(offsets) < RECORDS
+    offsets += [offset for each in batches for offset in each["offset"].to_pylist()]
+    assert offsets == list(range(RECORDS))
+    cluster.start(leader)
+
+
+def test_a_topic_recreated_after_planning_is_not_read(
+    cluster: Cluster, client: BlockingClient
+) -> None:
+    make_topic(client, "again", 1)
+    produce(cluster, "again", 0, 100, "none")
+    given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "again"}
+    options = parse_options({**given, "startingTimestamp": "1"})
+    (wanted,) = plan_ranges(client, options)
+    assert (wanted.start, wanted.end) == (0, 100)
+    with pytest.raises(OptionError, match="again-0 has no record from 9999999999999 on"):
+        plan_ranges(client, parse_options({**given, "startingTimestamp": "9999999999999"}))
+    client.delete_topic("again")
+    make_topic(client, "again", 1)
+    produce(cluster, "again", 0, 200, "none")
+    with pytest.raises(RecreatedTopicError, match="'again' was deleted and created again"):
+        list(read_range(options, wanted))
 
 
 def test_refusals_carry_the_brokers_reasons(client: BlockingClient) -> None:

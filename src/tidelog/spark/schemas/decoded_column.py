@@ -1,0 +1,41 @@
+"""A decoder of records as a column function of Spark: an Arrow UDF, one call for many rows.
+
+Decides the type of the column. Knows Spark and no format: decoders come from `avro_column` and
+`protobuf_column`. Spark pickles the decoder and sends it to each task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.spark.schemas.bad_records import (
+    RecordDecoder,
+    decode_column,
+    is_strict,
+    result_type,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def decoded_column(column: Column | str, decoder: RecordDecoder, mode: str) -> Column:
+    """Return the records in a column of bytes; `bad_records` says what the modes give."""
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from tidelog.spark.worker_errors import sentence_first
+
+    strict = is_strict(mode)
+    arrow_type = decoder.arrow_type if strict else result_type(decoder.arrow_type)
+
+    def decode(values: pa.Array) -> pa.Array:
+        with sentence_first():
+            return decode_column(values, decoder, strict=strict)
+
+    # Spark takes the kind of function from its type hints, which its own stubs do not know.
+    udf: Any = arrow_udf(decode, from_arrow_type(arrow_type))  # type: ignore[call-overload]
+    result: Column = udf(column)
+    return result

@@ -1,0 +1,124 @@
+"""A schema registry over HTTP, with Confluent's paths: schemas by id and by subject.
+
+Schemas of an id never change, so they are kept for the life of the process, and so is the answer
+that an id is unknown. A registry that cannot be reached is an error of the query, not of a record.
+Pickled with queries: only the address travels, and each worker fills a cache of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from tidelog.core.errors import TidelogError
+from tidelog.spark.option_values import OptionError
+
+_TIMEOUT_S: Final = 30.0
+_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_NOT_FOUND: Final = 404
+
+
+class RegistryError(TidelogError):
+    """A registry that does not answer, or answers with something else than a schema."""
+
+
+class UnknownSchemaError(RegistryError):
+    """A schema id or a subject that the registry does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as registered; `references` are the texts of schemas that it names, inner first."""
+
+    schema_type: str
+    text: str
+    references: tuple[str, ...] = ()
+
+
+#: By address and path, in this process. An unknown schema is kept as its error.
+_cache: dict[tuple[str, str], Any] = {}
+
+
+class SchemaRegistry:
+    """The registry at an address such as `http://user:password@registry:8081`."""
+
+    def __init__(self, url: str, timeout_s: float = _TIMEOUT_S) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionError(
+                f"registry is {_without_secret(url)!r}; expected an address such as"
+                " http://127.0.0.1:8081"
+            )
+        self._timeout_s = timeout_s
+        self._secret = ""
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._secret = base64.b64encode(pair.encode()).decode()
+        #: Without user and password: for messages.
+        self.url = _without_secret(url).rstrip("/")
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """Return the schema of an id. Raises UnknownSchemaError, RegistryError."""
+        return self._schema(f"/schemas/ids/{schema_id}")
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """Return the newest schema of a subject as of now; it is not kept.
+
+        Raises UnknownSchemaError, RegistryError.
+        """
+        return self._parsed(f"/subjects/{quote(subject, safe='')}/versions/latest")
+
+    def _schema(self, path: str) -> RegisteredSchema:
+        key = (self.url, path)
+        if key not in _cache:
+            try:
+                _cache[key] = self._parsed(path)
+            except UnknownSchemaError as error:
+                _cache[key] = error
+        found = _cache[key]
+        if isinstance(found, UnknownSchemaError):
+            raise UnknownSchemaError(str(found))
+        assert isinstance(found, RegisteredSchema)
+        return found
+
+    def _parsed(self, path: str) -> RegisteredSchema:
+        answer = self._get(path)
+        text = answer.get("schema")
+        if not isinstance(text, str):
+            raise RegistryError(f"schema registry {self.url}{path} answered without a schema")
+        references: dict[str, None] = {}
+        for each in answer.get("references") or ():
+            subject, version = quote(each["subject"], safe=""), int(each["version"])
+            inner = self._schema(f"/subjects/{subject}/versions/{version}")
+            references |= dict.fromkeys((*inner.references, inner.text))
+        return RegisteredSchema(answer.get("schemaType") or "AVRO", text, tuple(references))
+
+    def _get(self, path: str) -> dict[str, Any]:
+        request = urllib.request.Request(self.url + path, headers={"Accept": _ACCEPT})
+        if self._secret:
+            request.add_header("Authorization", f"Basic {self._secret}")
+        where = f"schema registry {self.url}{path}"
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                reason = f"{where} answered {error.code} {error.reason}"
+            if error.code == _NOT_FOUND:
+                raise UnknownSchemaError(reason) from error
+            raise RegistryError(reason) from error
+        except (OSError, ValueError) as error:
+            raise RegistryError(f"{where} cannot be read: {error}") from error
+        if not isinstance(answer, dict):
+            raise RegistryError(f"{where} answered with something else than a JSON object")
+        return answer
+
+
+def _without_secret(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
