@@ -286,10 +286,10 @@ def _remarks(options: Mapping[str, str], is_stream: bool) -> Iterable[str]:
     if _STRATEGY.lower() in options and not any(name.lower() in options for name in _STARTINGS[:2]):
         yield f"option {_STRATEGY} has no effect without a starting timestamp"
     if not is_stream:
-        for name in _TRIGGERS:
+        for name in (*_TRIGGERS, "kafka.group.id", "groupIdPrefix"):
             if name.lower() in options:
                 yield f"option {name} has no effect in a batch query"
     if "maxtriggerdelay" in options and "minoffsetspertrigger" not in options and is_stream:
         yield "option maxTriggerDelay has no effect without minOffsetsPerTrigger"
-    if "groupidprefix" in options and "kafka.group.id" in options:
+    if is_stream and "groupidprefix" in options and "kafka.group.id" in options:
         yield "option groupIdPrefix has no effect: kafka.group.id takes precedence"

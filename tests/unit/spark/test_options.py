@@ -364,6 +364,13 @@ def test_the_group_of_a_stream_and_its_prefix() -> None:
     )
 
 
+def test_a_batch_remarks_that_a_group_has_no_effect() -> None:
+    assert parse(groupIdPrefix="p", **{"kafka.group.id": "g"}).remarks == (
+        "option kafka.group.id has no effect in a batch query",
+        "option groupIdPrefix has no effect in a batch query",
+    )
+
+
 def test_a_strategy_or_a_delay_alone_is_remarked() -> None:
     (remark,) = parse(startingOffsetsByTimestampStrategy="latest").remarks
     assert remark == (
