@@ -36,7 +36,7 @@ def test_a_stopped_search_continues_where_it_was(spark: SparkSession, tmp_path: 
         "runs_per_task": 1,
     }
     with pytest.raises(StoppedError):
-        simulate(spark, [1], progress=stop_after_one, **options)  # type: ignore[arg-type]
+        simulate(spark, [1], progress=stop_after_one, **options)  # type: ignore[arg-type]  # mixed
     (kept,) = RunTable(tmp_path).rows()
     assert (kept["seed"], kept["policy"], kept["violation"]) == (1, "unchanged", "")
     seen: list[tuple[int, int]] = []
@@ -44,7 +44,7 @@ def test_a_stopped_search_continues_where_it_was(spark: SparkSession, tmp_path: 
         spark,
         [1],
         progress=lambda made, total: seen.append((made, total)),
-        **options,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]  # values of several types
     )
     assert seen == [(0, 1), (1, 1)]
     assert report.holds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +89,9 @@ def read(batches: list[bytearray]) -> list[Record]:
 
 @given(rows_strategy, st.integers(1, 2000), st.booleans(), st.randoms())
 @examples(150)
-def test_every_field_is_read_back(rows: list[Row], batch_bytes: int, shuffle: bool, random) -> None:  # type: ignore[no-untyped-def]
+def test_every_field_is_read_back(
+    rows: list[Row], batch_bytes: int, shuffle: bool, random: Random
+) -> None:
     order = list(range(len(rows)))
     if shuffle:
         random.shuffle(order)
