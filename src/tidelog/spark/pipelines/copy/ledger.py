@@ -1,0 +1,229 @@
+"""The directory of a copy: whose topics it copies, and the offset table.
+
+    DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
+    DIR/offsets/000007.parquet    the pieces of one round; with `-whole`, all pieces until then
+
+A file appears whole, by a rename. A round counts once its file is there; what it stored in the
+target without that file is found again in the target (`tail`). One copy at a time has the lock. The
+table may be read as Parquet by any program: each source offset is in one row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.spark.pipelines.copy.offset_map import OffsetMap, Piece
+
+_ABOUT: Final = "copy.json"
+_OFFSETS: Final = "offsets"
+_LOCK: Final = "_lock"
+_FORMAT: Final = 1
+_WHOLE: Final = "-whole"
+#: More files than this are put into one.
+_MOST_FILES: Final = 50
+
+SCHEMA: Final = pa.schema(
+    [
+        ("source_topic", pa.string()),
+        ("partition", pa.int32()),
+        ("source_from", pa.int64()),
+        ("source_to", pa.int64()),
+        ("target_topic", pa.string()),
+        ("target_from", pa.int64()),
+        ("target_to", pa.int64()),
+        ("records", pa.int64()),
+        ("kind", pa.string()),
+    ]
+)
+
+
+class LedgerError(TidelogError):
+    """An unusable directory of a copy, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTopic:
+    """A topic and its copy; ids as hexadecimal text."""
+
+    source: str
+    source_id: str
+    target: str
+    target_id: str
+
+
+@dataclass(slots=True)
+class About:
+    """What a directory belongs to."""
+
+    source_cluster: str
+    target_cluster: str
+    producer_id: int
+    producer_epoch: int
+    topics: dict[str, CopiedTopic] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        topics = [asdict(each) for each in self.topics.values()]
+        return json.dumps({**asdict(self), "topics": topics, "format": _FORMAT}, indent=1) + "\n"
+
+    @classmethod
+    def of(cls, text: str, path: Path) -> About:
+        """Return what a file says. Raises LedgerError naming the path."""
+        try:
+            found: dict[str, Any] = json.loads(text)
+            if found.pop("format") != _FORMAT:
+                raise ValueError("another format")
+            topics = [CopiedTopic(**each) for each in found.pop("topics")]
+            return cls(**found, topics={each.source: each for each in topics})
+        except (ValueError, TypeError, KeyError) as error:
+            raise LedgerError(
+                f"{path} is no description of a copy ({error!r}); copy into a new topic, with a"
+                " new directory"
+            ) from error
+
+
+class Ledger:
+    """The directory of one copy."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._offsets = directory / _OFFSETS
+        #: Table of each source partition.
+        self.maps: dict[TopicPartition, OffsetMap] = {}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the directory and hold its lock; raise LedgerError if another copy has it."""
+        try:
+            self._offsets.mkdir(parents=True, exist_ok=True)
+            lock = open(self._directory / _LOCK, "wb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise LedgerError(
+                f"{self._directory}: the offset table cannot be kept there: {error.strerror}; a"
+                " directory that may be written is needed"
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LedgerError(
+                    f"{self._directory}: another copy is running with this directory; wait for its"
+                    " end"
+                ) from None
+            yield
+
+    def about(self) -> About | None:
+        """Return what the directory belongs to; None for a new one."""
+        path = self._directory / _ABOUT
+        try:
+            return About.of(path.read_text(encoding="utf-8"), path)
+        except FileNotFoundError:
+            return None
+
+    def describe(self, about: About) -> None:
+        """Write what the directory belongs to."""
+        path = self._directory / _ABOUT
+        half = path.with_name(f"_{path.name}.half")
+        with open(half, "w", encoding="utf-8") as file:
+            file.write(about.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        half.rename(path)
+
+    def load(self) -> None:
+        """Read the table. Raises LedgerError for a foreign file, OffsetMapError for a gap."""
+        paths = self._files()
+        rows: list[dict[str, Any]] = []
+        for path in paths:
+            rows += _read(path)
+        rows.sort(key=lambda row: (row["source_topic"], row["partition"], row["source_from"]))
+        self.maps = {}
+        for row in rows:
+            tp = TopicPartition(row["source_topic"], row["partition"])
+            piece = Piece(row["source_from"], row["source_to"], row["target_from"], row["kind"])
+            self.maps.setdefault(tp, OffsetMap()).add(piece)
+
+    def add(self, round_: Mapping[TopicPartition, Sequence[Piece]], about: About) -> None:
+        """Add the pieces of one round to the table and to the directory."""
+        rows = [
+            _row(tp, about.topics[tp.topic].target, piece)
+            for tp, pieces in round_.items()
+            for piece in pieces
+        ]
+        if not rows:
+            return
+        for tp, pieces in round_.items():
+            known = self.maps.setdefault(tp, OffsetMap())
+            for piece in pieces:
+                known.add(piece)
+        numbers = [int(path.stem[:6]) for path in self._offsets.glob("*.parquet")]
+        number = max(numbers, default=0) + 1
+        _write(self._offsets / f"{number:06d}.parquet", rows)
+        if len(numbers) + 1 > _MOST_FILES:
+            self._compact(number + 1, about)
+
+    def _compact(self, number: int, about: About) -> None:
+        rows = [
+            _row(tp, about.topics[tp.topic].target, piece)
+            for tp, known in sorted(self.maps.items())
+            for piece in known.pieces
+        ]
+        _write(self._offsets / f"{number:06d}{_WHOLE}.parquet", rows)
+        self._files()
+
+    def _files(self) -> list[Path]:
+        """Return the files that count; delete those that a whole file replaces."""
+        paths = sorted(self._offsets.glob("*.parquet"))
+        whole = [path for path in paths if path.stem.endswith(_WHOLE)]
+        if not whole:
+            return paths
+        for path in paths:
+            if path < whole[-1]:
+                path.unlink()
+        return [path for path in paths if path >= whole[-1]]
+
+
+def _row(tp: TopicPartition, target: str, piece: Piece) -> dict[str, Any]:
+    return {
+        "source_topic": tp.topic,
+        "partition": tp.partition,
+        "source_from": piece.start,
+        "source_to": piece.end,
+        "target_topic": target,
+        "target_from": piece.target,
+        "target_to": piece.target_end,
+        "records": piece.records,
+        "kind": piece.kind,
+    }
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    half = path.with_name(f"_{path.name}.half")
+    with open(half, "wb") as file:
+        pq.write_table(pa.Table.from_pylist(list(rows), SCHEMA), file, compression="zstd")
+        file.flush()
+        os.fsync(file.fileno())
+    half.rename(path)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LedgerError(f"{path} is no part of an offset table: {error}") from error
+    if table.schema.names != SCHEMA.names:
+        raise LedgerError(f"{path} is no part of an offset table: it has other columns")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows

@@ -1,0 +1,192 @@
+"""What a run of a copy did, and its report.
+
+The report holds if every range that was read back is the same on both sides. A topic that is
+compacted may have lost records on either side since; the report then names the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset
+from tidelog.spark.pipelines.copy.offset_map import ABORTED, ABSENT, DELETED, MARKERS, OffsetMap
+from tidelog.spark.pipelines.report import Cell, Report, Table
+from tidelog.spark.pipelines.task_rows import Row
+
+#: Rows of the offset table that a report shows.
+_SHOWN_PIECES: Final = 100
+
+
+@dataclass(slots=True)
+class CopyOutcome:
+    """Everything that a report of a copy says."""
+
+    topics: Mapping[str, str]
+    maps: dict[TopicPartition, OffsetMap]
+    #: Ends of the source's partitions at the last round.
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    created: list[str] = field(default_factory=list)
+    groups: list[TranslatedOffset] = field(default_factory=list)
+    #: Rows of the verification; None where nothing was read back.
+    checks: list[Row] | None = None
+    #: Records of this run, those among them that the target already held, bytes sent.
+    records: int = 0
+    found: int = 0
+    sent_bytes: int = 0
+    rounds: int = 0
+    copy_seconds: float = 0.0
+    verify_seconds: float = 0.0
+
+
+def report_of(outcome: CopyOutcome) -> Report:
+    """Return the report of a run."""
+    wrong = [row for row in outcome.checks or () if not is_equal(row)]
+    tables = [_partitions(outcome), _pieces(outcome)]
+    if outcome.checks is not None:
+        tables.append(_checks(outcome.checks))
+    if outcome.groups:
+        tables.append(_groups(outcome))
+    return Report("Copy", _verdict(outcome, wrong), not wrong, _facts(outcome), tuple(tables))
+
+
+def is_equal(row: Row) -> bool:
+    """Return whether both sides of a range have the same records at the mapped offsets."""
+    return bool(
+        row["source_records"] == row["target_records"]
+        and row["source_digest"] == row["target_digest"]
+    )
+
+
+def _verdict(outcome: CopyOutcome, wrong: list[Row]) -> str:
+    copied = f"{outcome.records} records copied"
+    if outcome.checks is None:
+        return f"{copied}, not verified"
+    if not wrong:
+        checked = sum(row["target_records"] for row in outcome.checks)
+        return f"{copied}, {checked} read back on both sides and equal"
+    first = wrong[0]
+    return (
+        f"{copied}, but {len(wrong)} of {len(outcome.checks)} ranges differ:"
+        f" {first['topic']}-{first['partition']} first at target offset {first['first']}"
+        f" ({sum(row['missing'] for row in wrong)} missing in the target,"
+        f" {sum(row['surplus'] for row in wrong)} missing in the source,"
+        f" {sum(row['changed'] for row in wrong)} changed)"
+    )
+
+
+def _facts(outcome: CopyOutcome) -> tuple[tuple[str, Cell], ...]:
+    seconds = max(outcome.copy_seconds, 0.001)
+    return (
+        ("topics", ", ".join(f"{source} to {to}" for source, to in outcome.topics.items())),
+        ("topics created", ", ".join(outcome.created) or "none"),
+        ("records copied", outcome.records),
+        ("found in the target after an ended run", outcome.found),
+        ("bytes sent", outcome.sent_bytes),
+        ("rounds", outcome.rounds),
+        ("seconds of the copy", round(outcome.copy_seconds, 1)),
+        ("records/s", round(outcome.records / seconds)),
+        ("seconds of the verification", round(outcome.verify_seconds, 1)),
+    )
+
+
+def _partitions(outcome: CopyOutcome) -> Table:
+    lines: list[tuple[Cell, ...]] = []
+    for tp, known in sorted(outcome.maps.items()):
+        first = known.pieces[0].target if known.pieces else None
+        lines.append(
+            (
+                str(tp),
+                outcome.topics[tp.topic],
+                known.start,
+                known.end,
+                first,
+                known.target_end,
+                known.records,
+                known.count(MARKERS),
+                known.count(ABORTED),
+                known.count(ABSENT),
+                known.count(DELETED),
+                max(0, outcome.ends.get(tp, 0) - (known.end or 0)),
+            )
+        )
+    return Table(
+        "Partitions",
+        (
+            "source",
+            "target topic",
+            "from",
+            "to",
+            "target from",
+            "target to",
+            "records",
+            MARKERS,
+            ABORTED,
+            ABSENT,
+            DELETED,
+            "lag",
+        ),
+        tuple(lines),
+        "Every source offset is a record, or in one of the four columns behind it.",
+    )
+
+
+def _pieces(outcome: CopyOutcome) -> Table:
+    every = [(tp, piece) for tp, known in sorted(outcome.maps.items()) for piece in known.pieces]
+    hidden = len(every) - _SHOWN_PIECES
+    return Table(
+        "Offset table",
+        ("source", "from", "to", "target from", "target to", "kind"),
+        tuple(
+            (str(tp), piece.start, piece.end, piece.target, piece.target_end, piece.kind)
+            for tp, piece in every[:_SHOWN_PIECES]
+        ),
+        f"{hidden} more rows are in the directory of the copy." if hidden > 0 else "",
+    )
+
+
+def _checks(checks: list[Row]) -> Table:
+    return Table(
+        "Read back",
+        (
+            "source",
+            "from",
+            "to",
+            "target from",
+            "target to",
+            "source records",
+            "target records",
+            "source digest",
+            "target digest",
+            "equal",
+        ),
+        tuple(
+            (
+                f"{row['topic']}-{row['partition']}",
+                row["source_from"],
+                row["source_to"],
+                row["target_from"],
+                row["target_to"],
+                row["source_records"],
+                row["target_records"],
+                row["source_digest"][:12],
+                row["target_digest"][:12],
+                is_equal(row),
+            )
+            for row in checks
+        ),
+        "Digests cover target offset, timestamp, key, value and headers of every record.",
+    )
+
+
+def _groups(outcome: CopyOutcome) -> Table:
+    return Table(
+        "Groups",
+        ("group", "source", "offset", "target offset", "outcome"),
+        tuple(
+            (row.group, str(row.source_partition), row.source, row.target, row.outcome)
+            for row in outcome.groups
+        ),
+    )

@@ -1,0 +1,280 @@
+"""A copy from the first look at both clusters to the report, in rounds.
+
+A round copies each partition up to the end that its source had when the round began, a Spark task a
+partition, and then writes the offset table. So a crash at any instant loses no record, and what it
+had stored without a table is found in the target. `follow` makes rounds until it is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.client.fetching import EARLIEST, LATEST, READ_COMMITTED
+from tidelog.core.errors import TidelogError
+from tidelog.core.limits import MIB
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset, translate_groups
+from tidelog.spark.pipelines.copy.ledger import About, Ledger, LedgerError
+from tidelog.spark.pipelines.copy.offset_map import RECORDS, OffsetMap, Piece
+from tidelog.spark.pipelines.copy.outcome import CopyOutcome, report_of
+from tidelog.spark.pipelines.copy.targets import TargetTopics, check_names, source_topics
+from tidelog.spark.pipelines.copy.transfer import CopyError, Range, copy_range, deleted_text
+from tidelog.spark.pipelines.copy.verification import Check, check_range
+from tidelog.spark.pipelines.task_rows import Row, TaskFailedError, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelog.spark.pipelines.report import Report
+
+#: Bytes of one task: after a crash this much is compared again at most.
+ROUND_BYTES: Final = 64 * MIB
+#: Records of one task of the verification.
+_CHECK_RECORDS: Final = 500_000
+_TIMEOUT_MS: Final = 60_000
+_POLL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """What is copied, from where, to where, and how."""
+
+    source: str
+    target: str
+    #: Target topic by source topic.
+    topics: Mapping[str, str]
+    directory: str
+    replication_factor: int | None = None
+    #: Configs of source topics that new target topics do not get.
+    without_configs: Collection[str] = ()
+    groups: Sequence[str] = ()
+    skip_deleted: bool = False
+    verify: bool = True
+    timeout_ms: int = _TIMEOUT_MS
+    round_bytes: int = ROUND_BYTES
+
+
+def copy(
+    spark: SparkSession,
+    plan: CopyPlan,
+    *,
+    follow: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Copy the topics of a plan up to their present ends, verify, translate groups, report.
+
+    With `follow`, go on with new records until `stop()` is true after a round. Raises CopyError,
+    LedgerError, KafkaError, TaskFailedError.
+    """
+    check_names(plan.topics, is_same_cluster=False)
+    ledger = Ledger(Path(plan.directory))
+    with (
+        ledger.locked(),
+        _client(plan.source, plan, "source") as source,
+        _client(plan.target, plan, "target") as target,
+    ):
+        ledger.load()
+        work = _Copy(spark, plan, ledger, source, target, progress)
+        work.prepare()
+        work.go(follow=follow, stop=stop)
+        return report_of(work.outcome)
+
+
+def _client(bootstrap: str, plan: CopyPlan, side: str) -> BlockingClient:
+    """Return a client that has reached its cluster. Raises CopyError naming the side."""
+    client = BlockingClient(bootstrap, "tidelog-copy", plan.timeout_ms)
+    try:
+        client.metadata([])
+    except TidelogError as error:
+        client.close()
+        raise CopyError(f"the {side} {bootstrap} cannot be reached: {error}") from error
+    return client
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One run of a copy."""
+
+    spark: SparkSession
+    plan: CopyPlan
+    ledger: Ledger
+    source: BlockingClient
+    target: BlockingClient
+    progress: Callable[[int, int], None] | None
+    outcome: CopyOutcome = field(init=False)
+    _about: About = field(init=False)
+    _topics: TargetTopics = field(init=False)
+
+    def prepare(self) -> None:
+        """Check both clusters and the directory; create the target topics."""
+        plan = self.plan
+        clusters = [str(client.metadata([]).cluster_id) for client in (self.source, self.target)]
+        check_names(plan.topics, is_same_cluster=clusters[0] == clusters[1])
+        known = self.ledger.about()
+        if known is not None and [known.source_cluster, known.target_cluster] != clusters:
+            raise LedgerError(
+                f"{plan.directory} belongs to a copy from cluster {known.source_cluster} to"
+                f" {known.target_cluster}, not from {clusters[0]} to {clusters[1]}; use another"
+                " directory for another pair of clusters"
+            )
+        # Unknown topics are an error before anything is written.
+        source_topics(self.source, plan.topics, plan.source)
+        if known is None:
+            known = About(clusters[0], clusters[1], *self.target.init_producer_id())
+        self._about = known
+        self._topics = TargetTopics(
+            self.source,
+            self.target,
+            replication_factor=plan.replication_factor,
+            left_out=plan.without_configs,
+        )
+        self.outcome = CopyOutcome(plan.topics, self._maps())
+        self._pair_topics()
+
+    def _maps(self) -> dict[TopicPartition, OffsetMap]:
+        return {tp: each for tp, each in self.ledger.maps.items() if tp.topic in self.plan.topics}
+
+    def _pair_topics(self) -> list[TopicPartition]:
+        """Return the source partitions; create what the target lacks."""
+        found: list[TopicPartition] = []
+        for name, topic in source_topics(self.source, self.plan.topics, self.plan.source).items():
+            pair = self._topics.prepare(topic, self.plan.topics[name], self._about)
+            if self._about.topics.get(name) != pair:
+                self._about.topics[name] = pair
+                self.ledger.describe(self._about)
+            found += [TopicPartition(name, number) for number in topic.partitions]
+        self.outcome.created = list(self._topics.created)
+        return found
+
+    def go(self, *, follow: bool, stop: Callable[[], bool]) -> None:
+        """Make rounds until the ends are reached, or until `stop()`."""
+        started = time.monotonic()
+        before = {tp: each.end for tp, each in self._maps().items()}
+        partitions = self._pair_topics()
+        ends = self._ends(partitions)
+        while True:
+            ranges = self._ranges(partitions, ends)
+            if ranges:
+                self._round(ranges, ends)
+            if follow and stop():
+                break
+            if not follow and not self._ranges(partitions, ends):
+                break
+            if follow:
+                if not ranges:
+                    self._translate()
+                    time.sleep(_POLL_S)
+                partitions = self._pair_topics()
+                ends = self._ends(partitions)
+        self.outcome.maps = self._maps()
+        self.outcome.ends = ends
+        self._translate()
+        self.outcome.copy_seconds = time.monotonic() - started
+        if self.plan.verify:
+            self._verify(before)
+
+    def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        listed = self.source.list_offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
+        return {tp: each.offset for tp, each in listed.items()}
+
+    def _ranges(
+        self, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
+    ) -> list[Range]:
+        """Return what the next round copies."""
+        maps = self.ledger.maps
+        new = [tp for tp in partitions if tp not in maps]
+        firsts = self.source.list_offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        found = []
+        for tp in partitions:
+            known = maps.get(tp, OffsetMap())
+            start = firsts[tp].offset if known.end is None else known.end
+            if start > ends[tp]:
+                raise CopyError(deleted_text(tp, start, -1, ends[tp]))
+            if start == ends[tp]:
+                continue
+            found.append(
+                Range(
+                    self.plan.source,
+                    self.plan.target,
+                    tp,
+                    TopicPartition(self.plan.topics[tp.topic], tp.partition),
+                    start,
+                    ends[tp],
+                    known.target_end or 0,
+                    self._about.producer_id,
+                    self._about.producer_epoch,
+                    known.records,
+                    self.plan.round_bytes,
+                    self.plan.timeout_ms,
+                    self.plan.skip_deleted,
+                )
+            )
+        return found
+
+    def _round(self, ranges: Sequence[Range], ends: Mapping[TopicPartition, int]) -> None:
+        try:
+            rows = run_tasks(self.spark, ranges, copy_range)
+        except TaskFailedError as error:
+            raise CopyError(str(error)) from error
+        pieces: dict[TopicPartition, list[Piece]] = {}
+        for row in rows:
+            tp = TopicPartition(row["topic"], row["partition"])
+            pieces[tp] = [Piece(*each) for each in row["pieces"]]
+            self.outcome.records += sum(each.records for each in pieces[tp])
+            self.outcome.sent_bytes += row["bytes"]
+            self.outcome.found += row["found"]
+        self.ledger.add(pieces, self._about)
+        self.outcome.rounds += 1
+        if self.progress is not None:
+            maps = self._maps()
+            left = sum(end - (maps[tp].end or 0) for tp, end in ends.items() if tp in maps)
+            done = sum(each.records for each in maps.values())
+            self.progress(done, done + left)
+
+    def _translate(self) -> None:
+        rows: list[TranslatedOffset] = translate_groups(
+            self.source, self.target, self.plan.groups, self._maps(), self.plan.topics
+        )
+        self.outcome.groups = rows
+
+    def _verify(self, before: Mapping[TopicPartition, int | None]) -> None:
+        """Read back what this run copied."""
+        started = time.monotonic()
+        checks = []
+        for tp, known in self._maps().items():
+            start = before.get(tp)
+            pieces = known.between(known.start or 0 if start is None else start, known.end or 0)
+            for part in split(pieces, _CHECK_RECORDS):
+                there = TopicPartition(self.plan.topics[tp.topic], tp.partition)
+                checks.append(
+                    Check(self.plan.source, self.plan.target, tp, there, part, self.plan.timeout_ms)
+                )
+        try:
+            rows: list[Row] = run_tasks(self.spark, checks, check_range)
+        except TaskFailedError as error:
+            raise CopyError(f"reading back: {error}") from error
+        self.outcome.checks = rows
+        self.outcome.verify_seconds = time.monotonic() - started
+
+
+def split(pieces: Sequence[Piece], records: int) -> list[tuple[Piece, ...]]:
+    """Return the pieces in parts of at most `records` records."""
+    parts: list[list[Piece]] = [[]]
+    room = records
+    for piece in pieces:
+        rest = piece
+        while rest.kind == RECORDS and rest.records > room:
+            if room:
+                parts[-1].append(rest._replace(end=rest.start + room))
+                rest = Piece(rest.start + room, rest.end, rest.target + room)
+            parts.append([])
+            room = records
+        parts[-1].append(rest)
+        room -= rest.records
+    return [tuple(part) for part in parts if part]

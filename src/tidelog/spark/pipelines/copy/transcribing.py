@@ -1,0 +1,122 @@
+"""Source batches as batches that a producer may send: same records, another producer.
+
+A batch whose offsets have no holes is taken as it is, compressed or not: only base offset, producer
+and the mark of a transaction change. Three kinds are written again record by record: batches with
+holes (compaction), batches of LogAppendTime (their records keep that time as create time), and
+batches with a delete horizon. Control batches and aborted records have no copy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.client.fetching import AbortedRange
+from tidelog.records.batch import (
+    ATTRIBUTES_POSITION,
+    CREATE_TIME,
+    MAX_SEQUENCE,
+    TRANSACTIONAL_MASK,
+    BatchView,
+    assign,
+    check,
+    iter_batches,
+)
+from tidelog.records.builder import NewRecord, Producer, build_batch
+from tidelog.records.control import ABORT, read_marker
+from tidelog.records.reader import Record, iter_records
+from tidelog.spark.pipelines.copy.offset_map import ABORTED, MARKERS
+
+_ATTRIBUTES: Final = struct.Struct(">h")
+_CRC: Final = struct.Struct(">I")
+_CRC_POSITION: Final = 17
+#: Producer id, epoch and base sequence.
+_PRODUCER: Final = struct.Struct(">qhi")
+_PRODUCER_POSITION: Final = 43
+
+
+class Transcript(NamedTuple):
+    """A source batch for the target.
+
+    `kind` names why there is nothing to copy; empty for records. `offsets` are the source offsets
+    of the records in `batch`; a range where they have no holes.
+    """
+
+    end: int
+    kind: str
+    offsets: range | list[int]
+    batch: bytearray
+
+
+_NOTHING: Final = range(0)
+
+
+def transcripts(
+    data: memoryview, position: int, aborted: Iterable[AbortedRange] = ()
+) -> Iterator[Transcript]:
+    """Yield each fetched batch with offsets from `position` on. Raises CorruptBatch."""
+    waiting = deque(sorted(aborted, key=lambda each: each.first_offset))
+    aborting: set[int] = set()
+    for batch in iter_batches(data):
+        check(batch)
+        while waiting and waiting[0].first_offset <= batch.last_offset:
+            aborting.add(waiting.popleft().producer_id)
+        end = batch.last_offset + 1
+        if batch.is_control:
+            marker = read_marker(batch) if aborting else None
+            if marker is not None and marker.control_type == ABORT:
+                aborting.discard(batch.producer_id)
+            made = Transcript(end, MARKERS, _NOTHING, bytearray())
+        elif batch.is_transactional and batch.producer_id in aborting:
+            made = Transcript(end, ABORTED, _NOTHING, bytearray())
+        else:
+            made = transcribed(batch, position)
+        if end > position:
+            yield made
+            position = end
+
+
+def transcribed(batch: BatchView, position: int) -> Transcript:
+    """Return the records of a data batch from `position` on, as a batch to send."""
+    end = batch.last_offset + 1
+    is_whole = (
+        batch.record_count == batch.last_offset_delta + 1
+        and batch.base_offset >= position
+        and batch.timestamp_type == CREATE_TIME
+        and batch.delete_horizon_ms is None
+    )
+    if not is_whole:
+        kept = [each for each in iter_records(batch) if each.offset >= position]
+        if not kept:
+            return Transcript(end, "", _NOTHING, bytearray())
+        return Transcript(end, "", [each.offset for each in kept], rebuilt(kept, batch.compression))
+    copied = bytearray(memoryview(batch.buffer)[batch.position : batch.end_position])
+    assign(BatchView(copied), 0, -1)
+    attributes = batch.attributes & ~TRANSACTIONAL_MASK
+    _ATTRIBUTES.pack_into(copied, ATTRIBUTES_POSITION, attributes)
+    return Transcript(end, "", range(batch.base_offset, end), copied)
+
+
+def rebuilt(records: Iterable[Record], codec: int) -> bytearray:
+    """Return a batch of records with offsets from 0 on, compressed as the source batch was."""
+    return build_batch(
+        [NewRecord(each.key, each.value, each.timestamp_ms, each.headers) for each in records],
+        codec=codec,
+    )
+
+
+def signed(batch: bytearray, producer: Producer) -> bytearray:
+    """Write the producer into a batch, and its checksum."""
+    _PRODUCER.pack_into(batch, _PRODUCER_POSITION, *producer)
+    checksum = int(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+    _CRC.pack_into(batch, _CRC_POSITION, checksum)
+    return batch
+
+
+def sequence_of(records_before: int) -> int:
+    """Return the sequence number of a record that follows that many of its producer."""
+    return records_before & MAX_SEQUENCE

@@ -1,0 +1,76 @@
+"""Work of a pipeline as Spark tasks that return rows of plain JSON values.
+
+A task that fails with an error of ours returns the error as a row, so that the driver raises one
+sentence instead of a worker's traceback. Executors without this package are such an error, too.
+Other exceptions are defects and come as Spark reports them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.errors import ConfigError, TidelogError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+_FAILED: Final = "failed"
+#: What Python says on an executor that lacks the package.
+_NO_PACKAGE: Final = "No module named 'tidelog"
+
+
+class TaskFailedError(TidelogError):
+    """The error of a task, as the task said it."""
+
+
+def run_tasks(
+    spark: SparkSession, specs: Sequence[Any], work: Callable[[Any], Iterable[Row]]
+) -> list[Row]:
+    """Run `work` on each spec, a task each, and return their rows in the order of the specs.
+
+    `work` must be importable on executors, and specs must pickle. Raises TaskFailedError with the
+    first error, after all tasks have ended, and ConfigError for executors without this package.
+    """
+    from pyspark.errors import PySparkException
+
+    if not specs:
+        return []
+    frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(
+        _task(list(specs), work), "row string"
+    )
+    try:
+        rows = [json.loads(row["row"]) for row in frame.collect()]
+    except PySparkException as error:
+        if _NO_PACKAGE in str(error):
+            raise ConfigError(
+                "Spark's executors have no tidelog: ship it with --py-files (a zip of the package,"
+                " or its wheel), or install the driver's version there"
+            ) from error
+        raise
+    for row in rows:
+        if _FAILED in row:
+            raise TaskFailedError(row[_FAILED])
+    return rows
+
+
+def _task(
+    specs: list[Any], work: Callable[[Any], Iterable[Row]]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                rows: list[Row] = []
+                try:
+                    rows.extend(work(specs[number]))
+                except TidelogError as error:
+                    rows.append({_FAILED: str(error)})
+                texts = [json.dumps(row) for row in rows]
+                yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["row"])
+
+    return run
