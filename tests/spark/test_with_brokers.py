@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from tidelog.records import builder
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.options import OptionError, parse_options
-from tidelog.spark.pipelines.ingest import ingest, prove_table
+from tidelog.spark.pipelines.ingest import IngestReport, follow, ingest, prove_table
 from tidelog.spark.planning import plan_ranges
 from tidelog.spark.reading import RecreatedTopicError, read_range
 from tidelog.testing import Cluster
@@ -118,6 +119,46 @@ def test_ingest_and_producer_survive_a_leaders_death(
     assert (report.proof.rows, report.proof.holds) == (RECORDS, True)
     cluster.start(leader)
     assert load(spark, cluster, "stormy").select("value").distinct().count() == 2 * RECORDS
+
+
+def followed_through_a_death(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, topic: str, to: Path
+) -> None:
+    """Kill the leader between two batches of a followed topic; stop when all has arrived."""
+    make_topic(client, topic, 1)
+    produce(cluster, topic, 0, RECORDS, "none")
+    stop = threading.Event()
+    taken: list[int] = []
+    killed: list[int] = []
+
+    def on_batch(report: IngestReport) -> None:
+        taken.append(report.proof.rows)
+        if not killed:
+            killed.append(cluster.leader(topic))
+            cluster.kill(killed[0])
+            produce(cluster, topic, RECORDS, RECORDS, "none")
+        elif sum(taken) == 2 * RECORDS:
+            stop.set()
+
+    follow(spark, cluster.bootstrap, topic, str(to), stop=stop, interval_s=0.1, on_batch=on_batch)
+    assert sum(taken) == 2 * RECORDS
+    assert prove_table(spark, str(to)).rows == 2 * RECORDS
+    assert spark.read.parquet(str(to)).select("value").distinct().count() == 2 * RECORDS
+    cluster.start(killed[0])
+
+
+def test_a_follower_survives_a_leaders_death(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    followed_through_a_death(spark, cluster, client, "followed", tmp_path / "table")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("run", range(20))
+def test_a_follower_survives_many_deaths(
+    spark: SparkSession, cluster: Cluster, client: BlockingClient, tmp_path: Path, run: int
+) -> None:
+    followed_through_a_death(spark, cluster, client, f"followed-{run}", tmp_path / "table")
 
 
 def test_an_idempotent_batch_sent_again_is_stored_once_also_after_the_leader_died(

@@ -59,6 +59,10 @@ class BadRecordsError(TidelogError):
     """Records that do not fit, without a path for dead letters; nothing was committed."""
 
 
+class TasksFailedError(TidelogError):
+    """A job of Spark that failed for a reason of its own; nothing was committed."""
+
+
 @dataclass(frozen=True, slots=True)
 class LandingOptions:
     """How records become rows."""
@@ -118,14 +122,15 @@ def land(
 ) -> Landing:
     """Write the rows of `ranges` to a place, and bad records to another.
 
-    Raises ProofError, BadRecordsError, TableError (columns that are missing), or Spark's errors.
+    Raises ProofError, BadRecordsError, TasksFailedError, TableError (columns that are missing), or
+    PySparkException.
     """
     frame = rows_of(spark, bootstrap, ranges, options)
     judged = ERROR_COLUMN in frame.columns and options.transform is not None
     rows = frame
     if judged:
         rows = frame.where(f"{ERROR_COLUMN} is null").drop(ERROR_COLUMN)
-    with reported(spark, options.progress):
+    with reported(spark, options.progress), _sentence():
         rows.drop(*options.dropped).write.option("compression", "zstd").parquet(place.path)
     topic = ranges[0].tp.topic
     spans = place.spans(spark)
@@ -138,7 +143,8 @@ def land(
         if letters is None:
             _refuse(bad, topic)
         else:
-            bad.select(*_LETTER).write.option("compression", "zstd").parquet(letters.path)
+            with _sentence():
+                bad.select(*_LETTER).write.option("compression", "zstd").parquet(letters.path)
             of_letters = letters.spans(spark)
             dead = {tp: count.rows for tp, count in _counts(topic, ranges, of_letters).items()}
             counts = _counts(topic, ranges, spans, of_letters)
@@ -263,6 +269,24 @@ def _refuse(bad: DataFrame, topic: str) -> None:
         f"{topic}-{first['partition']} at offset {first['offset']} does not fit:"
         f" {first[ERROR_COLUMN]}. Nothing was committed; a dead-letter path sets such records aside"
     )
+
+
+@contextmanager
+def _sentence() -> Iterator[None]:
+    """Raise a failed job of Java, such as a worker's death, as one sentence."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        cause, reason = error.java_exception, ""
+        while cause is not None:
+            if cause.getClass().getName().startswith("org.apache.spark") or not reason:
+                reason = str(cause.getMessage()).splitlines()[0]
+            cause = cause.getCause()
+        raise TasksFailedError(
+            f"Spark's tasks failed: {reason}. Nothing was committed; run it again"
+        ) from error
 
 
 @contextmanager
