@@ -23,7 +23,7 @@ TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
 
-demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof and a plot (STORE=zookeeper)
+demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof, an audit, a plot (STORE=zookeeper)
 	$(BIN)/python -m tidelog.cli.demo --store $(STORE)
 
 check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: two minutes

@@ -133,6 +133,12 @@ def check_parts() -> list[Part]:
     ]
 
 
+def files(folder: str, *patterns: str) -> tuple[str, ...]:
+    """The test files of a folder whose names match; none twice."""
+    found = (path for pattern in patterns for path in sorted((TESTS / folder).glob(pattern)))
+    return tuple(dict.fromkeys(f"tests/{folder}/{path.name}" for path in found))
+
+
 #: Folders of tests/, in the order of the table, and other parts with a time limit of their own.
 LIMITS_S = {
     "sim": 1200,
@@ -147,6 +153,8 @@ LIMITS_S = {
     "testing": 900,
     "guide": 900,
     "spark": 900,
+    "pipelines": 900,
+    "spark_kills": 900,
     "matrix": 1500,
 }
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
@@ -154,18 +162,21 @@ OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py"
     for name in ("chaos", "histories", "kafka_levels", "kafka_peers", "zookeeper")
 )
+PIPELINES = ("analyze", "audit", "copy", "demo", "ingest", "plan", "simulate")
 #: Of a folder, what is a part of its own: no part may take much longer than all others.
 SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
     # Whole runs of seeds; both look at some of the same runs.
     "sim": {"seeds": ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py")},
     "clients": {
         "matrix": ("tests/clients/test_matrix.py",),
-        "tools": tuple(
-            f"tests/clients/{path.name}"
-            for path in sorted((TESTS / "clients").glob("test_tools*.py"))
-        ),
+        "tools": files("clients", "test_tools*.py"),
     },
     "cluster": {"own_store": OWN_STORE},
+    # Each part has a Spark session of its own.
+    "spark": {
+        "pipelines": files("spark", *(f"test_{verb}*.py" for verb in PIPELINES)),
+        "spark_kills": files("spark", "test_killed*.py", "test_sink_kills.py", "test_moved*.py"),
+    },
 }
 #: Tests of clusters to which the store makes no difference: disks, memory, bytes that clients send,
 #: the command line. `make test` runs them on the embedded store, `make soak` on ZooKeeper as well.

@@ -72,7 +72,8 @@ def test_it_ends_with_the_verdict_and_leaves_nothing_running(demo: tuple[Path, s
     assert told.splitlines()[-1] == VERDICT
     assert processes_below(directory) == []
     output = directory / "demo-output"
-    assert sorted(path.name for path in output.iterdir()) == ["demo.png", "flights", "spark.log"]
+    made = ["audit.html", "demo.png", "flights", "spark.log"]
+    assert sorted(path.name for path in output.iterdir()) == made
 
 
 def test_it_tells_of_kills_changes_and_phases_in_plain_text(demo: tuple[Path, str]) -> None:
@@ -88,6 +89,7 @@ def test_it_tells_of_kills_changes_and_phases_in_plain_text(demo: tuple[Path, st
         "controller changes",
         "slowest acknowledgement",
         "miles flown",
+        "every checksum is right and all replicas agree",
     ):
         assert text in told
 

@@ -1,4 +1,4 @@
-"""The demo from start to end: cluster, producer and faults, ingest, proof, plot, verdict.
+"""The demo from start to end: cluster, producer and faults, ingest, proof, audit, plot, verdict.
 
 Exit code 0 only if nothing is lost or doubled and every expectation holds: more than 10,000 records
 acknowledged before, between and after the kills, two changes of leaders, one of the controller,
@@ -56,6 +56,11 @@ class Places:
     def plot(self) -> str:
         """The plot."""
         return os.path.join(self.directory, "demo.png")
+
+    @property
+    def audit(self) -> str:
+        """The page of the audit of the brokers' files."""
+        return os.path.join(self.directory, "audit.html")
 
     @property
     def spark_log(self) -> str:
@@ -233,11 +238,14 @@ def _ingest_and_prove(
         story.chapter("The proof, from the Parquet files alone")
         proof = proving.prove_flights(spark, places.parquet, TOTAL)
         distance = proving.distance_of(spark, places.parquet)
+        story.chapter("The audit of the brokers' files: every replica, read and compared")
+        audited = proving.audit_logs(spark, story, cluster, places.audit)
     finally:
         stop_session(spark)
     rows = measured.rows()
     numbers = range(TOTAL)
     rows += [
+        ("audit: damaged places", str(dict(audited.facts)["damage"]), "0", audited.holds),
         ("sequence: count", f"{proof.count:,}", f"{TOTAL:,}", proof.count == TOTAL),
         ("sequence: distinct", f"{proof.distinct:,}", f"{TOTAL:,}", proof.distinct == TOTAL),
         ("sequence: sum", f"{proof.total:,}", f"{sum(numbers):,}", proof.total == sum(numbers)),

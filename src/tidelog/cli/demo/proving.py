@@ -1,6 +1,7 @@
-"""The demo's path from the log through Parquet to a verdict: an ingest and a repeatable proof.
+"""The demo's path from the log through Parquet to a verdict: an ingest, a proof and an audit.
 
 `prove_flights` uses nothing but the Parquet files; `tidelog pipeline prove` runs the same function.
+`audit_logs` reads the files of all brokers, as `tidelog pipeline audit` does.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.demo.flights import COLUMNS, SEQUENCE
 from tidelog.cli.demo.story import Story
+from tidelog.local import LocalCluster
+from tidelog.spark.pipelines import html
+from tidelog.spark.pipelines.audit.reporting import audit
 from tidelog.spark.pipelines.ingest import IngestReport, ingest
+from tidelog.spark.pipelines.report import Report
 from tidelog.spark.pipelines.sequence import SequenceProof, prove_sequence
 
 if TYPE_CHECKING:
@@ -57,3 +62,19 @@ def distance_of(spark: SparkSession, directory: str) -> int:
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     return int(spark.read.parquet(directory).agg(F.sum("distance")).collect()[0][0] or 0)
+
+
+def audit_logs(spark: SparkSession, story: Story, cluster: LocalCluster, page: str) -> Report:
+    """Read every log file of all brokers, compare the replicas, and write the report's page."""
+    with story.bar("tasks of the audit", 1) as bar:
+        report = audit(
+            spark,
+            cluster.log_directories(),
+            bootstrap=cluster.bootstrap,
+            progress=lambda done, total: bar.at(done, total=total),
+        )
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(html.page(report))
+    story.line(report.verdict)
+    story.line(f"its report: {page}")
+    return report
