@@ -105,6 +105,9 @@ def test_a_followed_copy_survives_a_leaders_death_and_a_lost_table(
     produce(old, "flights", 0, RECORDS, "lz4")
     with BlockingClient(old.bootstrap) as client:
         client.commit("crew", {TopicPartition("flights", 1): CommittedOffset(700)})
+    make(new, "early")
+    with BlockingClient(new.bootstrap) as client:  # creates the offsets topic on both brokers
+        client.commit("early", {TopicPartition("early", 0): CommittedOffset(0)})
     told: list[int] = []
 
     def after_round(done: int, _: int) -> None:

@@ -15,6 +15,7 @@ from tests.support.client.memory_cluster import MemoryCluster
 
 from tidelog.client.fetching import AbortedRange
 from tidelog.client.groups import CommittedOffset
+from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import NewRecord, Producer, build_batch
@@ -22,7 +23,13 @@ from tidelog.records.control import ABORT, COMMIT, build_end_marker
 from tidelog.records.reader import Record, iter_records, read_keys
 from tidelog.records.rewriting import rewritten
 from tidelog.spark.pipelines.copy import transfer, verification
-from tidelog.spark.pipelines.copy.group_offsets import AHEAD, COMMITTED, FURTHER, translated
+from tidelog.spark.pipelines.copy.group_offsets import (
+    AHEAD,
+    COMMITTED,
+    FURTHER,
+    translate_groups,
+    translated,
+)
 from tidelog.spark.pipelines.copy.ledger import About, CopiedTopic, Ledger, LedgerError
 from tidelog.spark.pipelines.copy.offset_map import (
     ABORTED,
@@ -490,6 +497,18 @@ class TestTable:
         assert rows[0].outcome == FURTHER
         assert wanted_offsets == {}
 
+    def test_a_coordinator_that_fails_is_in_the_report(self) -> None:
+        class Absent:
+            def committed(self, group: str, _: object) -> dict[TopicPartition, CommittedOffset]:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group}")
+
+        absent: Any = Absent()
+        (row,) = translate_groups(absent, absent, ["g"], {S: self.table()}, {"s": "t"})
+        assert row.is_failed
+        report = report_of(CopyOutcome({"s": "t"}, {S: self.table()}, groups=[row], checks=[]))
+        assert not report.holds
+        assert "group 'g' was not translated: COORDINATOR_NOT_AVAILABLE" in report.verdict
+
 
 class TestLedger:
     ABOUT = About("a", "b", 9, 0, {"s": CopiedTopic("s", "01", "t", "02")})
@@ -560,7 +579,6 @@ class TestTopics:
 
 
 def test_the_memory_cluster_refuses_what_leaders_refuse(target: MemoryCluster) -> None:
-    from tidelog.core.errors import KafkaError
     from tidelog.spark.pipelines.copy.transcribing import signed
 
     first = signed(bytearray(data(0, 3)), Producer(9, 0, 0))

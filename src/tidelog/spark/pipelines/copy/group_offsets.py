@@ -8,11 +8,11 @@ without members can be set; the coordinator refuses others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.client.groups import CommittedOffset
-from tidelog.core.errors import KafkaError
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.copy.offset_map import OffsetMap
@@ -25,13 +25,18 @@ FURTHER: Final = "the target's group is further"
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """A group's offset of one partition in both clusters; `target` None: not translated yet."""
+    """A group's offset of one partition in both clusters; `target` None: not translated yet.
+
+    A group whose offsets could not be read has no partition, and the reason as its outcome.
+    """
 
     group: str
-    source_partition: TopicPartition
-    source: int
+    source_partition: TopicPartition | None
+    source: int | None
     target: int | None
     outcome: str
+    #: Whether a coordinator could not be reached, or refused.
+    is_failed: bool = False
 
 
 def translated(
@@ -71,22 +76,27 @@ def translate_groups(
     maps: Mapping[TopicPartition, OffsetMap],
     names: Mapping[str, str],
 ) -> list[TranslatedOffset]:
-    """Commit the translated offsets of groups in the target; return what became of each."""
+    """Commit the translated offsets of groups in the target; return what became of each.
+
+    A coordinator that fails is in the result: records are copied all the same.
+    """
     found: list[TranslatedOffset] = []
     for group in groups:
-        committed = source.committed(group, None)
-        in_target = target.committed(group, None)
+        try:
+            committed = source.committed(group, None)
+            in_target = target.committed(group, None)
+        except TidelogError as error:
+            found.append(TranslatedOffset(group, None, None, None, str(error), is_failed=True))
+            continue
         rows, wanted = translated(group, committed, in_target, maps, names)
         if wanted:
             try:
                 target.commit(group, wanted)
-            except KafkaError as error:
+            except TidelogError as error:
                 rows = [
                     row
                     if row.outcome != COMMITTED
-                    else TranslatedOffset(
-                        row.group, row.source_partition, row.source, row.target, f"refused: {error}"
-                    )
+                    else replace(row, outcome=str(error), is_failed=True)
                     for row in rows
                 ]
         found += rows

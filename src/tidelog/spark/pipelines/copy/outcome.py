@@ -1,6 +1,7 @@
 """What a run of a copy did, and its report.
 
-The report holds if every range that was read back is the same on both sides. A topic that is
+The report holds if every range that was read back is the same on both sides, and no coordinator
+failed. A topic that is
 compacted may have lost records on either side since; the report then names the counts.
 """
 
@@ -44,12 +45,16 @@ class CopyOutcome:
 def report_of(outcome: CopyOutcome) -> Report:
     """Return the report of a run."""
     wrong = [row for row in outcome.checks or () if not is_equal(row)]
+    failed = [row for row in outcome.groups if row.is_failed]
+    verdict = _verdict(outcome, wrong)
+    if failed:
+        verdict += f"; group {failed[0].group!r} was not translated: {failed[0].outcome}"
     tables = [_partitions(outcome), _pieces(outcome)]
     if outcome.checks is not None:
         tables.append(_checks(outcome.checks))
     if outcome.groups:
         tables.append(_groups(outcome))
-    return Report("Copy", _verdict(outcome, wrong), not wrong, _facts(outcome), tuple(tables))
+    return Report("Copy", verdict, not wrong and not failed, _facts(outcome), tuple(tables))
 
 
 def is_equal(row: Row) -> bool:
@@ -186,7 +191,13 @@ def _groups(outcome: CopyOutcome) -> Table:
         "Groups",
         ("group", "source", "offset", "target offset", "outcome"),
         tuple(
-            (row.group, str(row.source_partition), row.source, row.target, row.outcome)
+            (
+                row.group,
+                str(row.source_partition or ""),
+                row.source,
+                row.target,
+                row.outcome,
+            )
             for row in outcome.groups
         ),
     )
