@@ -81,6 +81,8 @@ def _plot(axes: Axes, plot: Plot) -> None:
     axes.set_ylabel(plot.y_label)
     if plot.is_log_y:
         axes.set_yscale("log")
+    if plot.is_log_x:
+        axes.set_xscale("log")
     if plot.ticks:
         axes.set_xticks(range(len(plot.ticks)), plot.ticks)
         if len(plot.ticks) > _UPRIGHT_TICKS:
@@ -136,7 +138,8 @@ def _errors(series: Series) -> Any:
 
 def _timeline(axes: Axes, timeline: Timeline) -> None:
     rows = timeline.rows[:MAX_ROWS]
-    kinds = dict.fromkeys(span.kind for _, spans in timeline.rows for span in spans)
+    found = [span.kind for _, spans in timeline.rows for span in spans]
+    kinds = dict.fromkeys([*timeline.kinds, *found])
     colours = {kind: _COLOURS[n % len(_COLOURS)] for n, kind in enumerate(kinds)}
     named: set[str] = set()
     for place, (_, spans) in enumerate(rows):

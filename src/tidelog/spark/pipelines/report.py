@@ -84,6 +84,7 @@ class Plot:
     kind: PlotKind = PlotKind.LINE
     is_log_y: bool = False
     ticks: tuple[str, ...] = ()
+    is_log_x: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the plot's labels and points."""
@@ -121,6 +122,8 @@ class Timeline:
     title: str
     x_label: str
     rows: tuple[tuple[str, tuple[Span, ...]], ...]
+    #: Kinds in the order of their colours; others follow as they come.
+    kinds: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the rows with their spans."""

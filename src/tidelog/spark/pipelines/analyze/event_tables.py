@@ -1,0 +1,237 @@
+"""Events as tables of Spark: legible documents once each, states and departures by partition.
+
+The shell around `partition_history`, `failover_phases` and `suspects`: Spark groups the events by
+topic and partition, and each group is judged in one task. Partitions are grouped by their topic's
+name, so that a recreated topic is one row of a timeline.
+
+Knows nothing of clusters: present states come as rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.pipelines.analyze.failover_phases import Failover, LedPartition, durations
+from tidelog.spark.pipelines.analyze.partition_history import (
+    ISR_CHANGE,
+    LEADER_CHANGE,
+    Handover,
+    Scope,
+    Snapshot,
+    StateChange,
+    partition_history,
+    windowed,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+FAILOVER: Final = "failover"
+TAKEOVER: Final = "takeover"
+#: Rows that are no events: what a failover and a snapshot say of one partition.
+_LED: Final = "led"
+_SNAPSHOT: Final = "snapshot"
+#: What `history_rows` yields: intervals, departures, and one row on the events themselves.
+INTERVAL: Final = "interval"
+DEPARTURE: Final = "departure"
+QUALITY: Final = "quality"
+
+HISTORY_DDL: Final = (
+    "row string, topic string, partition int, topic_id string, start_ms long, end_ms long,"
+    " state string, leader int, isr array<int>, broker int, cause string"
+)
+_PARTITION_ROWS_DDL: Final = "kind string, topic string, partition int, epoch int, json string"
+_PHASES_DDL: Final = "topic string, partition int, epoch int, phase string, ms long"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How tasks judge states: the scope, min.insync.replicas, and the windows."""
+
+    scope: Scope
+    min_isr: Mapping[str, int]
+    default_min_isr: int
+    window_ms: int
+
+    def min_isr_of(self, topic: str) -> int:
+        """Return min.insync.replicas of a topic."""
+        return self.min_isr.get(topic, self.default_min_isr)
+
+
+def legible(records: DataFrame) -> DataFrame:
+    """Return the documents of records: kind, time, topic, partition, epoch, json, identity.
+
+    `records` has a column `value`, and `key` if its reader kept it. A record that is no event has a
+    null kind. Equal identities are the same event.
+    """
+    from pyspark.sql import functions as sf
+
+    text = sf.col("value").cast("string")
+    key = sf.col("key").cast("string") if "key" in records.columns else sf.lit(None).cast("string")
+
+    def of(path: str, kind: str) -> Any:
+        return sf.get_json_object("json", f"$.{path}").cast(kind)
+
+    documents = records.select(text.alias("json"), key.alias("event_key"))
+    known = documents.select(
+        "json",
+        of("kind", "string").alias("kind"),
+        of("time_ms", "long").alias("time_ms"),
+        of("told_by", "int").alias("told_by"),
+        of("topic", "string").alias("topic"),
+        of("partition", "int").alias("partition"),
+        of("leader_epoch", "int").alias("epoch"),
+        of("count", "long").alias("count"),
+        sf.coalesce("event_key", sf.sha2("json", 256)).alias("identity"),
+    )
+    # A document without these is of another topic; its kind counts it as illegible.
+    is_event = sf.col("time_ms").isNotNull() & sf.col("told_by").isNotNull()
+    return known.withColumn("kind", sf.when(is_event, sf.col("kind")))
+
+
+def led_rows(events: DataFrame) -> DataFrame:
+    """Return a row for each partition in the sample of a failover."""
+    failovers = events.where(events.kind == FAILOVER).select("json")
+    return failovers.mapInArrow(_led_rows, _PARTITION_ROWS_DDL)
+
+
+def _led_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows: list[tuple[Any, ...]] = []
+        for text in batch.column("json").to_pylist():
+            failover = _parsed(text, Failover.from_event)
+            for led in failover.led if failover is not None else ():
+                document = json.dumps(asdict(led))
+                rows.append((_LED, led.topic, led.partition, led.leader_epoch, document))
+        yield from arrow_table(rows, _PARTITION_ROWS_DDL).to_batches()
+
+
+def snapshot_rows(spark: SparkSession, partitions: Mapping[TopicPartition, Snapshot]) -> DataFrame:
+    """Return a row for each partition that exists."""
+    rows = [
+        (_SNAPSHOT, tp.topic, tp.partition, each.leader_epoch, json.dumps(asdict(each)))
+        for tp, each in partitions.items()
+    ]
+    return spark.createDataFrame(rows, _PARTITION_ROWS_DDL)
+
+
+def histories(
+    events: DataFrame, led: DataFrame, snapshots: DataFrame, judgement: Judgement
+) -> DataFrame:
+    """Return intervals (cut at windows), departures and quality of all partitions."""
+    columns = ["kind", "topic", "partition", "epoch", "json"]
+    changes = events.where(events.kind.isin(LEADER_CHANGE, ISR_CHANGE)).select(*columns)
+    rows = changes.unionByName(led).unionByName(snapshots)
+    return rows.groupBy("topic", "partition").applyInArrow(_judge(judgement), HISTORY_DDL)
+
+
+def _judge(judgement: Judgement) -> Callable[[pa.Table], pa.Table]:
+    def judge(rows: pa.Table) -> pa.Table:
+        first = rows.slice(0, 1).to_pylist()[0]
+        documents = list(
+            zip(rows.column("kind").to_pylist(), rows.column("json").to_pylist(), strict=True)
+        )
+        found = history_rows(first["topic"], first["partition"], documents, judgement)
+        return arrow_table(found, HISTORY_DDL)
+
+    return judge
+
+
+def history_rows(
+    topic: str, partition: int, documents: Iterable[tuple[str, str]], judgement: Judgement
+) -> list[tuple[Any, ...]]:
+    """Return the rows of HISTORY_DDL of one partition, from (kind, document) in any order."""
+    changes: list[StateChange] = []
+    handovers: list[Handover] = []
+    snapshot: Snapshot | None = None
+    illegible = 0
+    for kind, text in documents:
+        if kind == _LED:
+            handovers.append(LedPartition(**json.loads(text)).handover)
+        elif kind == _SNAPSHOT:
+            values = json.loads(text)
+            snapshot = Snapshot(**{**values, "isr": tuple(values["isr"])})
+        else:
+            change = _parsed(text, StateChange.from_event)
+            if change is None:
+                illegible += 1
+            else:
+                changes.append(change)
+    if not changes and snapshot is None:
+        return []  # a failover named a partition of which nothing else is known
+    scope = judgement.scope
+    found = partition_history(changes, snapshot, handovers, scope, judgement.min_isr_of(topic))
+    rows: list[tuple[Any, ...]] = [
+        (
+            INTERVAL,
+            *(topic, partition, each.topic_id, each.start_ms, each.end_ms, str(each.state)),
+            *(each.leader, list(each.isr), None, None),
+        )
+        for each in windowed(found.intervals, scope.start_ms, judgement.window_ms)
+    ]
+    rows += [
+        (
+            DEPARTURE,
+            *(topic, partition, None, each.start_ms, each.end_ms, None, each.leader, []),
+            *(each.broker, each.cause),
+        )
+        for each in found.departures
+        if scope.start_ms <= each.start_ms < scope.end_ms
+    ]
+    # `start_ms` counts changes without an event, `end_ms` is the clocks' step, `broker` illegibles.
+    judged = (found.missed, found.clock_step_ms, None, -1, None, illegible, None)
+    return [*rows, (QUALITY, topic, partition, None, *judged)]
+
+
+def phase_rows(events: DataFrame, led: DataFrame) -> DataFrame:
+    """Return the durations of the phases of failovers, a row for each partition and phase."""
+    columns = ["kind", "topic", "partition", "epoch", "json"]
+    takeovers = events.where(events.kind == TAKEOVER).select(*columns)
+    rows = led.unionByName(takeovers).groupBy("topic", "partition", "epoch")
+    return rows.applyInArrow(_phases, _PHASES_DDL)
+
+
+def _phases(rows: pa.Table) -> pa.Table:
+    led: list[LedPartition] = []
+    takeover: dict[str, Any] | None = None
+    for row in rows.to_pylist():
+        document = json.loads(row["json"])
+        if row["kind"] == _LED:
+            led.append(LedPartition(**document))
+        elif isinstance(document.get("phases_ms"), dict):
+            takeover = document
+    place = (row["topic"], row["partition"], row["epoch"])
+    found = [(*place, phase, ms) for phase, ms in durations(led, takeover)]
+    return arrow_table(found, _PHASES_DDL)
+
+
+def arrow_table(rows: Sequence[tuple[Any, ...]], ddl: str) -> pa.Table:
+    """Return rows as an Arrow table with the names and types of a DDL."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "array<int>": pa.list_(pa.int32()),
+    }
+    fields = [each.split() for each in ddl.split(", ")]
+    schema = pa.schema([(name, types[kind]) for name, kind in fields])
+    columns = zip(*rows, strict=True) if rows else [()] * len(fields)
+    arrays = [
+        pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def _parsed(text: str, parse: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """Return the value of a document, None for one without the fields of its kind."""
+    try:
+        return parse(json.loads(text))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

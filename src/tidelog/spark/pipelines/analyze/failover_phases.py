@@ -1,0 +1,145 @@
+"""The latency budget of failovers: from the first sign of a death to the first acknowledgement.
+
+Turns the documents of `failover` and `takeover` into durations by phase, without Spark. A failover
+times the controller's work and has a sample of its partitions; the takeover of the same partition
+and leader epoch times what the new leader saw afterwards. Takeovers of other leaderships (created
+topics, preferred leaders) are no part of a failover.
+
+`first acknowledgement` needs a record: on an idle partition it is the time until a producer came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.spark.pipelines.analyze.partition_history import Handover
+
+DETECTION: Final = "detection"
+ELECTION: Final = "election"
+PROPAGATION: Final = "propagation"
+UNTIL_LED: Final = "all until led"
+CONNECT: Final = "followers connected"
+TRUNCATE: Final = "followers truncated"
+FIRST_FETCH: Final = "first follower fetch"
+ACKNOWLEDGE: Final = "first acknowledgement"
+UNTIL_ACKNOWLEDGED: Final = "all until acknowledged"
+#: In the order of a failover, with the clock that measures each.
+PHASES: Final = {
+    DETECTION: "from the first sign of the death to the store's notice (only seen deaths)",
+    ELECTION: "the controller reads, decides and writes",
+    PROPAGATION: "from the durable decision until the new leader took its role",
+    UNTIL_LED: "sum of the phases above, for each partition",
+    CONNECT: "from the role until the last follower connected",
+    TRUNCATE: "from the role until the last follower that truncated fetched again",
+    FIRST_FETCH: "from the role until the first follower fetched",
+    ACKNOWLEDGE: "from the role until the first record was committed",
+    UNTIL_ACKNOWLEDGED: "from the first sign until the first record was committed",
+}
+_ELECTION_STEPS: Final = ("read", "decide", "write")
+_OF_TAKEOVER: Final = {
+    "connect": CONNECT,
+    "truncate": TRUNCATE,
+    "first_fetch": FIRST_FETCH,
+    "acknowledge": ACKNOWLEDGE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """One partition of a failover's sample; `detection_ms` is None without a sign of the death."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    noticed_ms: int
+    detection_ms: int | None
+    led_ms: int
+    election_ms: int
+
+    @property
+    def handover(self) -> Handover:
+        """The time without a leader that responds."""
+        begun = self.noticed_ms - (self.detection_ms or 0)
+        return Handover(self.leader_epoch, begun, self.noticed_ms + self.led_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """One failover as its controller timed it."""
+
+    time_ms: int
+    controller: int
+    brokers: tuple[int, ...]
+    cause: str
+    partitions: int
+    detection_ms: int | None
+    election_ms: int
+    propagation_ms: int
+    superseded: int
+    unanswered: int
+    led: tuple[LedPartition, ...]
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any]) -> Failover:
+        """Return the failover of a document; KeyError, TypeError or ValueError if it has none."""
+        phases = {name: int(value) for name, value in event["phases_ms"].items()}
+        election_ms = sum(phases[step] for step in _ELECTION_STEPS)
+        propagation_ms = phases["command"] + phases["lead"]
+        seen = int(event["detection_ms"])
+        detection_ms = seen if seen >= 0 else None
+        noticed_ms = int(event["time_ms"]) - election_ms - propagation_ms
+        led = tuple(
+            LedPartition(
+                str(each["topic"]),
+                int(each["partition"]),
+                int(each["leader_epoch"]),
+                noticed_ms,
+                detection_ms,
+                int(each["led_ms"]),
+                election_ms,
+            )
+            for each in event["sample"]
+        )
+        return cls(
+            time_ms=int(event["time_ms"]),
+            controller=int(event["told_by"]),
+            brokers=tuple(int(each) for each in event["brokers"]),
+            cause=str(event["cause"]),
+            partitions=int(event["partitions"]),
+            detection_ms=detection_ms,
+            election_ms=election_ms,
+            propagation_ms=propagation_ms,
+            superseded=int(event["superseded"]),
+            unanswered=int(event["unanswered"]),
+            led=led,
+        )
+
+
+def durations(
+    led: Iterable[LedPartition], takeover: Mapping[str, Any] | None
+) -> list[tuple[str, int]]:
+    """Return (phase, ms) of one leadership: its part of a failover, and its takeover if reported.
+
+    A partition that several failovers name with the same epoch is counted once.
+    """
+    part = next(iter(led), None)
+    if part is None:
+        return []
+    found = [
+        (ELECTION, part.election_ms),
+        (PROPAGATION, max(0, part.led_ms - part.election_ms)),
+    ]
+    if part.detection_ms is not None:
+        found.insert(0, (DETECTION, part.detection_ms))
+        found.append((UNTIL_LED, part.detection_ms + part.led_ms))
+    if takeover is None:
+        return found
+    for name, phase in _OF_TAKEOVER.items():
+        value = int(takeover["phases_ms"].get(name, -1))
+        if value >= 0:
+            found.append((phase, value))
+            if name == "acknowledge" and part.detection_ms is not None:
+                found.append((UNTIL_ACKNOWLEDGED, part.detection_ms + part.led_ms + value))
+    return found

@@ -1,0 +1,162 @@
+"""What an analysis found, as plain data: `run` fills it, `presentation` shows it.
+
+Times are milliseconds since 1970. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.spark.pipelines.analyze.failover_phases import Failover
+from tidelog.spark.pipelines.analyze.group_lag import LagPoint, PartitionLag
+from tidelog.spark.pipelines.analyze.partition_history import KNOWN, LEADERLESS, State
+from tidelog.spark.pipelines.analyze.suspects import Incidents, Suspicion
+
+
+@dataclass(frozen=True, slots=True)
+class StateTimes:
+    """Milliseconds in each state, of a partition or of all."""
+
+    ms: Mapping[State, int]
+
+    @property
+    def known_ms(self) -> int:
+        """The time in which the state is known and the partition existed."""
+        return sum(self.ms.get(state, 0) for state in KNOWN)
+
+    @property
+    def availability(self) -> float | None:
+        """The part of the known time in which acks=all was served; None if nothing is known."""
+        known = self.known_ms
+        return self.ms.get(State.ACKNOWLEDGING, 0) / known if known else None
+
+    @property
+    def leaderless_ms(self) -> int:
+        """The time without a leader that responds."""
+        return sum(self.ms.get(state, 0) for state in LEADERLESS)
+
+    @property
+    def under_min_isr_ms(self) -> int:
+        """The time with a leader that refuses acks=all."""
+        return self.ms.get(State.UNDER_MIN_ISR, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTimes:
+    """One partition's time in each state."""
+
+    topic: str
+    partition: int
+    times: StateTimes
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpan:
+    """A partition's state over a time, for a timeline."""
+
+    topic: str
+    partition: int
+    start_ms: int
+    end_ms: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTimes:
+    """The distribution of one phase of failovers; `quantiles` are its 0th to 100th percentiles."""
+
+    phase: str
+    count: int
+    quantiles: tuple[float, ...]
+
+    def at(self, percent: int) -> float:
+        """Return a percentile."""
+        return self.quantiles[percent]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTerm:
+    """The election of a controller; `missed` epochs before it have no event."""
+
+    time_ms: int
+    controller: int
+    epoch: int
+    missed: int
+    resignation: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """Registrations of a broker, and how they ended."""
+
+    broker: int
+    registrations: int
+    shutdowns: int
+    session_losses: int
+    #: Times in which the broker did not acknowledge commands.
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An unclean election; `certain` records were committed and are gone."""
+
+    time_ms: int
+    topic: str
+    partition: int
+    leader: int
+    log_end_offset: int
+    certain: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventQuality:
+    """How far the events can be trusted."""
+
+    events: int
+    repeated: int
+    illegible: int
+    #: Events that brokers counted as dropped.
+    dropped: int
+    #: Changes of partitions without an event.
+    missed: int
+    clock_step_ms: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The whole result."""
+
+    source: str
+    start_ms: int
+    end_ms: int
+    window_ms: int
+    quality: EventQuality
+    partitions: tuple[PartitionTimes, ...]
+    windows: Mapping[int, StateTimes]
+    timeline: tuple[StateSpan, ...] = ()
+    churn: tuple[Incidents, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
+    failovers: tuple[Failover, ...] = ()
+    phases: tuple[PhaseTimes, ...] = ()
+    controllers: tuple[ControllerTerm, ...] = ()
+    brokers: tuple[BrokerLife, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    lags: tuple[PartitionLag, ...] = ()
+    lag_history: tuple[LagPoint, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def total(self) -> StateTimes:
+        """Times of all partitions together."""
+        ms = dict.fromkeys(State, 0)
+        for each in self.partitions:
+            for state, value in each.times.ms.items():
+                ms[state] += value
+        return StateTimes(ms)

@@ -1,0 +1,446 @@
+"""The states of a partition over time, from its events, without Spark.
+
+Decides what held between two events: which broker led, which replicas were in sync, whether
+acks=all was served. Events may begin in the middle, be missing, come twice, and carry the clocks of
+several brokers; where they do not prove a state, the state is unknown. A partition's own order is
+that of its epochs, never that of clocks.
+
+Does not know when a topic was deleted: no event says so. After the last event of a topic that is
+gone, the state is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from tidelog.core.types import NO_LEADER
+
+LEADER_CHANGE: Final = "leader_change"
+ISR_CHANGE: Final = "isr_change"
+_CREATED: Final = "created"
+#: A departure whose event has no cause for it.
+UNKNOWN_CAUSE: Final = "unknown"
+
+
+class State(StrEnum):
+    """What a partition offers its clients."""
+
+    #: A leader that serves acks=all.
+    ACKNOWLEDGING = "acknowledging"
+    #: A leader with fewer in-sync replicas than min.insync.replicas: acks=all is refused.
+    UNDER_MIN_ISR = "under min ISR"
+    #: From the first sign that the leader is gone until the new leader has taken its role.
+    FAILING_OVER = "failing over"
+    NO_LEADER = "no leader"
+    #: The events do not prove any state.
+    UNKNOWN = "unknown"
+    #: The partition did not exist yet.
+    ABSENT = "absent"
+
+
+#: States in which a partition has no leader that responds.
+LEADERLESS: Final = (State.FAILING_OVER, State.NO_LEADER)
+#: States that count for availability.
+KNOWN: Final = (State.ACKNOWLEDGING, State.UNDER_MIN_ISR, *LEADERLESS)
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A change of leader or ISR; `previous_leader` is None where the event has none."""
+
+    topic_id: str
+    time_ms: int
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    previous_leader: int | None
+    previous_isr: tuple[int, ...]
+    cause: str
+    left: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def from_event(cls, event: Mapping[str, Any]) -> StateChange:
+        """Return the change of a document. Raises KeyError, TypeError, ValueError if it has none.
+
+        Replicas that left without a stated cause get `unknown`.
+        """
+        isr = tuple(int(each) for each in event["isr"])
+        previous = tuple(int(each) for each in event["previous_isr"])
+        stated = {int(each["broker"]): str(each["cause"]) for each in event.get("left", ())}
+        stated |= {
+            member: UNKNOWN_CAUSE
+            for member in previous
+            if member not in isr and member not in stated
+        }
+        is_leader_change = event["kind"] == LEADER_CHANGE
+        return cls(
+            topic_id=str(event["topic_id"]),
+            time_ms=int(event["time_ms"]),
+            leader=int(event["leader"]),
+            isr=isr,
+            leader_epoch=int(event["leader_epoch"]),
+            partition_epoch=int(event["partition_epoch"]),
+            previous_leader=int(event["previous_leader"]) if is_leader_change else None,
+            previous_isr=previous,
+            cause=str(event["cause"]),
+            left=tuple(sorted(stated.items())),
+        )
+
+    @property
+    def leader_before(self) -> int:
+        """The leader until this change."""
+        return self.leader if self.previous_leader is None else self.previous_leader
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A partition as the cluster described it at `time_ms`."""
+
+    topic_id: str
+    time_ms: int
+    leader: int
+    isr: tuple[int, ...]
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """From the first sign of a leader's death until its successor had taken its role."""
+
+    leader_epoch: int
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The time to judge, and the time from which the events are complete.
+
+    `is_snapshot_known`: the cluster was asked for its partitions, so that one without a snapshot
+    does not exist there.
+    """
+
+    start_ms: int
+    end_ms: int
+    complete_from_ms: int
+    is_snapshot_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A time `[start, end)` in one state."""
+
+    topic_id: str
+    start_ms: int
+    end_ms: int
+    state: State
+    leader: int = NO_LEADER
+    isr: tuple[int, ...] = ()
+
+    @property
+    def length_ms(self) -> int:
+        """Length in milliseconds."""
+        return self.end_ms - self.start_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A replica's absence from the ISR; `end_ms` is its return, or the end of what is known."""
+
+    start_ms: int
+    end_ms: int
+    broker: int
+    #: The leader when the replica left; the replica itself where the leader died.
+    leader: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """All that the events of a partition say, and how far they can be trusted."""
+
+    intervals: tuple[Interval, ...]
+    departures: tuple[Departure, ...]
+    #: Changes without an event: an event's state before it is not the state after the last one.
+    missed: int
+    #: The largest step back of the clocks between two events in order.
+    clock_step_ms: int
+
+
+def partition_history(
+    changes: Iterable[StateChange],
+    snapshot: Snapshot | None,
+    handovers: Sequence[Handover],
+    scope: Scope,
+    min_isr: int,
+) -> PartitionHistory:
+    """Return the states of one partition (of one topic name) in a scope."""
+    by_topic_id: dict[str, list[StateChange]] = {}
+    for change in changes:
+        by_topic_id.setdefault(change.topic_id, []).append(change)
+    if snapshot is not None:
+        by_topic_id.setdefault(snapshot.topic_id, [])
+    intervals: list[Interval] = []
+    departures: list[Departure] = []
+    missed = step_ms = 0
+    known_from = scope.complete_from_ms
+    # Oldest first: a topic's last event bounds what is known of its successor.
+    topic_ids = sorted(by_topic_id, key=lambda each: _order(by_topic_id[each]))
+    for place, topic_id in enumerate(topic_ids):
+        ordered, step = in_order(by_topic_id[topic_id])
+        step_ms = max(step_ms, step)
+        own = snapshot if snapshot is not None and snapshot.topic_id == topic_id else None
+        successor = by_topic_id[topic_ids[place + 1]] if place + 1 < len(topic_ids) else None
+        life = _Life(
+            topic_id=topic_id,
+            changes=ordered,
+            snapshot=own,
+            known_from_ms=known_from,
+            end_ms=scope.end_ms if successor is None else _first_ms(successor, snapshot, scope),
+            is_gone=own is None and (scope.is_snapshot_known or successor is not None),
+            has_predecessor=place > 0,
+        )
+        found, gaps = _of_life(life, min_isr)
+        missed += gaps
+        intervals += found
+        departures += _departures(life)
+        if ordered:
+            known_from = max(known_from, ordered[-1].time_ms)
+    intervals = _with_handovers(intervals, handovers, by_topic_id)
+    return PartitionHistory(
+        tuple(_clipped(_joined(intervals), scope)), tuple(departures), missed, step_ms
+    )
+
+
+def in_order(changes: Iterable[StateChange]) -> tuple[list[StateChange], int]:
+    """Return changes once each, by epochs, with times that never go back; and the largest step."""
+    unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
+    ordered: list[StateChange] = []
+    step_ms = 0
+    for _, change in sorted(unique.items()):
+        if ordered and change.time_ms < ordered[-1].time_ms:
+            step_ms = max(step_ms, ordered[-1].time_ms - change.time_ms)
+            change = replace(change, time_ms=ordered[-1].time_ms)
+        ordered.append(change)
+    return ordered, step_ms
+
+
+def state_of(leader: int, isr: Sequence[int], min_isr: int) -> State:
+    """Return what a partition with this leader and ISR offers."""
+    if leader == NO_LEADER:
+        return State.NO_LEADER
+    return State.ACKNOWLEDGING if len(isr) >= min_isr else State.UNDER_MIN_ISR
+
+
+def windowed(intervals: Iterable[Interval], start_ms: int, window_ms: int) -> list[Interval]:
+    """Return the intervals cut at the borders of windows that begin at `start_ms`."""
+    parts: list[Interval] = []
+    for interval in intervals:
+        at = interval.start_ms
+        while at < interval.end_ms:
+            border = start_ms + ((at - start_ms) // window_ms + 1) * window_ms
+            end = min(border, interval.end_ms)
+            parts.append(replace(interval, start_ms=at, end_ms=end))
+            at = end
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """One topic id under a topic's name, with its changes in order."""
+
+    topic_id: str
+    changes: Sequence[StateChange]
+    snapshot: Snapshot | None
+    known_from_ms: int
+    #: The scope's end, or the first event of the successor.
+    end_ms: int
+    #: Whether the topic was deleted: nothing says when.
+    is_gone: bool
+    has_predecessor: bool
+
+
+def _order(changes: Sequence[StateChange]) -> float:
+    """Return the first time of a topic; one without events is the newest."""
+    return min((each.time_ms for each in changes), default=float("inf"))
+
+
+def _first_ms(changes: Sequence[StateChange], snapshot: Snapshot | None, scope: Scope) -> int:
+    """Return when a topic was first seen: by an event, else by the snapshot."""
+    seen_ms = scope.end_ms if snapshot is None else min(snapshot.time_ms, scope.end_ms)
+    return min((each.time_ms for each in changes), default=seen_ms)
+
+
+def _of_life(life: _Life, min_isr: int) -> tuple[list[Interval], int]:
+    """Return the intervals of one topic id up to its end, and the missed changes."""
+    if not life.changes:
+        return _without_events(life, min_isr)
+    intervals = [_before_first(life, min_isr)]
+    missed = 0
+    for change, following in zip(life.changes, life.changes[1:], strict=False):
+        interval = _interval(
+            life.topic_id, change.time_ms, following.time_ms, change.leader, change.isr, min_isr
+        )
+        if not _follows(change, following):
+            missed += 1
+            interval = replace(interval, state=State.UNKNOWN)
+        intervals.append(interval)
+    last, snapshot = life.changes[-1], life.snapshot
+    end_ms = max(life.end_ms, last.time_ms)
+    final = _interval(life.topic_id, last.time_ms, end_ms, last.leader, last.isr, min_isr)
+    if snapshot is None:
+        intervals.append(replace(final, state=State.UNKNOWN) if life.is_gone else final)
+    elif _agrees(last, snapshot):
+        intervals.append(final)
+    else:
+        missed += 1
+        seen_ms = min(max(snapshot.time_ms, last.time_ms), end_ms)
+        intervals.append(replace(final, end_ms=seen_ms, state=State.UNKNOWN))
+        intervals.append(
+            _interval(life.topic_id, seen_ms, end_ms, snapshot.leader, snapshot.isr, min_isr)
+        )
+    return [each for each in intervals if each.length_ms > 0], missed
+
+
+def _without_events(life: _Life, min_isr: int) -> tuple[list[Interval], int]:
+    """Return the snapshot's state since the events are complete: it did not change.
+
+    After another topic of the name, it holds from the snapshot on: the creation has no event.
+    """
+    snapshot = life.snapshot
+    if snapshot is None:
+        return [], 0
+    known_ms = snapshot.time_ms if life.has_predecessor else life.known_from_ms
+    interval = _interval(
+        life.topic_id, known_ms, life.end_ms, snapshot.leader, snapshot.isr, min_isr
+    )
+    return ([interval] if interval.length_ms > 0 else []), int(life.has_predecessor)
+
+
+def _before_first(life: _Life, min_isr: int) -> Interval:
+    """Return what held before the first event, which says it itself."""
+    first = life.changes[0]
+    begun = min(life.known_from_ms, first.time_ms)
+    if first.cause == _CREATED:
+        state = State.UNKNOWN if life.has_predecessor else State.ABSENT
+        # The predecessor's own interval covers the time between.
+        begun = first.time_ms if life.has_predecessor else begun
+        return Interval(life.topic_id, begun, first.time_ms, state)
+    interval = _interval(
+        life.topic_id, begun, first.time_ms, first.leader_before, first.previous_isr, min_isr
+    )
+    if life.has_predecessor:
+        return replace(interval, start_ms=first.time_ms)
+    return interval
+
+
+def _interval(
+    topic_id: str, start_ms: int, end_ms: int, leader: int, isr: tuple[int, ...], min_isr: int
+) -> Interval:
+    return Interval(topic_id, start_ms, end_ms, state_of(leader, isr, min_isr), leader, isr)
+
+
+def _follows(change: StateChange, following: StateChange) -> bool:
+    return following.leader_before == change.leader and sorted(following.previous_isr) == sorted(
+        change.isr
+    )
+
+
+def _agrees(last: StateChange, snapshot: Snapshot) -> bool:
+    """Return whether a snapshot shows the last event's state; one that is older cannot deny it."""
+    if snapshot.leader_epoch < last.leader_epoch or snapshot.time_ms < last.time_ms:
+        return True
+    return snapshot.leader == last.leader and sorted(snapshot.isr) == sorted(last.isr)
+
+
+def _departures(life: _Life) -> list[Departure]:
+    """Return each absence from the ISR with its begin, end and cause."""
+    found: list[Departure] = []
+    for place, change in enumerate(life.changes):
+        later = life.changes[place + 1 :]
+        for broker, cause in change.left:
+            back = next((each.time_ms for each in later if broker in each.isr), None)
+            if back is None and life.snapshot is not None and broker in life.snapshot.isr:
+                back = life.snapshot.time_ms
+            end = max(life.end_ms if back is None else back, change.time_ms)
+            found.append(Departure(change.time_ms, end, broker, change.leader_before, cause))
+    return found
+
+
+def _with_handovers(
+    intervals: Sequence[Interval],
+    handovers: Sequence[Handover],
+    by_topic_id: Mapping[str, Sequence[StateChange]],
+) -> list[Interval]:
+    """Return the intervals with the time in which no leader had taken its role yet."""
+    begun: dict[int, list[int]] = {}
+    for changes in by_topic_id.values():
+        for change in changes:
+            if change.leader != NO_LEADER and change.previous_leader is not None:
+                begun.setdefault(change.leader_epoch, []).append(change.time_ms)
+    # A recreated topic may have the same epoch at another time.
+    spans = [
+        (min(each.start_ms, time_ms), each.end_ms)
+        for each in handovers
+        for time_ms in begun.get(each.leader_epoch, ())
+        if each.start_ms - _SLACK_MS <= time_ms <= each.end_ms + _SLACK_MS
+    ]
+    result = list(intervals)
+    for start, end in spans:
+        result = [part for each in result for part in _covered(each, start, end)]
+    return result
+
+
+#: Between a failover's times and those of its leader changes: both are the controller's.
+_SLACK_MS: Final = 1_000
+
+
+def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
+    """Return the parts of an interval, with the covered one failing over."""
+    low, high = max(interval.start_ms, start_ms), min(interval.end_ms, end_ms)
+    if low >= high or interval.state not in (State.ACKNOWLEDGING, State.UNDER_MIN_ISR):
+        return [interval]
+    parts = [
+        replace(interval, end_ms=low),
+        replace(interval, start_ms=low, end_ms=high, state=State.FAILING_OVER),
+        replace(interval, start_ms=high),
+    ]
+    return [each for each in parts if each.length_ms > 0]
+
+
+def _joined(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the intervals with equal neighbours joined."""
+    result: list[Interval] = []
+    for interval in intervals:
+        before = result[-1] if result else None
+        if (
+            before is not None
+            and replace(interval, start_ms=before.start_ms, end_ms=before.end_ms) == before
+            and before.end_ms == interval.start_ms
+        ):
+            result[-1] = replace(before, end_ms=interval.end_ms)
+        else:
+            result.append(interval)
+    return result
+
+
+def _clipped(intervals: Sequence[Interval], scope: Scope) -> list[Interval]:
+    """Return the parts within the scope, without a hole: what no interval covers is unknown."""
+    result: list[Interval] = []
+    at = scope.start_ms
+    for interval in intervals:
+        low, high = max(interval.start_ms, at), min(interval.end_ms, scope.end_ms)
+        if low >= high:
+            continue
+        if at < low:
+            result.append(Interval(interval.topic_id, at, low, State.UNKNOWN))
+        result.append(replace(interval, start_ms=low, end_ms=high))
+        at = high
+    if at < scope.end_ms:
+        topic_id = result[-1].topic_id if result else ""
+        result.append(Interval(topic_id, at, scope.end_ms, State.UNKNOWN))
+    return result

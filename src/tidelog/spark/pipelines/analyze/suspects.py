@@ -1,0 +1,185 @@
+"""Brokers with more departures from ISRs than chance explains, without Spark.
+
+A broker takes part in a departure as the follower that left, or as the leader that removed it.
+Departures of one broker for one cause close together are one incident: a dead broker leaves a
+thousand ISRs at once. Under the null hypothesis each incident strikes a broker in proportion to its
+replicas (or, as a leader, to the time that it led). A broker is a suspect where the chance of that
+many incidents or more is small, for the number of brokers that were looked at.
+
+Does not know why a broker is slow: a suspect is where to look first, not a proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+#: Departures of a broker, for one cause, with no larger gap are one incident.
+INCIDENT_GAP_S: Final = 10
+#: Causes that an operator brings about.
+PLANNED: Final = ("shutdown",)
+#: Causes that the leader judges: its own slowness looks the same.
+JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown")
+#: Largest chance of a suspect, before it is divided by the number of brokers.
+SIGNIFICANCE: Final = 0.05
+#: One or two incidents prove nothing.
+MIN_INCIDENTS: Final = 3
+_MIN_LIFT: Final = 1.5
+
+
+class Role(StrEnum):
+    """The part of a broker in a departure."""
+
+    FOLLOWER = "follower"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class DepartureCount:
+    """Departures of a broker from ISRs of one leader for one cause in one second.
+
+    `leader` is the broker itself where the leader died.
+    """
+
+    broker: int
+    leader: int
+    cause: str
+    second: int
+    departures: int
+    absent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incidents:
+    """Departures and incidents of one broker in one role for one cause."""
+
+    role: Role
+    broker: int
+    cause: str
+    departures: int
+    incidents: int
+    #: Sum over partitions of the time until the replica was back.
+    absent_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A broker's incidents in a role against those that its share explains."""
+
+    role: Role
+    broker: int
+    incidents: int
+    departures: int
+    expected: float
+    #: Probability of at least so many incidents, if all brokers were equally reliable.
+    chance: float
+    main_cause: str
+    is_suspect: bool
+
+    @property
+    def lift(self) -> float:
+        """Incidents divided by the expected number."""
+        return self.incidents / self.expected if self.expected else math.inf
+
+
+def incidents_of(counts: Iterable[DepartureCount], role: Role) -> list[Incidents]:
+    """Return the incidents of each broker and cause, by broker and cause.
+
+    As a leader, a broker has the departures of others from the ISRs that it led.
+    """
+    grouped: dict[tuple[int, str], list[DepartureCount]] = {}
+    for each in counts:
+        broker = each.broker if role is Role.FOLLOWER else each.leader
+        if role is Role.LEADER and (each.leader == each.broker or each.leader < 0):
+            continue
+        grouped.setdefault((broker, each.cause), []).append(each)
+    return [
+        Incidents(
+            role,
+            broker,
+            cause,
+            sum(each.departures for each in own),
+            _incidents({each.second for each in own}),
+            sum(each.absent_ms for each in own),
+        )
+        for (broker, cause), own in sorted(grouped.items())
+    ]
+
+
+def _incidents(seconds: Iterable[int]) -> int:
+    """Return the number of groups of seconds without a large gap inside."""
+    ordered = sorted(seconds)
+    return 1 + sum(after - before > INCIDENT_GAP_S for before, after in pairwise(ordered))
+
+
+def suspicions(
+    found: Iterable[Incidents], shares: Mapping[Role, Mapping[int, float]]
+) -> list[Suspicion]:
+    """Return every broker with unplanned incidents, the least likely first.
+
+    `shares`: by role, the part of all replicas, or of all time as leader, that a broker has.
+    """
+    by_broker: dict[tuple[Role, int], list[Incidents]] = {}
+    totals = dict.fromkeys(Role, 0)
+    for each in found:
+        if each.cause in PLANNED or (
+            each.role is Role.LEADER and each.cause not in JUDGED_BY_LEADER
+        ):
+            continue
+        by_broker.setdefault((each.role, each.broker), []).append(each)
+        totals[each.role] += each.incidents
+    result: list[Suspicion] = []
+    for (role, broker), own in by_broker.items():
+        share = shares.get(role, {}).get(broker, 0.0)
+        incidents = sum(each.incidents for each in own)
+        expected = totals[role] * share
+        chance = at_least(incidents, totals[role], share)
+        brokers = max(1, len(shares.get(role, {})))
+        result.append(
+            Suspicion(
+                role=role,
+                broker=broker,
+                incidents=incidents,
+                departures=sum(each.departures for each in own),
+                expected=expected,
+                chance=chance,
+                main_cause=max(own, key=lambda each: (each.incidents, each.cause)).cause,
+                is_suspect=incidents >= MIN_INCIDENTS
+                and incidents >= _MIN_LIFT * expected
+                and chance <= SIGNIFICANCE / brokers,
+            )
+        )
+    return sorted(result, key=lambda each: (each.chance, each.role, each.broker))
+
+
+def normal(weights: Mapping[int, float]) -> dict[int, float]:
+    """Return each weight as a part of their sum; nothing for a sum of zero."""
+    total = sum(weights.values())
+    return {broker: weight / total for broker, weight in weights.items()} if total else {}
+
+
+def at_least(count: int, trials: int, share: float) -> float:
+    """Return the probability of `count` or more of `trials`, each with probability `share`."""
+    if count <= 0:
+        return 1.0
+    if share <= 0.0:
+        return 0.0
+    if share >= 1.0:
+        return 1.0
+    # The tail in logarithms: a large number of trials underflows otherwise.
+    terms = [
+        math.lgamma(trials + 1)
+        - math.lgamma(k + 1)
+        - math.lgamma(trials - k + 1)
+        + k * math.log(share)
+        + (trials - k) * math.log1p(-share)
+        for k in range(count, trials + 1)
+    ]
+    largest = max(terms, default=-math.inf)
+    if largest == -math.inf:
+        return 0.0
+    return min(1.0, math.exp(largest) * math.fsum(math.exp(each - largest) for each in terms))
