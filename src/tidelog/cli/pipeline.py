@@ -7,9 +7,9 @@ pyproject.toml): no module loads them before its command runs.
 from __future__ import annotations
 
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.pipelines import audit, copy, ingest, simulate
+from tidelog.cli.pipelines import analyze, audit, copy, ingest, plan, simulate
 
 app = CommandGroup("Data pipelines on Spark.")
 
-for verbs in (audit, ingest, simulate, copy):
+for verbs in (analyze, audit, copy, ingest, plan, simulate):
     verbs.add_to(app)

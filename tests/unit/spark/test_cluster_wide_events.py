@@ -54,7 +54,7 @@ def test_losses_are_certain_only_with_a_high_watermark() -> None:
 
 
 def test_documents_without_their_fields_are_counted() -> None:
-    documents = {
+    documents: dict[str, list[dict[str, Any]]] = {
         "failover": [FAILOVER, {"brokers": [1]}, {**FAILOVER, "phases_ms": None}],
         "registration": [{}],
         "controller_election": [{"controller_epoch": "x"}],

@@ -1,0 +1,1 @@
+"""Reassignment plans from samples of load."""

@@ -1,0 +1,195 @@
+"""The cluster as a plan sees it: brokers, partitions with their load, and goals.
+
+Plain data without a client or Spark. `check` finds goals that no plan can meet, before a solver
+searches: each is a PlanError that says what would be right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+
+
+class PlanError(TidelogError):
+    """Goals or a cluster for which there is no plan; the message says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker; bytes of its volumes are None where it reports none."""
+
+    broker_id: int
+    rack: str | None = None
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """A partition, where it is, and what it costs a broker.
+
+    `out_rate` is what its leader sends: to followers and to groups.
+    """
+
+    tp: TopicPartition
+    replicas: tuple[int, ...]
+    leader: int
+    size_bytes: int
+    in_rate: float
+    readers: int = 0
+
+    def out_rate(self, replication_factor: int) -> float:
+        """Bytes per second that the leader sends to followers and groups."""
+        return self.in_rate * (replication_factor - 1 + self.readers)
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """What a plan must bring about; loads may be `tolerance` above or below a broker's share."""
+
+    tolerance: float = 0.1
+    drain: frozenset[int] = frozenset()
+    #: Of topics by name; others keep the number of replicas that each partition has.
+    replication_factors: Mapping[str, int] = field(default_factory=dict)
+    with_racks: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterModel:
+    """All live brokers, and the partitions to place. `others`: loads that stay where they are."""
+
+    brokers: tuple[Broker, ...]
+    partitions: tuple[PartitionLoad, ...]
+
+    def targets(self, goals: Goals) -> list[int]:
+        """Return the brokers that may hold replicas, ascending."""
+        return sorted(b.broker_id for b in self.brokers if b.broker_id not in goals.drain)
+
+    def racks(self, goals: Goals) -> dict[int, str] | None:
+        """Return racks by broker; None if the plan knows none."""
+        if not goals.with_racks:
+            return None
+        racks = {each.broker_id: each.rack for each in self.brokers if each.rack is not None}
+        return racks or None
+
+
+def replicas_wanted(load: PartitionLoad, goals: Goals) -> int:
+    """Return the number of replicas that a partition is to have."""
+    return goals.replication_factors.get(load.tp.topic, len(load.replicas))
+
+
+def check(cluster: ClusterModel, goals: Goals) -> None:
+    """Raise PlanError where no plan can meet the goals."""
+    known = sorted(each.broker_id for each in cluster.brokers)
+    _check_brokers(cluster, goals, known)
+    if not cluster.partitions:
+        raise PlanError("there is no partition to plan for: create topics, or name other ones")
+    topics = {each.tp.topic for each in cluster.partitions}
+    for topic, factor in goals.replication_factors.items():
+        if topic not in topics:
+            raise PlanError(
+                f"replicas of topic {topic!r} are to change, but there is no such topic"
+            )
+        if factor < 1:
+            raise PlanError(f"topic {topic!r} is to have {factor} replicas: at least 1 expected")
+    targets = cluster.targets(goals)
+    for load in cluster.partitions:
+        wanted = replicas_wanted(load, goals)
+        if wanted > len(targets):
+            raise PlanError(_too_many(load, wanted, targets, goals))
+    racks = cluster.racks(goals)
+    if racks is not None:
+        without = [str(each) for each in known if each not in racks]
+        if without:
+            raise PlanError(
+                f"brokers {', '.join(without)} have no rack, but others have one: set broker.rack"
+                " on all of them, or plan without racks (--no-racks)"
+            )
+
+
+def _check_brokers(cluster: ClusterModel, goals: Goals, known: Sequence[int]) -> None:
+    assigned: Counter[int] = Counter()
+    for load in cluster.partitions:
+        assigned.update(load.replicas)
+    unknown = sorted(goals.drain - set(known) - set(assigned))
+    if unknown:
+        raise PlanError(
+            f"broker {unknown[0]} is to be drained, but the cluster has no such broker: it has"
+            f" {', '.join(map(str, known))}"
+        )
+    for broker in sorted(set(assigned) - set(known) - goals.drain):
+        raise PlanError(
+            f"broker {broker} is not alive and holds {assigned[broker]} replicas: start it, or"
+            f" drain it with --drain {broker}"
+        )
+    if not cluster.targets(goals):
+        raise PlanError("every broker is to be drained: leave at least one")
+
+
+def _too_many(load: PartitionLoad, wanted: int, targets: Sequence[int], goals: Goals) -> str:
+    names = ", ".join(map(str, targets))
+    drained = ", ".join(map(str, sorted(goals.drain)))
+    without = f"without broker {drained} there" if goals.drain else "there"
+    verb = "is" if len(targets) == 1 else "are"
+    return (
+        f"partition {load.tp} is to have {wanted} replicas, but {without} {verb} {len(targets)}"
+        f" ({names}): add a broker, or plan fewer replicas with"
+        f" --replication-factor {load.tp.topic}={len(targets)}"
+    )
+
+
+def rack_cap(replicas: int, racks: Mapping[int, str], targets: Sequence[int]) -> int:
+    """Return how many replicas of a partition one rack must take at most.
+
+    The smallest number for which the racks have room for all.
+    """
+    sizes = Counter(racks[broker] for broker in targets)
+    for cap in range(1, replicas + 1):
+        if sum(min(cap, size) for size in sizes.values()) >= replicas:
+            return cap
+    return replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Replicas of each partition, the preferred leader first."""
+
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoad:
+    """The load of one broker."""
+
+    replicas: int = 0
+    disk_bytes: int = 0
+    in_rate: float = 0.0
+    leaders: int = 0
+    out_rate: float = 0.0
+
+
+def broker_loads(cluster: ClusterModel, placement: Placement) -> dict[int, BrokerLoad]:
+    """Return the load of each broker if preferred replicas lead."""
+    found = {each.broker_id: BrokerLoad() for each in cluster.brokers}
+    for load in cluster.partitions:
+        replicas = placement.replicas[load.tp]
+        for place, broker in enumerate(replicas):
+            leads = place == 0
+            own = found.get(broker, BrokerLoad())
+            found[broker] = BrokerLoad(
+                own.replicas + 1,
+                own.disk_bytes + load.size_bytes,
+                own.in_rate + load.in_rate,
+                own.leaders + leads,
+                own.out_rate + leads * load.out_rate(len(replicas)),
+            )
+    return dict(sorted(found.items()))
+
+
+def present_placement(cluster: ClusterModel) -> Placement:
+    """Return the placement of now."""
+    return Placement({each.tp: each.replicas for each in cluster.partitions})

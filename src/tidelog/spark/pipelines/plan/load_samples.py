@@ -1,0 +1,217 @@
+"""Samples of load: size, offsets and leader of every partition at a time, and rates between them.
+
+A sample is what brokers report in DescribeLogDirs and ListOffsets. Between two samples of a
+partition the rate is exact if the log only grew: the difference of its sizes. If retention or
+compaction removed data meanwhile, the rate is the number of new offsets times the mean size of a
+record in the log, an estimate.
+
+Samples are kept in files of JSON lines in a directory, one file for each run: a later run adds to
+them, and a run that was stopped loses nothing that it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.pipelines.plan.cluster_model import Broker, PlanError
+
+SAMPLE_DDL: Final = (
+    "time_ms long, topic string, partition int, size_bytes long, start_offset long, end_offset long"
+)
+_SUFFIX: Final = ".jsonl"
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One partition at one time; `size_bytes` is that of its leader's replica."""
+
+    time_ms: int
+    topic: str
+    partition: int
+    size_bytes: int
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The cluster at one time: brokers with their volumes, and a sample of each partition."""
+
+    metadata: ClusterMetadata
+    brokers: tuple[Broker, ...]
+    samples: tuple[Sample, ...]
+    #: The largest replica of a partition, also without a leader.
+    sizes: Mapping[TopicPartition, int]
+
+
+def observe(client: BlockingClient) -> Observed:
+    """Return brokers, sizes and offsets. Raises KafkaError; PlanError for a failed directory."""
+    metadata = client.metadata()
+    by_broker: dict[int, dict[TopicPartition, int]] = {}
+    brokers = []
+    for node in metadata.brokers.values():
+        directories = client.describe_log_dirs(node.broker_id)
+        failed = [each for each in directories if each.error is not ErrorCode.NONE]
+        if failed:
+            raise PlanError(
+                f"log directory {failed[0].path} of broker {node.broker_id} answers"
+                f" {failed[0].error.name}: repair or remove it first, its sizes are not known"
+            )
+        sizes = by_broker.setdefault(node.broker_id, {})
+        for directory in directories:
+            for replica in directory.replicas:
+                if not replica.is_future:
+                    sizes[replica.tp] = replica.size_bytes
+        total = [each.total_bytes for each in directories]
+        usable = [each.usable_bytes for each in directories]
+        brokers.append(
+            Broker(
+                node.broker_id,
+                node.rack,
+                sum(total) if total and min(total) >= 0 else None,
+                sum(usable) if usable and min(usable) >= 0 else None,
+            )
+        )
+    largest = _largest(by_broker)
+    led = [tp for tp, _ in metadata.all_partitions() if metadata.leader_of(tp) is not None]
+    starts = client.list_offsets(dict.fromkeys(led, EARLIEST))
+    ends = client.list_offsets(dict.fromkeys(led, LATEST))
+    now_ms = time.time_ns() // 1_000_000
+    samples = []
+    for tp in led:
+        leader = metadata.leader_of(tp)
+        assert leader is not None
+        size = by_broker.get(leader.broker_id, {}).get(tp, largest.get(tp, 0))
+        samples.append(Sample(now_ms, *tp, size, starts[tp].offset, ends[tp].offset))
+    return Observed(metadata, tuple(brokers), tuple(samples), largest)
+
+
+def _largest(by_broker: Mapping[int, Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    largest: Counter[TopicPartition] = Counter()
+    for sizes in by_broker.values():
+        for tp, size in sizes.items():
+            largest[tp] = max(largest[tp], size)
+    return dict(largest)
+
+
+def rates(samples: Sequence[Sample]) -> list[float]:
+    """Return the bytes per second between samples of one partition in order of time.
+
+    A partition that was recreated (its end went back) and a pair at one time give no rate.
+    """
+    found = []
+    ordered = sorted(samples, key=lambda each: each.time_ms)
+    for before, after in pairwise(ordered):
+        seconds = (after.time_ms - before.time_ms) / 1000
+        if seconds <= 0 or after.end_offset < before.end_offset:
+            continue
+        found.append(_bytes_between(before, after) / seconds)
+    return found
+
+
+def _bytes_between(before: Sample, after: Sample) -> float:
+    """Return the bytes that were appended: exact where nothing was removed."""
+    records = after.end_offset - before.end_offset
+    grown = after.size_bytes - before.size_bytes
+    if records == 0:
+        return 0.0
+    if after.start_offset == before.start_offset and grown > 0:
+        return float(grown)
+    held = after.end_offset - after.start_offset
+    return after.size_bytes / held * records if held > 0 else float(max(0, grown))
+
+
+def readers_of(client: BlockingClient, metadata: ClusterMetadata) -> dict[TopicPartition, int]:
+    """Return how many groups have committed offsets of a partition. Raises KafkaError."""
+    readers: Counter[TopicPartition] = Counter()
+    for listing in client.list_groups():
+        committed = client.committed(listing.name)
+        readers.update(tp for tp in committed if metadata.partition(tp) is not None)
+    return dict(readers)
+
+
+def take_samples(
+    client: BlockingClient,
+    directory: str,
+    span_s: float,
+    every_s: float,
+    progress: Progress | None = None,
+) -> None:
+    """Add samples to a directory until its samples span `span_s`, one each `every_s`.
+
+    Samples of earlier runs count. `progress` gets (seconds done, all seconds). Raises KafkaError,
+    PlanError for a directory that cannot be used.
+    """
+    times = [each.time_ms for each in kept_samples(directory)]
+    first_ms = min(times, default=None)
+    with _open(directory) as file:
+        while True:
+            begun = time.monotonic()
+            observed = observe(client)
+            for each in observed.samples:
+                file.write(json.dumps(asdict(each), separators=(",", ":")) + "\n")
+            file.flush()
+            now_ms = observed.samples[0].time_ms if observed.samples else 0
+            first_ms = now_ms if first_ms is None else first_ms
+            done_s = (now_ms - first_ms) / 1000
+            if progress is not None:
+                progress(min(int(done_s), int(span_s)), int(span_s))
+            if done_s >= span_s or not observed.samples:
+                return
+            wait_s = min(every_s, span_s - done_s)
+            time.sleep(max(0.0, wait_s - (time.monotonic() - begun)))
+
+
+def _open(directory: str) -> Any:
+    path = Path(directory) / f"samples-{time.time_ns() // 1_000_000}{_SUFFIX}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("x", encoding="utf-8")
+    except OSError as error:
+        raise PlanError(f"samples cannot be written to {directory}: {error}") from error
+
+
+def kept_samples(directory: str) -> Iterator[Sample]:
+    """Yield the samples in a directory's files. Raises PlanError naming file and line.
+
+    The last line of a file may be cut: its run was stopped.
+    """
+    for path in sorted(Path(directory).glob(f"*{_SUFFIX}")):
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for number, line in enumerate(lines, 1):
+            try:
+                yield sample_of(json.loads(line))
+            except (ValueError, TypeError, KeyError) as error:
+                if number == len(lines) and not text.endswith("\n"):
+                    break
+                raise PlanError(
+                    f"{path}, line {number} is no sample: {error}; expected"
+                    f" an object with {SAMPLE_DDL}"
+                ) from error
+
+
+def sample_of(document: Mapping[str, Any]) -> Sample:
+    """Return a sample of a document; raise KeyError or ValueError for another."""
+    return Sample(
+        int(document["time_ms"]),
+        str(document["topic"]),
+        int(document["partition"]),
+        int(document["size_bytes"]),
+        int(document["start_offset"]),
+        int(document["end_offset"]),
+    )

@@ -1,0 +1,82 @@
+"""Loads from samples of days: the percentile of each partition's rate, computed by Spark.
+
+Samples are a directory of JSON lines that `load_samples` wrote, or a Parquet table with the same
+columns. Each partition is one group, whose rates are computed in a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.pipelines.plan.cluster_model import PlanError
+from tidelog.spark.pipelines.plan.load_samples import SAMPLE_DDL, Sample, kept_samples, rates
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_RATES_DDL: Final = "topic string, partition int, rate double"
+
+
+def rate_percentiles(
+    spark: SparkSession, path: str, percentile: float
+) -> Mapping[TopicPartition, float]:
+    """Return a percentile (0 to 100) of the rates of each partition with at least two samples.
+
+    Raises PlanError for a path without samples.
+    """
+    from pyspark.sql import functions as sf
+
+    samples = _samples(spark, path)
+    grouped = samples.groupBy("topic", "partition").applyInArrow(_rates, _RATES_DDL)
+    loads = grouped.groupBy("topic", "partition").agg(
+        sf.percentile("rate", percentile / 100).alias("rate")
+    )
+    found = {TopicPartition(row.topic, row.partition): row.rate for row in loads.collect()}
+    if not found:
+        raise PlanError(
+            f"{path} has no two samples of any partition: take more, as with --sample 60s"
+        )
+    return found
+
+
+def _rates(rows: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    samples = [Sample(**row) for row in rows.to_pylist()]
+    found = rates(samples)
+    first = samples[0]
+    return pa.table(
+        {
+            "topic": pa.array([first.topic] * len(found), pa.string()),
+            "partition": pa.array([first.partition] * len(found), pa.int32()),
+            "rate": pa.array(found, pa.float64()),
+        }
+    )
+
+
+def _samples(spark: SparkSession, path: str) -> DataFrame:
+    """Return the samples of a path, with the columns of SAMPLE_DDL."""
+    from pyspark.errors import AnalysisException
+
+    columns = [each.split()[0] for each in SAMPLE_DDL.split(", ")]
+    if any(Path(path).glob("*.jsonl")):
+        for _ in kept_samples(path):
+            pass  # a line that is no sample is named here, where Spark would read nulls
+        lines = spark.read.schema(SAMPLE_DDL).json(path, pathGlobFilter="*.jsonl")
+        return lines.where("topic is not null and end_offset is not null").select(*columns)
+    try:
+        table = spark.read.parquet(path)
+    except AnalysisException as error:
+        raise PlanError(
+            f"{path} has no samples: a directory that --sample wrote, or a Parquet table with the"
+            f" columns {', '.join(columns)} expected"
+        ) from error
+    missing = [each for each in columns if each not in table.columns]
+    if missing:
+        raise PlanError(f"{path} has no column {missing[0]}: {', '.join(columns)} expected")
+    types = dict(each.split() for each in SAMPLE_DDL.split(", "))
+    return table.selectExpr(*[f"cast({name} as {types[name]}) as {name}" for name in columns])

@@ -1,0 +1,253 @@
+"""The moves of a plan, each with its reason; batches of similar length; Kafka's JSON.
+
+A batch lasts as long as its busiest broker receives or sends at the given bandwidth. New replicas
+are copied from the leader of now. Batches run one after the other. A broker may hold
+more than its share while some of its replicas wait for a later batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.pipelines.plan.cluster_model import (
+    BrokerLoad,
+    ClusterModel,
+    Goals,
+    PartitionLoad,
+    broker_loads,
+    present_placement,
+    rack_cap,
+    replicas_wanted,
+)
+from tidelog.spark.pipelines.plan.placement import Planned
+
+#: A batch may last this much longer than asked before there is one more.
+_STRETCH: Final = 1.1
+_MOST_BATCHES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One new replica: from which broker its place comes, if another replica goes."""
+
+    source: int | None
+    target: int
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The change of one partition; without copies and removals only its leader changes."""
+
+    tp: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    #: The broker from which new replicas are copied.
+    leader: int
+    copies: tuple[Copy, ...]
+    removed: tuple[int, ...]
+    reason: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that are copied."""
+        return sum(each.size_bytes for each in self.copies)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Moves that run at the same time."""
+
+    moves: list[Move] = field(default_factory=list)
+    received: Counter[int] = field(default_factory=Counter)
+    sent: Counter[int] = field(default_factory=Counter)
+
+    def add(self, move: Move) -> None:
+        """Add a move."""
+        self.moves.append(move)
+        self.sent[move.leader] += move.size_bytes
+        for each in move.copies:
+            self.received[each.target] += each.size_bytes
+
+    def busiest_with(self, move: Move) -> int:
+        """Return the bytes of the busiest broker if the move were in this batch."""
+        busy = [self.sent[move.leader] + move.size_bytes]
+        busy += [self.received[each.target] + each.size_bytes for each in move.copies]
+        return max(*busy, self.busiest)
+
+    @property
+    def busiest(self) -> int:
+        """Bytes that the busiest broker receives or sends."""
+        return max([*self.received.values(), *self.sent.values()], default=0)
+
+    def seconds(self, bandwidth: float) -> float:
+        """Return how long the batch lasts at a bandwidth in bytes per second."""
+        return self.busiest / bandwidth
+
+
+def moves_of(cluster: ClusterModel, goals: Goals, planned: Planned) -> list[Move]:
+    """Return the partitions that change, the largest first."""
+    reasons = _Reasons(cluster, goals, planned)
+    moves = []
+    for load in cluster.partitions:
+        after = planned.placement.replicas[load.tp]
+        if after != load.replicas:
+            moves.append(_move(load, after, reasons))
+    return sorted(moves, key=lambda each: (-each.size_bytes, each.tp))
+
+
+def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Move:
+    added = [broker for broker in after if broker not in load.replicas]
+    removed = [broker for broker in load.replicas if broker not in after]
+    pairs = list(zip(removed, added, strict=False))
+    sources: list[int | None] = [source for source, _ in pairs]
+    sources += [None] * (len(added) - len(pairs))
+    copies = tuple(
+        Copy(source, target, load.size_bytes, reasons.of_copy(load, source, target))
+        for source, target in zip(sources, added, strict=True)
+    )
+    parts = list(dict.fromkeys(each.reason for each in copies))
+    if len(removed) > len(added):
+        parts.append(f"{len(after)} replicas are wanted instead of {len(load.replicas)}")
+    if not parts or (after[0] != load.replicas[0] and load.replicas[0] in after):
+        parts.append(reasons.of_leader(load, after[0]))
+    leader = load.leader if load.leader >= 0 else load.replicas[0]
+    return Move(load.tp, load.replicas, after, leader, copies, tuple(removed), "; ".join(parts))
+
+
+class _Reasons:
+    """Why a replica moves: the first goal that its present place misses."""
+
+    def __init__(self, cluster: ClusterModel, goals: Goals, planned: Planned) -> None:
+        self._goals = goals
+        self._limits = planned.limits
+        self._before = broker_loads(cluster, present_placement(cluster))
+        self._racks = cluster.racks(goals)
+        self._targets = cluster.targets(goals)
+
+    def of_copy(self, load: PartitionLoad, source: int | None, target: int) -> str:
+        """Return the reason of a new replica on `target` in the place of one on `source`."""
+        if source is None:
+            wanted = replicas_wanted(load, self._goals)
+            return f"{wanted} replicas are wanted instead of {len(load.replicas)}"
+        if source in self._goals.drain:
+            return f"broker {source} is drained"
+        crowded = self._crowded_rack(load, source)
+        if crowded is not None:
+            return crowded
+        for name, limits, amount in (
+            ("disk", self._limits.disk, lambda each: each.disk_bytes),
+            ("incoming network", self._limits.incoming, lambda each: each.in_rate),
+        ):
+            gives = self._part(source, limits, amount)
+            takes = self._part(target, limits, amount)
+            if gives > 1 + self._goals.tolerance:
+                return f"{name} of broker {source} is at {gives:.0%} of its share"
+            if takes < 1 - self._goals.tolerance:
+                return f"{name} of broker {target} is at {takes:.0%} of its share"
+        return f"makes room on broker {source} for larger partitions"
+
+    def of_leader(self, load: PartitionLoad, leader: int) -> str:
+        """Return the reason why another replica is to lead."""
+        before = load.replicas[0]
+        for name, limits, amount in (
+            ("leaders", self._limits.leaders, lambda each: each.leaders),
+            ("outgoing network", self._limits.outgoing, lambda each: each.out_rate),
+        ):
+            gives = self._part(before, limits, amount)
+            takes = self._part(leader, limits, amount)
+            if gives > 1 + self._goals.tolerance:
+                return f"{name} of broker {before}: {gives:.0%} of its share"
+            if takes < 1 - self._goals.tolerance:
+                return f"{name} of broker {leader}: {takes:.0%} of its share"
+        return f"broker {leader} leads, for the balance of leaders after the moves"
+
+    def _crowded_rack(self, load: PartitionLoad, source: int) -> str | None:
+        if self._racks is None or source not in self._racks:
+            return None
+        rack = self._racks[source]
+        there = sum(self._racks.get(broker) == rack for broker in load.replicas)
+        cap = rack_cap(replicas_wanted(load, self._goals), self._racks, self._targets)
+        if there <= cap:
+            return None
+        return f"rack {rack} has {there} of {len(load.replicas)} replicas"
+
+    def _part(self, broker: int, limits: Mapping[int, float], amount: Any) -> float:
+        share = limits.get(broker, 0.0)
+        load = self._before.get(broker, BrokerLoad())
+        return float(amount(load)) / share if share > 0 else 1.0
+
+
+def batches_of(moves: Sequence[Move], bandwidth: float, length_s: float) -> list[Batch]:
+    """Return batches that last about `length_s`, of similar length, largest moves first.
+
+    A move that lasts longer by itself makes its batches longer. Moves that copy nothing come last,
+    in a batch of their own.
+    """
+    copying = sorted(
+        (each for each in moves if each.size_bytes), key=lambda each: (-each.size_bytes, each.tp)
+    )
+    quick = [each for each in moves if not each.size_bytes]
+    whole = Batch()
+    for move in copying:
+        whole.add(move)
+    longest = max((each.size_bytes for each in copying), default=0) / bandwidth
+    allowed_s = max(length_s, longest) * _STRETCH
+    count = max(1, round(whole.seconds(bandwidth) / max(length_s, longest, 1e-9) + 0.499))
+    batches: list[Batch] = []
+    while copying:
+        batches = _packed(copying, count)
+        if max(each.seconds(bandwidth) for each in batches) <= allowed_s or count >= min(
+            len(copying), _MOST_BATCHES
+        ):
+            break
+        count += 1
+    batches = [each for each in batches if each.moves]
+    if quick:
+        last = Batch()
+        for move in quick:
+            last.add(move)
+        batches.append(last)
+    return batches
+
+
+def _packed(moves: Sequence[Move], count: int) -> list[Batch]:
+    """Return the moves in batches: each goes where the busiest broker stays least busy."""
+    batches = [Batch() for _ in range(count)]
+    for move in moves:
+        best = min(batches, key=lambda each: (each.busiest_with(move), sum(each.sent.values())))
+        best.add(move)
+    return batches
+
+
+def kafka_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    """Return the document that kafka-reassign-partitions and `tidelog reassign` execute."""
+    return {
+        "version": 1,
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas": list(replicas[tp]),
+                "log_dirs": ["any"] * len(replicas[tp]),
+            }
+            for tp in sorted(replicas)
+        ],
+    }
+
+
+def plan_files(batches: Sequence[Batch]) -> dict[str, dict[str, Any]]:
+    """Return the documents of a plan by file name: each batch, and the way back."""
+    digits = max(2, len(str(len(batches))))
+    files = {
+        f"batch-{number:0{digits}}.json": kafka_json({m.tp: m.after for m in batch.moves})
+        for number, batch in enumerate(batches, 1)
+    }
+    before = {move.tp: move.before for batch in batches for move in batch.moves}
+    files["rollback.json"] = kafka_json(before)
+    return files
