@@ -107,15 +107,19 @@ def test_a_kill_is_found_with_its_times_phases_and_departures(
     for tp in FLIGHTS:
         assert times[str(tp)].under_min_isr_ms > 0
         assert times[str(tp)].ms.get(State.NO_LEADER, 0) == 0
-    available = [each.times.availability or 0.0 for each in found.partitions]
-    assert available == sorted(available)
+    # A partition of which nothing is known comes last: the probe of the cluster's start.
+    available = [each.times.availability for each in found.partitions]
+    known = [each for each in available if each is not None]
+    assert known == sorted(known)
+    assert available[: len(known)] == known
     session = [each for each in found.churn if (each.broker, each.cause) == (killed, "session")]
     assert session[0].departures >= len(FLIGHTS)
     deaths = [each for each in found.failovers if each.cause == "death"]
     assert killed in {broker for each in deaths for broker in each.brokers}
     assert {ELECTION, PROPAGATION} <= {each.phase for each in found.phases}
     assert all(each.at(0) <= each.at(50) <= each.at(100) for each in found.phases)
-    assert [each.registrations for each in found.brokers if each.broker == killed] == [2]
+    # The first registration may be older than the first controller, and so have no event.
+    assert [each.registrations for each in found.brokers if each.broker == killed] in ([1], [2])
     # The whole time of every partition is accounted for, also in the Parquet table.
     length = found.end_ms - found.start_ms
     assert all(sum(each.times.ms.values()) == length for each in found.partitions)
