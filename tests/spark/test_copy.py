@@ -146,7 +146,7 @@ class TestBadInput:
 
     def refused(self, wanted: CopyPlan) -> str:
         with pytest.raises((CopyError, LedgerError)) as caught:
-            copy(None, wanted)  # type: ignore[arg-type]
+            copy(None, wanted)  # type: ignore[arg-type]  # stops before Spark
         return str(caught.value)
 
     def test_each_is_named(self, old: Cluster, new: Cluster, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ class TestBadInput:
     ) -> None:
         make(old, "kept")
         kept = plan(old, new, tmp_path, topics={"kept": "kept"}, replication_factor=1)
-        report = copy(None, kept)  # type: ignore[arg-type]
+        report = copy(None, kept)  # type: ignore[arg-type]  # stops before Spark
         assert report.verdict == "0 records copied, 0 read back on both sides and equal"
         other = dataclasses.replace(kept, source=new.bootstrap, target=old.bootstrap)
         assert "belongs to a copy from cluster" in self.refused(other)

@@ -111,6 +111,9 @@ def test_one_row_dropped_and_another_doubled_is_found(demo: tuple[Path, str]) ->
     table = pq.read_table(path)
     rows = [number for number in range(table.num_rows) if number != 1234]
     pq.write_table(table.take([*rows, 4321]), path)
+    # Hadoop's checksums would refuse the file before anything is counted.
+    for checksum in (demo[0] / "demo-output" / "flights").rglob(".*.crc"):
+        checksum.unlink()
     try:
         ran = prove(demo[0])
         assert ran.returncode == 1

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T0 = TopicPartition("t", 0)
+ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 300
 #: make_folder, sync, create of the manifest, show: the steps of a run on an existing table.
 STEPS = 4
@@ -51,7 +52,8 @@ def kill_a_driver(spark: SparkSession, logs: FakeLogs, table: Path, step: int) -
     assert ingest(spark, logs.bootstrap, "t", str(table)).proof.rows == 50
     logs.append(T0, numbers(50, 50))
     died = subprocess.run(
-        [sys.executable, dying_ingest.__file__, logs.bootstrap, "t", str(table), str(step)],
+        [sys.executable, "-m", dying_ingest.__name__, logs.bootstrap, "t", str(table), str(step)],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=_LIMIT_S,

@@ -68,10 +68,10 @@ class TestDeadLetters:
         table, letters = str(tmp_path / "table"), str(tmp_path / "letters")
         parse = json_columns(spark, COLUMNS)
         again = {"transform": parse, "without": ("key", "value"), "dead_letter": letters}
-        first = ingest(spark, filled.bootstrap, "t", table, **again)  # type: ignore[arg-type]
+        first = ingest(spark, filled.bootstrap, "t", table, **again)  # type: ignore[arg-type]  # values of several types
         assert (first.proof.rows, first.dead_letters) == (130, ())
         self.spoil(filled)
-        second = ingest(spark, filled.bootstrap, "t", table, **again)  # type: ignore[arg-type]
+        second = ingest(spark, filled.bootstrap, "t", table, **again)  # type: ignore[arg-type]  # values of several types
         (proof,) = second.proof.partitions
         assert (proof.rows, proof.dead, proof.lost, proof.wanted.size) == (6, 4, 0, 10)
         frame = spark.read.parquet(*second.dead_letters)
@@ -158,7 +158,7 @@ def crashing(patch: pytest.MonkeyPatch, step: str) -> None:
 
         setattr(files, step, crash)
         # The clean-up after an error is not to run: the program is gone.
-        files.delete = lambda name: None  # type: ignore[method-assign]
+        files.delete = lambda name: None  # type: ignore[method-assign]  # deletes nothing
         return files
 
     patch.setattr(ingest_module, "files_at", files_at)

@@ -39,6 +39,7 @@ class SparkFailed(TidelogError):
 def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
     """Start a Spark session for a block; its output goes to a file that failures name."""
     try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         from tidelog.spark.session import start_session, stop_session
@@ -51,15 +52,26 @@ def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
         spark = start_session(name, cores=cores, memory=memory, log_path=log_path)
         try:
             yield spark
+        except (PySparkException, Py4JJavaError) as error:
+            # The text of such an error comes from Java, which ends with the session.
+            raise _failed(error, log_path) from error
         finally:
             stop_session(spark)
-    except PySparkException as error:
+    except SparkFailed:
         worth_keeping = True
-        reason = "\n".join(str(error).splitlines()[:20])
-        raise SparkFailed(f"Spark failed, its log is {log_path}: {reason}") from error
+        raise
+    except PySparkException as error:  # no session could start
+        worth_keeping = True
+        raise _failed(error, log_path) from error
     finally:
         if not worth_keeping:
             os.unlink(log_path)
+
+
+def _failed(error: Exception, log_path: str) -> SparkFailed:
+    """Return the error of a failed job with the first lines of its reason."""
+    reason = "\n".join(str(error).splitlines()[:20])
+    return SparkFailed(f"Spark failed, its log is {log_path}: {reason}")
 
 
 @contextmanager
