@@ -175,7 +175,13 @@ SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
     # Each part has a Spark session of its own.
     "spark": {
         "pipelines": files("spark", *(f"test_{verb}*.py" for verb in PIPELINES)),
-        "spark_kills": files("spark", "test_killed*.py", "test_sink_kills.py", "test_moved*.py"),
+        "spark_kills": files(
+            "spark",
+            "test_killed*.py",
+            "test_sink_kills.py",
+            "test_moved*.py",
+            "test_standalone.py",
+        ),
     },
 }
 #: Tests of clusters to which the store makes no difference: disks, memory, bytes that clients send,

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.spark.options import OptionError, ReadOptions, parse_options
+from tidelog.spark.shipping import Shipped
 from tidelog.spark.worker_errors import sentence_first
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class RangePartition(InputPartition):
         self.topic_id = topic_id
 
 
-class TidelogReader(DataSourceReader):
+class TidelogReader(Shipped, DataSourceReader):
     """A reader that plans on the driver and reads in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -118,7 +119,7 @@ class FilteringReader(TidelogReader):
         return self._planned(self._narrowing)
 
 
-class TidelogDataSource(DataSource):
+class TidelogDataSource(Shipped, DataSource):
     """Columns and option names of Spark's Kafka connector, without a jar."""
 
     @classmethod

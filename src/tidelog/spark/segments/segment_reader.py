@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from tidelog.spark.options import ReadOptions
+from tidelog.spark.shipping import Shipped
 from tidelog.spark.worker_errors import sentence_first
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class SegmentPartition(InputPartition):
         self.task = task
 
 
-class SegmentReader(DataSourceReader):
+class SegmentReader(Shipped, DataSourceReader):
     """A reader that plans from directory listings and reads files in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from tidelog.spark.shipping import Shipped
 from tidelog.spark.sink.batch_marks import NO_BATCH, AttemptMark
 from tidelog.spark.sink.row_columns import SinkError, check_columns
 from tidelog.spark.sink.settings import parse_sink_options
@@ -86,7 +87,7 @@ class _Writing:
         )
 
 
-class TidelogWriter(DataSourceArrowWriter):
+class TidelogWriter(Shipped, DataSourceArrowWriter):
     """The writer of `df.write`."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
@@ -104,7 +105,7 @@ class TidelogWriter(DataSourceArrowWriter):
         _log_abort("write", messages)
 
 
-class TidelogStreamWriter(DataSourceStreamArrowWriter):
+class TidelogStreamWriter(Shipped, DataSourceStreamArrowWriter):
     """The writer of one micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:

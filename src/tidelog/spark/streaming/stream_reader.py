@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.spark.options import OptionError, ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
+from tidelog.spark.shipping import Shipped
 from tidelog.spark.splitting import split_ranges
 from tidelog.spark.streaming.admission import BatchDelay, count_waiting, limit_offsets
 from tidelog.spark.streaming.arrivals import Arrivals
@@ -60,7 +61,7 @@ class PackedPartition(InputPartition):
         self.ranges = ranges
 
 
-class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A reader with admission control. Light to make: Spark makes one for each task's code too."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -121,7 +122,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from read_ranges(self._options, partition.ranges)
 
 
-class RejectedStreamReader(DataSourceStreamReader):
+class RejectedStreamReader(Shipped, DataSourceStreamReader):
     """The reader of a stream with unusable options: its first call raises what is wrong."""
 
     def __init__(self, error: OptionError) -> None:
