@@ -49,6 +49,7 @@ DECISION_RULES = tuple(
         "display",
         "held_expansion",
         "pending_read",
+        "recovery",
         "relinquishing",
         "superseded_change",
         "synced",

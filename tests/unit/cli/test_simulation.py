@@ -38,6 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
         chosen: tuple[str, ...] = (),
         only: str = "",
         observe: object = None,
+        policy: str = "",
     ) -> RunResult:
         calls.append((seed, profile, mutant))
         if on_history is not None:
