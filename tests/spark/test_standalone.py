@@ -92,6 +92,7 @@ def test_shipped_code_reads_streams_and_writes(
     ]
 
 
+@pytest.mark.soak
 def test_executors_without_the_package_say_what_to_ship(
     cluster: Standalone, logs: FakeLogs, leaders: FakeLeaders, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def test_another_missing_package_keeps_its_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "tidelog.spark.source", None)
     monkeypatch.setattr(pickle, "loads", _without_numpy)
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'numpy'$"):
-        pickle._loads(pickled)  # type: ignore[attr-defined]
+        pickle._loads(pickled)  # type: ignore[attr-defined]  # the plain unpickler
     assert os.environ["SPARK_HIDE_TRACEBACK"] == ""
 
 
