@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.compact import KEEP_MS, compact_table, plan_merges
 from tidelog.spark.pipelines.continuity import ContinuityProof
+from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.landing import (
     ROWS_PER_FILE,
     BadRecordsError,
     LandingOptions,
     Place,
-    Progress,
     ProofError,
     Transform,
     columns_of,

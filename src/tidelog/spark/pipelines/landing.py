@@ -8,7 +8,6 @@ for that, so a run without bad records pays nothing. A proof that does not hold 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from tidelog.spark.pipelines.continuity import (
     prove_ranges,
 )
 from tidelog.spark.pipelines.counting import parquet_names, spans_of_files
+from tidelog.spark.pipelines.job_progress import Progress, reported
 from tidelog.spark.pipelines.manifests import DataFile, PartitionRun, TableError
 from tidelog.spark.pipelines.table import file_name
 from tidelog.spark.pipelines.table_files import TableFiles
@@ -43,12 +43,10 @@ ERROR_COLUMN: Final = "error"
 ROWS_PER_FILE: Final = 2_000_000
 _PLACE: Final = ("topic", "partition", "offset")
 _LETTER: Final = (*_PLACE, "key", "value", ERROR_COLUMN)
-_PROGRESS_INTERVAL_S: Final = 0.2
 #: With more gaps than this, bad records are likelier than markers, and a look at each is dear.
 _GAPS_LOOKED_AT: Final = 1_000
 
 Transform = Callable[["DataFrame"], "DataFrame"]
-Progress = Callable[[int, int], None]
 
 
 class ProofError(TidelogError):
@@ -287,28 +285,3 @@ def _sentence() -> Iterator[None]:
         raise TasksFailedError(
             f"Spark's tasks failed: {reason}. Nothing was committed; run it again"
         ) from error
-
-
-@contextmanager
-def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
-    if progress is None:
-        yield
-        return
-    tracker = spark.sparkContext.statusTracker()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_PROGRESS_INTERVAL_S):
-            for stage_id in tracker.getActiveStageIds():
-                stage = tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    progress(stage.numCompletedTasks, stage.numTasks)
-
-    watcher = threading.Thread(target=watch, name="ingest-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()

@@ -13,7 +13,8 @@ from tidelog.core.limits import MIB
 from tidelog.spark.pipelines.audit.auditing import Audit, audit_directories
 from tidelog.spark.pipelines.audit.findings import Finding, Severity
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS, RANGE_BYTES
-from tidelog.spark.pipelines.audit.spark_tasks import Progress, SparkTasks
+from tidelog.spark.pipelines.audit.spark_tasks import SparkTasks
+from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.report import Cell, Plot, PlotKind, Report, Series, Table
 from tidelog.spark.segments.batch_scan import is_compiled
 

@@ -7,9 +7,7 @@ back. A task needs no shuffle and no data from the driver but its own jobs.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -18,6 +16,7 @@ from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult, compar
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.range_scan import scan_range
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
+from tidelog.spark.pipelines.job_progress import Progress, reported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
 
 #: Bytes that one task reads, about.
 TASK_BYTES: Final = 512 * MIB
-_POLL_S: Final = 0.2
 _Job = TypeVar("_Job")
-#: Called with (tasks done, tasks).
-Progress = Callable[[int, int], None]
 
 
 class SparkTasks:
@@ -115,28 +111,3 @@ def _run(
         rows = numbers.mapInArrow(run, "task long, place long, result string").collect()
     rows.sort(key=lambda row: (row["task"], row["place"]))
     return [row["result"] for row in rows]
-
-
-@contextmanager
-def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
-    if progress is None:
-        yield
-        return
-    tracker = spark.sparkContext.statusTracker()
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_POLL_S):
-            for stage_id in tracker.getActiveStageIds():
-                stage = tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    progress(stage.numCompletedTasks, stage.numTasks)
-
-    watcher = threading.Thread(target=watch, name="audit-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()

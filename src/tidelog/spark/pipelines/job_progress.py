@@ -1,0 +1,45 @@
+"""Progress of Spark's jobs while a block runs: done and all tasks, for a bar.
+
+Polls Spark's status tracker in a thread of its own. Knows no pipeline: whichever jobs are active in
+the session count.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_S: Final = 0.2
+
+#: Gets the number of done tasks and of all tasks.
+Progress = Callable[[int, int], None]
+
+
+@contextmanager
+def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
+    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
+    if progress is None:
+        yield
+        return
+    tracker = spark.sparkContext.statusTracker()
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            for stage_id in tracker.getActiveStageIds():
+                stage = tracker.getStageInfo(stage_id)
+                if stage is not None:
+                    progress(stage.numCompletedTasks, stage.numTasks)
+
+    watcher = threading.Thread(target=watch, name="job-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
