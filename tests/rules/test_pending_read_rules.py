@@ -225,6 +225,36 @@ def test_a_fetch_below_the_end_of_the_fetch_before_is_not_kept_by_a_slow_read() 
 
 
 @pytest.mark.rule("F5")
+def test_the_first_fetch_of_a_leadership_is_kept_by_a_slow_read() -> None:
+    """A member counts as having the log up to its end when the leadership began."""
+
+    async def story() -> None:
+        scene = Scene(enabled=True)
+        await scene.begin(1000)
+        scene.slow()
+        scene.fetches(0)
+        await scene.clock.advance(LAG_MS + 1)
+        assert scene.keeps(), "the leadership began with an empty log"
+        assert not scene.keeps(OTHER), "it does not fetch at all"
+
+    run(story())
+
+
+@pytest.mark.rule("F5")
+@pytest.mark.parametrize(("offset", "is_kept"), [(999, False), (1000, True)])
+def test_a_first_fetch_below_the_end_at_the_beginning_is_not_kept(
+    offset: int, is_kept: bool
+) -> None:
+    leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=1000)
+    leader.pending_reads_changed(True)
+    leader.appended(2000, 1)
+    reads = PendingReads(SOCKET_TIMEOUT_MS)
+    leader.fetched(2, 102, offset, 0, 2, reads=reads)
+    reads.begin(PendingRead(102, 2))
+    assert leader.followers[2].has_pending_read(3) == is_kept
+
+
+@pytest.mark.rule("F5")
 def test_a_fetch_that_waits_for_new_records_is_not_pending() -> None:
     async def story() -> None:
         scene = Scene(enabled=True)

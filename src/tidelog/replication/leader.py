@@ -598,7 +598,9 @@ class LeaderReplica:
                 continue
             follower = self.followers.get(replica)
             if follower is None:
-                follower = FollowerProgress(replica, now_ms if replica in members else NEVER_MS)
+                follower = FollowerProgress(replica, NEVER_MS)
+                if replica in members:
+                    follower = FollowerProgress(replica, now_ms, self.log_end_offset)
             follower.is_eligible = is_eligible(replica)
             kept[replica] = follower
         self.followers = kept

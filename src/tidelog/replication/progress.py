@@ -45,7 +45,13 @@ class FollowerProgress:
         "synced_offset",
     )
 
-    def __init__(self, replica_id: int, last_caught_up_ms: int) -> None:
+    def __init__(
+        self,
+        replica_id: int,
+        last_caught_up_ms: int,
+        leader_end_offset: int = UNKNOWN_OFFSET,
+    ) -> None:
+        """`leader_end_offset` is the leader's LEO at `last_caught_up_ms`, for a member (F5)."""
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
         #: End of its log as it counts: the synced offset with `flush.before.ack` (V69).
@@ -53,8 +59,9 @@ class FollowerProgress:
         #: Offset of the last fetch, and the offset below which the follower has synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
         self.synced_offset = UNKNOWN_OFFSET
-        #: The leader's LEO when the last fetch arrived.
-        self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
+        #: The leader's LEO when the last fetch arrived. Before the first one, that of a member at
+        #: the beginning: a slow first read must not put it out of sync (F5).
+        self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
         #: When the leader last refused a fetch because of its leader epoch or broker epoch.
