@@ -1,10 +1,10 @@
 """Spark's connectors beside each other: ours and the official one, on the same broker, in turns.
 
 `python -m bench spark --rounds N --mib M`. Reads of 100 B and 1 KiB values (to nothing, and to
-Parquet), writes of both, and small micro-batches. The official connector reads with its defaults,
-and tuned: 5,000 records a poll, 8 MiB a partition. It comes as Maven's jars, as in tests/spark;
-where they are not to be had, one line says so and ours is measured alone. CPU seconds are those of
-the JVM and its Python workers. The broker shares the machine.
+Parquet, by Spark and by `pipeline ingest`), writes of both, and small micro-batches. The official
+connector reads with its defaults, and tuned: 5,000 records a poll, 8 MiB a partition. It comes as
+Maven's jars, as in tests/spark; where they are not to be had, one line says so and ours is measured
+alone. CPU seconds are those of the JVM and its Python workers. The broker shares the machine.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 VALUE_BYTES = (100, 1024)
 OURS, DEFAULTS, TUNED, LIBRDKAFKA = "tidelog", "official", "official, tuned", "librdkafka"
+INGEST = "tidelog, ingest"
 _TUNING = {
     "kafka.max.poll.records": "5000",
     "kafka.max.partition.fetch.bytes": str(8 * MIB),
@@ -101,6 +102,13 @@ class _Scene:
         written = self.frame(kind, topic).write.option("compression", "zstd")
         written.mode("overwrite").parquet(path)
 
+    def ingest(self, topic: str) -> None:
+        """Read a topic into a table, with the proof of `pipeline ingest`."""
+        from tidelog.spark.pipelines.ingest import ingest
+
+        with tempfile.TemporaryDirectory(dir=self.scratch) as directory:
+            ingest(self.spark, self.cluster.bootstrap, topic, directory)
+
     def rows_to_write(self, rows: int, value_bytes: int) -> DataFrame:
         """Rows that cost little to make, each with bytes of its own."""
         return self.spark.range(0, rows, 1, CORES).selectExpr(
@@ -167,6 +175,7 @@ def _cases(scene: _Scene, run_bytes: int, official: list[str]) -> Iterator[_Case
         reads = [_Variant(kind, partial(scene.read, kind, topic)) for kind in kinds]
         yield _Case(f"read {_words(size)}", rows, TUNED, reads, fill)
         files = [_Variant(kind, partial(scene.to_parquet, kind, topic)) for kind in kinds]
+        files.insert(1, _Variant(INGEST, partial(scene.ingest, topic)))
         yield _Case(f"read {_words(size)}, to Parquet", rows, TUNED, files, fill)
     for size in VALUE_BYTES:
         topic, rows = f"write-{size}", run_bytes // size // _WRITE_SHARE
@@ -194,7 +203,7 @@ def _table(case: _Case, rounds: int) -> str:
     rows = []
     for variant in case.variants:
         ratio = ""
-        if variant.name == OURS and beside:
+        if variant.name in (OURS, INGEST) and beside:
             speed = statistics.median(variant.rows_per_s)
             ratio = f"{speed / statistics.median(beside[0].rows_per_s):.2f}"
         rows.append(

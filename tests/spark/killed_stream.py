@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.spark.killing import LOCAL_CLUSTER
+
 from tidelog.spark.session import start_session, stop_session
 
 if TYPE_CHECKING:
@@ -73,8 +75,7 @@ def main(bootstrap: str, topic: str, scratch: str, records: str, *flags: str) ->
         "killed-stream",
         quick=True,
         log_path=f"{scratch}/jvm.log",
-        # Two cores; a task may fail three times, as on a cluster.
-        conf={"spark.master": "local[2,4]"},
+        conf=LOCAL_CLUSTER,
     )
     try:
         run(spark, bootstrap, topic, scratch, {int(each) for each in records.split(",")}, to_end)

@@ -2,7 +2,7 @@
 
     sink_program.py BOOTSTRAP SCRATCH
 
-A session of its own, which a test kills, or whose workers it kills. Tasks are tried up to four
+A session of its own, which a test kills, or whose executors it kills. Tasks are tried up to four
 times. The stream reads the text files in SCRATCH/in, one a batch. Before the batch write it writes
 "stream done" and waits for a line. The counts go to SCRATCH/found.json.
 """
@@ -13,6 +13,8 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.spark.killing import LOCAL_CLUSTER
 
 from tidelog.spark.deduplication import drop_repeated_batches
 from tidelog.spark.session import start_session, stop_session
@@ -80,7 +82,7 @@ def main(bootstrap: str, scratch: str) -> None:
         "sink-program",
         quick=True,
         log_path=f"{scratch}/jvm.log",
-        conf={"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"},
+        conf={**LOCAL_CLUSTER, "spark.sql.shuffle.partitions": "2"},
     )
     try:
         stream(spark, bootstrap, Path(scratch))

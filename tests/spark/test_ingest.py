@@ -224,3 +224,31 @@ def test_a_range_of_markers_only_is_a_run_without_files(
     assert (report.proof.rows, report.proof.holds, report.files) == (0, True, ())
     assert ingest(spark, logs.bootstrap, "t", str(tmp_path)).manifest is None
     assert prove_table(spark, str(tmp_path)).holds
+
+
+def test_tasks_write_what_spark_would_write(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    """Files that skip Java have the columns, types and rows of those that Spark writes."""
+    rows = [
+        Row(None, None),
+        Row(b"", b"\xff\x00", headers=(("h", b"1"), ("h", None))),
+        Row(b"k", b"v"),
+    ]
+    filled.append(T1, batch(rows, 30))
+    direct, through_spark = str(tmp_path / "direct"), str(tmp_path / "through")
+    for directory, transform in ((direct, None), (through_spark, lambda frame: frame)):
+        ingest(spark, filled.bootstrap, "t", directory, include_headers=True, transform=transform)
+    ours, theirs = spark.read.parquet(direct), spark.read.parquet(through_spark)
+    assert ours.schema == theirs.schema
+    assert ours.count() == 133
+    assert ours.exceptAll(theirs).isEmpty() and theirs.exceptAll(ours).isEmpty()
+    first, second = (files_of(Path(directory))[0] for directory in (direct, through_spark))
+    assert types_of(first) == types_of(second)
+
+
+def types_of(path: Path) -> list[tuple[str, str, str]]:
+    """The columns of a Parquet file with their physical and logical types."""
+    schema = pq.read_metadata(path).schema
+    columns = [schema.column(number) for number in range(len(schema))]
+    return [(each.path, each.physical_type, str(each.logical_type)) for each in columns]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 T0 = TopicPartition("t", 0)
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 300
-#: make_folder, sync, create of the manifest, show: the steps of a run on an existing table.
-STEPS = 4
+#: make_folder twice, sync, create of the manifest, show: the steps of a run on an existing table.
+STEPS = 5
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -70,7 +70,7 @@ def kill_a_driver(spark: SparkSession, logs: FakeLogs, table: Path, step: int) -
 def test_a_driver_killed_before_its_commit_leaves_nothing_half(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path
 ) -> None:
-    kill_a_driver(spark, filled, tmp_path / "table", step=2)
+    kill_a_driver(spark, filled, tmp_path / "table", step=3)
 
 
 @pytest.mark.soak

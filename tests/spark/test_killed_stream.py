@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.spark import killed_stream
+from tests.spark.killing import kill_executors, kill_program
 from tests.spark.test_with_brokers import make_topic, produce
 
 from tidelog.runtime.blocking import BlockingClient
@@ -21,29 +21,6 @@ from tidelog.testing import Cluster
 ROOT = Path(__file__).resolve().parents[2]
 BEFORE, AFTER = 2_000, 2_000
 _LIMIT_S = 300
-
-
-def children(pid: int) -> list[int]:
-    """The child processes of a process; none if it has ended."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(word) for word in path.read_text().split()]
-        except OSError:  # a thread that has ended meanwhile
-            continue
-    return found
-
-
-def python_workers(pid: int) -> list[int]:
-    """Spark's Python workers below a process: children of its daemons."""
-    found = []
-    for child in children(pid):
-        try:
-            words = Path(f"/proc/{child}/cmdline").read_bytes()
-        except OSError:
-            continue
-        found += children(child) if b"pyspark.daemon" in words else python_workers(child)
-    return found
 
 
 def wait_until(holds: Callable[[], bool], process: subprocess.Popen[str], scratch: Path) -> None:
@@ -57,23 +34,17 @@ def wait_until(holds: Callable[[], bool], process: subprocess.Popen[str], scratc
 def start(
     cluster: Cluster, topic: str, scratch: Path, records: list[int], *flags: str
 ) -> subprocess.Popen[str]:
-    program = Path(__file__).with_name("killed_stream.py")
     numbers = ",".join(map(str, records))
-    words = [sys.executable, str(program), cluster.bootstrap, topic, str(scratch), numbers, *flags]
+    words = [sys.executable, "-m", killed_stream.__name__, cluster.bootstrap, topic]
+    words += [str(scratch), numbers, *flags]
     with open(scratch / "stderr", "a", encoding="utf-8") as errors:
         return subprocess.Popen(
             words, cwd=ROOT, stdout=errors, stderr=errors, text=True, start_new_session=True
         )
 
 
-def kill_driver(process: subprocess.Popen[str]) -> None:
-    """Kill the Python program, its Java and its workers, all at once."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
 def stream_through_kills(cluster: Cluster, topic: str, scratch: Path, draws: random.Random) -> None:
-    """Kill the workers, a leader and the driver, each once, and count what the files hold."""
+    """Kill the executors, a leader and the driver, each once, and count what the files hold."""
     worker_dies = draws.randrange(100, BEFORE)
     driver_dies = BEFORE + draws.randrange(100, AFTER)
     with BlockingClient(cluster.bootstrap) as client:
@@ -82,23 +53,20 @@ def stream_through_kills(cluster: Cluster, topic: str, scratch: Path, draws: ran
     process = start(cluster, topic, scratch, [worker_dies, driver_dies])
     try:
         wait_until((scratch / f"at-{worker_dies}").exists, process, scratch)
-        workers = python_workers(process.pid)
-        assert workers
-        for worker in workers:
-            os.kill(worker, signal.SIGKILL)
+        assert kill_executors(process) > 0
         leader = cluster.leader(topic, draws.randrange(3))
         cluster.kill(leader)
         produce(cluster, topic, BEFORE, AFTER, "lz4")
         wait_until((scratch / f"at-{driver_dies}").exists, process, scratch)
     finally:
-        kill_driver(process)
+        kill_program(process)
     cluster.start(leader)
     ended = start(cluster, topic, scratch, [driver_dies], "--to-the-end")
     try:
         code = ended.wait(_LIMIT_S)
     finally:
         if ended.poll() is None:
-            kill_driver(ended)
+            kill_program(ended)
     assert code == 0, (scratch / "stderr").read_text()[-4000:]
     found = json.loads((scratch / "found.json").read_text())
     assert found == list(range(BEFORE + AFTER))

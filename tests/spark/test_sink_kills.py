@@ -1,4 +1,4 @@
-"""The sink through kills in mid-write: driver, Python workers, a leader; nothing lost or doubled.
+"""The sink through kills in mid-write: driver, executors, a leader; nothing lost or doubled.
 
 A fault holds a write at a chosen request, so that the kill always finds it half done: the request
 took effect and its response is lost.
@@ -7,8 +7,6 @@ took effect and its response is lost.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +15,11 @@ from pathlib import Path
 
 import pytest
 from tests.spark import sink_program
+from tests.spark.killing import kill_executors, kill_program
 
 from tidelog.testing import Cluster, Fault
 
-_PROGRAM = Path(__file__).parent / "sink_program.py"
+_ROOT = Path(__file__).resolve().parents[2]
 _FILES = 3
 _LINES = 15_000
 _LIMIT_S = 240
@@ -31,7 +30,8 @@ _SOAK_ROUNDS = 20
 def program(cluster: Cluster, scratch: Path) -> Iterator[subprocess.Popen[str]]:
     """Run the program in a process group of its own, which ends with the block."""
     running = subprocess.Popen(
-        [sys.executable, str(_PROGRAM), cluster.bootstrap, str(scratch)],
+        [sys.executable, "-m", sink_program.__name__, cluster.bootstrap, str(scratch)],
+        cwd=_ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -44,53 +44,11 @@ def program(cluster: Cluster, scratch: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def kill_all(running: subprocess.Popen[str]) -> None:
-    """Kill the driver, Java and the workers at once."""
-    family = [running.pid, *descendants(running.pid)]
-    for pid in family:
-        kill(pid)
-    running.wait(_LIMIT_S)
+    """Kill all processes of the program and close its pipes."""
+    kill_program(running)
     for pipe in (running.stdin, running.stdout):
         assert pipe is not None
         pipe.close()
-
-
-def kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes below a process, parents first."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:
-            continue
-        parent = int(text.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found: list[int] = []
-    for each in children.get(pid, []):
-        found += [each, *descendants(each)]
-    return found
-
-
-def kill_workers(running: subprocess.Popen[str]) -> int:
-    """Kill the forked workers of Spark's Python daemons; the daemons stay."""
-    daemons = [pid for pid in descendants(running.pid) if is_daemon(pid)]
-    workers = [pid for daemon in daemons for pid in descendants(daemon)]
-    for pid in workers:
-        kill(pid)
-    return len(workers)
-
-
-def is_daemon(pid: int) -> bool:
-    try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def held(cluster: Cluster, client_id: str, nth: int) -> Fault:
@@ -100,7 +58,7 @@ def held(cluster: Cluster, client_id: str, nth: int) -> Fault:
 
 
 def play(cluster: Cluster, scratch: Path) -> None:
-    """One round: a stream whose driver dies, then a batch whose workers and leader die."""
+    """One round: a stream whose driver dies, then a batch whose executors and leader die."""
     for topic in ("streamed", "written"):
         cluster.create_topic(topic, 3, 3)
     (scratch / "in").mkdir(parents=True)
@@ -119,7 +77,7 @@ def play(cluster: Cluster, scratch: Path) -> None:
             second.stdin.write("go on\n")
             second.stdin.flush()
             fault.wait(timeout=_LIMIT_S)
-            assert kill_workers(second) > 0
+            assert kill_executors(second) > 0
         with held(cluster, "batch", 30) as fault:
             fault.wait(timeout=_LIMIT_S)
             leader = cluster.leader("written")

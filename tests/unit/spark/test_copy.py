@@ -534,7 +534,7 @@ class TestLedger:
         ledger = Ledger(tmp_path / "copy")
         with (
             ledger.locked(),
-            pytest.raises(LedgerError, match="another copy is running"),
+            pytest.raises(LedgerError, match="another copy writes there"),
             Ledger(tmp_path / "copy").locked(),
         ):
             pass

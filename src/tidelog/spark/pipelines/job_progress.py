@@ -22,11 +22,15 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """Call `progress` with the done and all tasks of the jobs started meanwhile."""
-    if progress is None:
+    """Call `progress` with the done and all tasks of the jobs started meanwhile.
+
+    Not in a session of Spark Connect: it has no status tracker.
+    """
+    context = getattr(spark, "sparkContext", None)
+    if progress is None or context is None:
         yield
         return
-    tracker = spark.sparkContext.statusTracker()
+    tracker = context.statusTracker()
     ended = threading.Event()
 
     def watch() -> None:
@@ -43,3 +47,9 @@ def reported(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
     finally:
         ended.set()
         watcher.join()
+
+
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks run side by side; two where the session does not say (Connect)."""
+    context = getattr(spark, "sparkContext", None)
+    return 2 if context is None else max(1, int(context.defaultParallelism))

@@ -1,6 +1,7 @@
 """One run's files: the records of offset ranges written as Parquet, counted and proved.
 
-Nothing here is a commit. Spark writes the rows to a folder that no reader knows. Rows whose column
+Nothing here is a commit. Tasks write the rows to a folder that no reader knows: those that read
+them, or Spark's own where a transform or a remote file system is in between. Rows whose column
 `error` is set are bad records: they go to the dead-letter path instead. They are read a second time
 for that, so a run without bad records pays nothing. A proof that does not hold raises ProofError.
 """
@@ -11,12 +12,13 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.options import offsets_json
+from tidelog.spark.options import COLUMNS, HEADERS, offsets_json
 from tidelog.spark.pipelines.continuity import (
     ContinuityProof,
     LogGaps,
@@ -27,6 +29,7 @@ from tidelog.spark.pipelines.continuity import (
     prove_ranges,
 )
 from tidelog.spark.pipelines.counting import parquet_names, spans_of_files
+from tidelog.spark.pipelines.direct_files import write_files
 from tidelog.spark.pipelines.job_progress import Progress, reported
 from tidelog.spark.pipelines.manifests import DataFile, PartitionRun, TableError
 from tidelog.spark.pipelines.table import file_name
@@ -84,7 +87,7 @@ class LandingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder that Spark writes to."""
+    """A folder that tasks write to."""
 
     files: TableFiles
     folder: str
@@ -123,21 +126,21 @@ def land(
     Raises ProofError, BadRecordsError, TasksFailedError, TableError (columns that are missing), or
     PySparkException.
     """
-    frame = rows_of(spark, bootstrap, ranges, options)
-    judged = ERROR_COLUMN in frame.columns and options.transform is not None
-    rows = frame
-    if judged:
-        rows = frame.where(f"{ERROR_COLUMN} is null").drop(ERROR_COLUMN)
-    with reported(spark, options.progress), _sentence():
-        rows.drop(*options.dropped).write.option("compression", "zstd").parquet(place.path)
+    frame = None
+    if options.transform is None and place.files.has_view:
+        _write_in_tasks(spark, bootstrap, ranges, options, place)
+    else:
+        frame = rows_of(spark, bootstrap, ranges, options)
+        _write_by_spark(spark, frame, options, place)
     topic = ranges[0].tp.topic
     spans = place.spans(spark)
     counts = _counts(topic, ranges, spans)
     look = LogGaps(client).look
     dead: dict[TopicPartition, int] = {}
     set_aside: tuple[str, ...] = ()
-    if judged and _may_miss_records(counts, ranges, client):
-        bad = frame.where(f"{ERROR_COLUMN} is not null")
+    judged = frame if frame is not None and _is_judged(frame, options) else None
+    if judged is not None and _may_miss_records(counts, ranges, client):
+        bad = judged.where(f"{ERROR_COLUMN} is not null")
         if letters is None:
             _refuse(bad, topic)
         else:
@@ -151,6 +154,42 @@ def land(
     if not proof.holds:
         raise ProofError(describe_failure(proof))
     return Landing(proof, set_aside, tuple(run_of(each) for each in proof.partitions))
+
+
+def _write_in_tasks(
+    spark: SparkSession,
+    bootstrap: str,
+    ranges: Sequence[OffsetRange],
+    options: LandingOptions,
+    place: Place,
+) -> None:
+    """Let the tasks that read write the files: several times as fast as through Spark's rows."""
+    place.files.make_folder(place.folder)
+    offered = (*COLUMNS, HEADERS) if options.include_headers else COLUMNS
+    with reported(spark, options.progress), _sentence():
+        write_files(
+            spark,
+            bootstrap,
+            ranges,
+            Path(place.files.root) / place.folder,
+            columns=[name for name in offered if name not in options.dropped],
+            rows_per_file=options.rows_per_file,
+        )
+
+
+def _write_by_spark(
+    spark: SparkSession, frame: DataFrame, options: LandingOptions, place: Place
+) -> None:
+    """Write the good rows of a frame."""
+    rows = frame
+    if _is_judged(frame, options):
+        rows = frame.where(f"{ERROR_COLUMN} is null").drop(ERROR_COLUMN)
+    with reported(spark, options.progress), _sentence():
+        rows.drop(*options.dropped).write.option("compression", "zstd").parquet(place.path)
+
+
+def _is_judged(frame: DataFrame, options: LandingOptions) -> bool:
+    return options.transform is not None and ERROR_COLUMN in frame.columns
 
 
 def rows_of(

@@ -16,7 +16,7 @@ from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult, compar
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.range_scan import scan_range
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
-from tidelog.spark.pipelines.job_progress import Progress, reported
+from tidelog.spark.pipelines.job_progress import Progress, cores_of, reported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class SparkTasks:
 
     def scan(self, jobs: Sequence[RangeJob], kept: KeptResults | None) -> list[RangeResult]:
         """Scan ranges in parallel; results in the order of the jobs."""
-        tasks = grouped(jobs, [job.end - job.start for job in jobs], _cores(self._spark))
+        tasks = grouped(jobs, [job.end - job.start for job in jobs], cores_of(self._spark))
         work = partial(scan_and_keep, kept=kept)
         lines = _run(self._spark, tasks, work, self._progress)
         return [RangeResult.from_json(line) for line in lines]
@@ -44,7 +44,7 @@ class SparkTasks:
     def compare(self, jobs: Sequence[DetailJob]) -> list[DetailResult]:
         """Compare buckets in parallel; results in the order of the jobs."""
         sizes = [TASK_BYTES * len(job.buckets) // 16 for job in jobs]
-        tasks = grouped(jobs, sizes, _cores(self._spark))
+        tasks = grouped(jobs, sizes, cores_of(self._spark))
         lines = _run(self._spark, tasks, compare_to_line, self._progress)
         return [DetailResult.from_json(json.loads(line)) for line in lines]
 
@@ -74,13 +74,6 @@ def grouped(jobs: Sequence[_Job], sizes: Sequence[int], cores: int) -> list[list
         groups[-1].append(job)
         held += size
     return groups
-
-
-def _cores(spark: SparkSession) -> int:
-    try:
-        return max(1, spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context and raises what it likes
-        return 2
 
 
 def _run(

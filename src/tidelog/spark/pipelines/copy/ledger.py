@@ -11,7 +11,6 @@ table may be read as Parquet by any program: each source offset is in one row.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,10 +24,10 @@ import pyarrow.parquet as pq
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.copy.offset_map import OffsetMap, Piece
+from tidelog.spark.pipelines.directory_lock import directory_lock
 
 _ABOUT: Final = "copy.json"
 _OFFSETS: Final = "offsets"
-_LOCK: Final = "_lock"
 _FORMAT: Final = 1
 _WHOLE: Final = "-whole"
 #: More files than this are put into one.
@@ -106,22 +105,11 @@ class Ledger:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Create the directory and hold its lock; raise LedgerError if another copy has it."""
-        try:
-            self._offsets.mkdir(parents=True, exist_ok=True)
-            lock = open(self._directory / _LOCK, "wb")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise LedgerError(
-                f"{self._directory}: the offset table cannot be kept there: {error.strerror}; a"
-                " directory that may be written is needed"
-            ) from error
-        with lock:
+        with directory_lock(self._directory, LedgerError, "the offset table", "another copy"):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LedgerError(
-                    f"{self._directory}: another copy is running with this directory; wait for its"
-                    " end"
-                ) from None
+                self._offsets.mkdir(exist_ok=True)
+            except OSError as error:
+                raise LedgerError(f"{self._offsets} is no directory: {error.strerror}") from error
             yield
 
     def about(self) -> About | None:

@@ -8,19 +8,17 @@ becomes a row with its reason.
 
 from __future__ import annotations
 
-import json
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from tidelog.core.errors import TidelogError
 from tidelog.sim.job import Job
 from tidelog.spark.pipelines.simulate.work import code_digest
+from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,9 +71,7 @@ def _taken(queue: Iterator[Sequence[Job]], count: int) -> Iterator[Sequence[Job]
 def _run_job(spark: SparkSession, tag: str, jobs: Sequence[Job], code: str) -> list[Row]:
     """Make the runs of one task on an executor."""
     spark.addTag(tag)
-    task = _task(tuple(jobs))
-    frame = spark.range(0, 1, 1, 1).mapInArrow(task, "row string")
-    rows = [json.loads(row["row"]) for row in frame.collect()]
+    rows = run_tasks(spark, [tuple(jobs)], _rows_of)
     for row in rows:
         if row["code"] != code:
             raise OtherCodeError(
@@ -85,15 +81,10 @@ def _run_job(spark: SparkSession, tag: str, jobs: Sequence[Job], code: str) -> l
     return rows
 
 
-def _task(jobs: tuple[Job, ...]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            code = code_digest()
-            for job in jobs:
-                text = json.dumps(row_of(job, code))
-                yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], ["row"])
-
-    return run
+def _rows_of(jobs: tuple[Job, ...]) -> list[dict[str, Any]]:
+    """Make the runs of one task, in a task."""
+    code = code_digest()
+    return [row_of(job, code) for job in jobs]
 
 
 def row_of(job: Job, code: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ driver, whatever file systems the executors have.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.core.errors import TidelogError
+from tidelog.spark.pipelines.directory_lock import directory_lock
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 SCHEMA: Final = pa.schema(
@@ -45,7 +45,6 @@ SCHEMA: Final = pa.schema(
 )
 _KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
 _FILES: Final = "runs-*.parquet"
-_LOCK: Final = "_lock"
 #: More files than this make reading slow.
 _MOST_FILES: Final = 20
 
@@ -65,22 +64,7 @@ class RunTable:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Create the directory and hold its lock; raise RunTableError if another search has it."""
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            lock = open(self.directory / _LOCK, "wb")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise RunTableError(
-                f"{self.directory}: runs cannot be kept there: {error.strerror}; a directory that"
-                " may be written is needed"
-            ) from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunTableError(
-                    f"{self.directory}: another search writes there; wait for its end, or choose"
-                    " another directory"
-                ) from None
+        with directory_lock(self.directory, RunTableError, "runs", "another search"):
             yield
 
     def rows(self) -> list[Row]:

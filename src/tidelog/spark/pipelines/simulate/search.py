@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.core.errors import ConfigError
 from tidelog.sim.policies import UNCHANGED
+from tidelog.spark.pipelines.job_progress import cores_of
 from tidelog.spark.pipelines.simulate.fan_out import fan_out
 from tidelog.spark.pipelines.simulate.findings import report_of
 from tidelog.spark.pipelines.simulate.run_table import Row, RunTable
@@ -58,7 +59,7 @@ def simulate(
     jobs = plan_jobs(seeds, profiles, policies, mutant, faults)
     if runs_per_task < 1:
         raise ConfigError(f"{runs_per_task} runs a task: a number from 1 on is expected")
-    slots = slots or _cores(spark)
+    slots = slots or cores_of(spark)
     code = code_digest()
     with ExitStack() as stack:
         table = RunTable(Path(directory)) if directory is not None else None
@@ -88,8 +89,3 @@ def simulate(
 
 def _key(row: Row) -> RunKey:
     return row["profile"], row["seed"], row["policy"], row["mutant"], row["faults"]
-
-
-def _cores(spark: SparkSession) -> int:
-    """Return the number of tasks that the session runs at a time."""
-    return max(1, int(spark.sparkContext.defaultParallelism))

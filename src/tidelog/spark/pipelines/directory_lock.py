@@ -1,0 +1,42 @@
+"""The lock of a directory in which a pipeline keeps what it has done: one run at a time.
+
+The lock is of the operating system, on the file `_lock`, so it ends with its process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tidelog.core.errors import TidelogError
+
+_LOCK: Final = "_lock"
+
+
+@contextmanager
+def directory_lock(
+    directory: Path, error: Callable[[str], TidelogError], what: str, other: str
+) -> Iterator[None]:
+    """Create a directory and hold its lock for a block.
+
+    Raises `error` with a sentence: `what` is kept there, and `other` may have the lock.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = open(directory / _LOCK, "wb")  # noqa: SIM115 - closed below
+    except OSError as failure:
+        raise error(
+            f"{directory}: {what} cannot be kept there: {failure.strerror}; a directory that may be"
+            " written is needed"
+        ) from failure
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise error(
+                f"{directory}: {other} writes there; wait for its end, or choose another directory"
+            ) from None
+        yield
