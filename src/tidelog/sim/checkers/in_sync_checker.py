@@ -7,7 +7,7 @@ at the leader, at the latest `replica.socket.timeout.ms` after the death: a powe
 cut link sends no word.
 
 In a profile whose followers are healthy throughout, no follower leaves an ISR at the request of its
-leader. Reads the decisions of leaders, and the state of processes and links that only the simulator
+leader, once it has fetched the partition from that leader. Reads the decisions of leaders, and the state of processes and links that only the simulator
 knows.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from tidelog.replication import isr as isr_rules
+from tidelog.replication.progress import NEVER_MS
 from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class InSyncChecker:
         host.
         """
         self._brokers = brokers
+        self._published = published
         self._violate = violate
         self._now_ns = now_ns
         self._is_connected = is_connected
@@ -157,9 +159,25 @@ class InSyncChecker:
     def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
         if before is None or now.leader != before.leader:
             return
-        left = [member for member in before.isr if member not in now.isr]
+        left = [
+            member
+            for member in before.isr
+            if member not in now.isr and self._has_fetched(now, member)
+        ]
         if left and now.isr:
             self._violate(
                 f"{now.key}: {left} left the ISR of leader {now.leader}, although every follower is"
                 " healthy and only the leader's reads are slow (F5)"
             )
+
+    def _has_fetched(self, now: PublishedPartition, follower: int) -> bool:
+        """Return whether the leader has received a fetch of the follower for this partition.
+
+        A first fetch may lie behind a slow read of another partition on the same connection.
+        """
+        name = self._published.all_topics[now.key.topic_id].name
+        return any(
+            (topic_partition.topic, topic_partition.partition) == (name, now.key.partition)
+            and core.followers[follower].last_fetch_ms > NEVER_MS
+            for topic_partition, core in self._brokers[now.leader].leaderships()
+        )
