@@ -16,10 +16,11 @@ from tests.support.broker.fakes import T0, FakeBroker, a_cluster, state
 from tidelog.broker.apis import produce
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
+from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS, SKIPPED_BATCHES_AWAITED_MS
 from tidelog.core.types import RECOVERED, RECOVERING
+from tidelog.log.append_queue import AppendInfo
 from tidelog.log.append_validation import CostlyBatch
-from tidelog.log.refused_batches import EarlierBatchRefusedError
+from tidelog.log.refused_batches import EarlierBatchRefusedError, SentBatch
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.wire.messages.produce import PartitionProduceData, PartitionProduceResponse
@@ -319,5 +320,119 @@ def test_the_leader_of_a_log_without_records_awaits_nothing() -> None:
         broker = await a_successor(records=0)
         broker.log().producers.undo((5, None))
         assert code_of(broker, 7) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+# batches that are refused after their append
+
+
+class Asked:
+    """A leader whose followers copy nothing, and what it answers to four stored batches."""
+
+    def __init__(self, leader: FakeBroker) -> None:
+        self.leader = leader
+        self.partition = leader.partition()
+        leader.produce(4)
+        self.answers = [self.send(sequence) for sequence in range(4)]
+
+    def send(self, sequence: int) -> produce._PartitionAppend:
+        """Have the batch of one record with this sequence number answered, or wait."""
+        request = produce._Produce(self.leader, -1)  # type: ignore[arg-type]  # a fake stands in
+        append = produce._PartitionAppend(request, self.partition, PartitionProduceResponse(0))
+        sent = SentBatch(5, 0, sequence, sequence)
+        append.appended(Completion.of(AppendInfo(sequence, sequence, -1, 1, 1, 0, sent=sent)))
+        return append
+
+    def commit(self, high_watermark: int) -> None:
+        assert self.partition.leadership is not None
+        self.partition.leadership.high_watermark = high_watermark
+        self.partition.watchers.high_watermark_moved(self.partition)
+
+    def codes(self, *sequences: int) -> list[ErrorCode]:
+        assert all(self.answers[sequence].done for sequence in sequences)
+        return [ErrorCode(self.answers[sequence].answer.error_code) for sequence in sequences]
+
+
+async def an_asked_leader() -> Asked:
+    leader = a_cluster()[1]
+    await leader.command(state(isr=(1, 2), is_new=True))
+    return Asked(leader)
+
+
+OVERDUE = ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.rule("V38")
+def test_a_stored_batch_behind_one_that_timed_out_is_not_acknowledged_before_that_one() -> None:
+    """Else the producer sends new batches, and the leader forgets the one that timed out."""
+
+    async def story() -> None:
+        asked = await an_asked_leader()
+        for append in asked.answers[:2]:
+            append.refused(OVERDUE, "the in-sync replicas did not replicate the records in time")
+        asked.commit(3)
+        assert asked.codes(0, 1, 2) == [OVERDUE] * 3
+        assert "produce_refused_behind_unanswered" in asked.leader.tracer.marks
+        assert [asked.send(sequence).answer.error_code for sequence in (2, 0, 2, 1, 2)] == [
+            OVERDUE,
+            ErrorCode.NONE,
+            OVERDUE,
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+        ]
+        asked.commit(4)
+        assert asked.codes(3) == [ErrorCode.NONE]
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_repeated_batches_that_wait_release_those_behind_them_in_order() -> None:
+    async def story() -> None:
+        asked = await an_asked_leader()
+        asked.answers[0].refused(OVERDUE, "late")
+        repeated = asked.send(0)
+        assert not repeated.done
+        asked.commit(4)
+        assert (repeated.done, repeated.answer.error_code) == (True, ErrorCode.NONE)
+        assert asked.codes(1, 2, 3) == [ErrorCode.NONE] * 3
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_that_timed_out_holds_others_up_for_a_while_only() -> None:
+    """Its producer has given it up."""
+
+    async def story() -> None:
+        asked = await an_asked_leader()
+        asked.answers[0].refused(OVERDUE, "late")
+        await asked.leader.clock.advance(REFUSED_BATCH_AWAITED_MS)
+        asked.commit(4)
+        assert asked.codes(1, 2, 3) == [ErrorCode.NONE] * 3
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("is_other_between", [False, True])
+def test_a_batch_that_timed_out_holds_up_the_next_leadership_but_none_after_another_leader(
+    is_other_between: bool,
+) -> None:
+    """The producer may have had the answer of the leader in between."""
+
+    async def story() -> None:
+        asked = await an_asked_leader()
+        asked.answers[0].refused(OVERDUE, "late")
+        leader_epoch = 1
+        if is_other_between:
+            await asked.leader.command(state(2, isr=(1, 2), leader_epoch=1))
+            assert asked.codes(1, 2, 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+            leader_epoch = 2
+        await asked.leader.command(state(1, isr=(1, 2), leader_epoch=leader_epoch))
+        asked.commit(4)
+        repeated = asked.send(1).answer.error_code
+        assert repeated == (ErrorCode.NONE if is_other_between else OVERDUE)
 
     asyncio.run(story())

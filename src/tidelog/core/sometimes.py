@@ -19,6 +19,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "acks_waiting_at_small_isr": "produces wait for acks=all when the ISR falls below the minimum",
     "produce_refused_at_small_isr": "acks=all is refused as the ISR is below the minimum",
     "produce_refused_behind_refused": "a batch comes behind one that was refused for the moment",
+    "produce_refused_behind_unanswered": "a stored batch waits for one that timed out",
     "produce_refused_before_skipped": "a new leader gets a batch before those that were refused",
     "duplicate_batch": "an idempotent producer's batch is repeated",
     # The ISR

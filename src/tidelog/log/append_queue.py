@@ -26,6 +26,7 @@ from tidelog.log.index import MAX_RELATIVE_OFFSET
 from tidelog.log.log_state import LogState
 from tidelog.log.open_files import OpenFile
 from tidelog.log.producer_state import Undo
+from tidelog.log.refused_batches import SentBatch
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reads import RECENT_BYTES, LogSlice, Recent
 
@@ -43,6 +44,8 @@ class AppendInfo:
     leader_epoch: int
     #: An idempotent producer had sent the batch before: offsets are those of the original (V38).
     duplicate: bool = False
+    #: The batch among those of its idempotent producer; None of another producer, or of a leader.
+    sent: SentBatch | None = None
 
 
 class PlannedBatch(NamedTuple):

@@ -20,7 +20,7 @@ from tidelog.core.ports import Buffer, Files, Work
 from tidelog.log.append_queue import AppendInfo, Plan, PlannedBatch
 from tidelog.log.config import LOG_APPEND_TIME, NEVER, LogConfig
 from tidelog.log.log_state import LogState
-from tidelog.log.refused_batches import RefusedBatches
+from tidelog.log.refused_batches import RefusedBatches, SentBatch
 from tidelog.records.batch import (
     COMPRESSION_MASK,
     NO_PRODUCER_ID,
@@ -170,6 +170,7 @@ def plan_from_client(
                 batch.size_bytes,
                 log.epochs.epoch_at(original.first_offset),
                 duplicate=True,
+                sent=_sent(batch),
             )
     if leader_epoch < log.epochs.latest_epoch:
         _check_epoch(log, leader_epoch, log.next_offset, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -183,16 +184,29 @@ def plan_from_client(
     assign(batch, base_offset, leader_epoch)
     last_offset = base_offset + batch.last_offset_delta
     size = len(view)
+    is_idempotent = batch.producer_id > NO_PRODUCER_ID
     info = AppendInfo(
-        base_offset, last_offset, append_time_ms, batch.record_count, size, leader_epoch
+        base_offset,
+        last_offset,
+        append_time_ms,
+        batch.record_count,
+        size,
+        leader_epoch,
+        sent=_sent(batch) if is_idempotent else None,
     )
     planned = PlannedBatch(base_offset, last_offset, size, max_timestamp_ms)
     plan = Plan(view, [planned], info, max_timestamp_ms, now_ms)
-    if batch.producer_id > NO_PRODUCER_ID:
+    if is_idempotent:
         plan.undos.append(log.producers.append(batch, log.directory.clock.monotonic_ms()))
     _assign_epoch(log, plan, leader_epoch, base_offset)
     log.next_offset = last_offset + 1
     return plan
+
+
+def _sent(batch: BatchView) -> SentBatch:
+    return SentBatch(
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+    )
 
 
 def _checked(

@@ -151,7 +151,7 @@ class ProducerState:
             last = batch.last_sequence
             for known in entry.batches:
                 if known.last_sequence == last and known.first_sequence == first:
-                    self.refused.check_repeated(batch, now_ms)
+                    self.refused.check_stored(batch, now_ms)
                     return known
             expected = (entry.last_sequence + 1) & MAX_SEQUENCE
             if first != expected:

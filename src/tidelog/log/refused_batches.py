@@ -4,7 +4,8 @@ A producer has several batches in flight. The broker refuses one with an error t
 disk, an ISR below the minimum, a leadership that has ended or not begun. The next batches then miss
 a sequence number. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend,
 under another identity, batches that other partitions have stored. So the batches behind a refused
-one get the same error, stored or not, and the producer resends all of them in order (V38).
+one get the same error, stored or not, and the producer resends all of them in order (V38). A batch
+that was refused after its append (REQUEST_TIMED_OUT) counts, too.
 
 A gap ends when its batches are stored or answered, or with a newer epoch of the producer. Otherwise
 it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then
@@ -32,6 +33,17 @@ class EarlierBatchRefusedError(KafkaError):
 
 class SkippedBatchesError(KafkaError):
     """The rejection of a batch before others that the former leader may have refused."""
+
+
+class SentBatch(NamedTuple):
+    """The place of a client's batch among those of its idempotent producer."""
+
+    producer_id: int
+    producer_epoch: int
+    #: Sequence number of its first record.
+    base_sequence: int
+    #: Sequence number of its last record.
+    last_sequence: int
 
 
 class Gap(NamedTuple):
@@ -97,12 +109,13 @@ class RefusedBatches:
         if 0 < _ahead(expected, batch.base_sequence) <= _HALF:
             self._refuse_behind(gap, batch, expected)
 
-    def check_repeated(self, batch: BatchView, now_ms: int) -> None:
+    def check_stored(self, batch: BatchView | SentBatch, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where a stored batch comes behind a refused one.
 
-        A leader refuses also a batch that it has, for example below the minimum of the ISR. If it
-        acknowledged the batches behind, the producer would send new ones before it repeats the
-        refused one. The leader would then have forgotten that one: it remembers few batches.
+        A leader refuses also a batch that it has: below the minimum of the ISR, or because the
+        followers did not copy it in time. If it acknowledged the batches behind, the producer would
+        send new ones before it repeats the refused one. The leader would then have forgotten that
+        one: it remembers few batches.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -160,7 +173,7 @@ class RefusedBatches:
             and gap.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
 
-    def _refuse_behind(self, gap: Gap, batch: BatchView, expected: int) -> None:
+    def _refuse_behind(self, gap: Gap, batch: BatchView | SentBatch, expected: int) -> None:
         """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         self._gaps[batch.producer_id] = gap._replace(first=first, end=end)

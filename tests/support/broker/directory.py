@@ -12,6 +12,7 @@ from typing import Any
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.types import TopicPartition
+from tidelog.log.append_queue import AppendInfo
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerState
 
@@ -120,13 +121,9 @@ class FakeLog:
                 return
             base_offset = self.log_end_offset
             self.fill(*data)
+            last_offset, epoch = self.log_end_offset - 1, data[-1] if data else -1
             completion.resolve(
-                SimpleNamespace(
-                    base_offset=base_offset,
-                    last_offset=self.log_end_offset - 1,
-                    log_append_time_ms=-1,
-                    duplicate=False,
-                )
+                AppendInfo(base_offset, last_offset, -1, len(data), len(data), epoch)
             )
 
         self._planned.append(write)

@@ -92,6 +92,16 @@ def duplicate_not_awaited(original: Any) -> Any:
     return appended
 
 
+@_breaks(
+    "V38",
+    "tidelog.broker.replicas.purgatory:PartitionWatchers.check_order",
+    profile="late_roles",
+)
+def acknowledged_behind_a_timeout(_: Any) -> Any:
+    """A batch is acknowledged although an earlier one of its producer timed out."""
+    return lambda watchers, sent, now_ms: None
+
+
 @_breaks("V38", "tidelog.log.producer_state:ProducerState.truncate_to", profile="late_roles")
 def producers_not_rolled_back(_: Any) -> Any:
     """A truncated log still knows the producers' batches that were truncated."""

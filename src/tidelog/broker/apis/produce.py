@@ -1,14 +1,15 @@
 """Produce (key 0), versions 3 to 11.
 
 Appends each partition's batch to the log that this broker leads. acks=0 gets no response, acks=1
-one when the leader has written, acks=-1 one when the high watermark passes the batch (V64). With
+one when the leader has written, acks=-1 one when the high watermark passes the batch (V64). An
+idempotent producer's batches are acknowledged in order, also after one timed out (V38). With
 `flush.before.ack` acks=1 waits until the leader has synced the batch (V69). One response covers all
-partitions, each with its own error. Not supported yet: transactions (a
-transactional id gets INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in
-Kafka, since no response could report it. ApiVersions advertises versions from 0 on, as Kafka 4
-does. librdkafka compresses with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659),
-which it never sends. Versions 0 to 2 are refused like any other unserved version. Internal topics
-(`__consumer_offsets`, `__cluster_events`) take records from brokers only, as in Kafka.
+partitions, each with its own error. Not supported yet: transactions (a transactional id gets
+INVALID_TXN_STATE). A refused acks=0 request closes the connection, as in Kafka, since no response
+could report it. ApiVersions advertises versions from 0 on, as Kafka 4 does. librdkafka compresses
+with gzip, snappy or lz4 only where it finds version 0 (KAFKA-18659), which it never sends. Versions
+0 to 2 are refused like any other unserved version. Internal topics (`__consumer_offsets`,
+`__cluster_events`) take records from brokers only, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tidelog.core.limits import MAX_RECORD_ERRORS
 from tidelog.core.names import CLUSTER_EVENTS, is_internal_topic
 from tidelog.core.types import TopicPartition
 from tidelog.log.append_validation import RecordsRejected
+from tidelog.log.refused_batches import EarlierBatchRefusedError
 from tidelog.records.walk import Bad
 from tidelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
     from tidelog.log.partition_log import AppendInfo
+    from tidelog.log.refused_batches import SentBatch
 
 CARD = Card(
     api_key=0,
@@ -106,7 +109,7 @@ class _Produce:
 class _PartitionAppend:
     """One partition of a request; an AcksWait."""
 
-    __slots__ = ("answer", "done", "partition", "produce")
+    __slots__ = ("answer", "done", "partition", "produce", "sent")
 
     def __init__(
         self, produce: _Produce, partition: Partition, answer: PartitionProduceResponse
@@ -114,6 +117,8 @@ class _PartitionAppend:
         self.produce = produce
         self.partition = partition
         self.answer = answer
+        #: The appended batch of an idempotent producer.
+        self.sent: SentBatch | None = None
         self.done = False
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
@@ -129,10 +134,11 @@ class _PartitionAppend:
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
+        self.sent = info.sent
         end = info.last_offset + 1
         waits_for_sync = self.produce.acks == 1 and partition.awaits_sync(end)
         if not waits_for_sync and (self.produce.acks != -1 or partition.high_watermark >= end):
-            self._finish()
+            self.acknowledged()
             return
         if not partition.is_leader:
             self.refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost while appending")
@@ -144,11 +150,27 @@ class _PartitionAppend:
             partition.watchers.wait_for_acks(end, self)
 
     def acknowledged(self) -> None:
+        if self.done:
+            return
+        if self.sent is not None:
+            services = self.produce.context.services
+            try:
+                self.partition.watchers.check_order(self.sent, services.clock.monotonic_ms())
+            except EarlierBatchRefusedError as error:
+                services.tracer.mark("produce_refused_behind_unanswered")
+                self._answer_with(error.code, error.message)
+                return
         self._finish()
 
     def refused(self, error: ErrorCode, message: str) -> None:
         if self.done:
             return
+        if self.sent is not None:
+            now_ms = self.produce.context.services.clock.monotonic_ms()
+            self.partition.watchers.refused_after_append(self.sent, error, now_ms)
+        self._answer_with(error, message)
+
+    def _answer_with(self, error: ErrorCode, message: str) -> None:
         answer = self.answer
         answer.error_code = error
         answer.error_message = message

@@ -4,7 +4,8 @@ A wait costs work for each change, never for each watched partition. Produces wa
 partition ordered by offset, so that a move of the high watermark touches only the released ones.
 Partitions that change report to their fetch sessions. A lost leadership ends every wait with
 NOT_LEADER_OR_FOLLOWER (V38). An ISR confirmed below the minimum ends waits for acks with
-NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64).
+NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in order:
+where one was refused after its append, those behind it get its error until it is sent again (V38).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.log.refused_batches import RefusedBatches, SentBatch
 
 
 class WatchedReplica(Protocol):
@@ -58,7 +60,9 @@ _NOBODY: deque[tuple[int, AcksWait]] = deque(maxlen=0)
 class PartitionWatchers:
     """All waits on one hosted replica."""
 
-    __slots__ = ("_acks", "_consumers", "_deletions", "_followers", "_syncs")
+    __slots__ = (
+        "_acks", "_consumers", "_deletions", "_followers", "_led_epoch", "_syncs", "_unanswered",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         #: (first offset the high watermark must reach, the waiting produce), rising in offset.
@@ -69,6 +73,10 @@ class PartitionWatchers:
         self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
+        #: Stored batches that were refused; None as long as there was none.
+        self._unanswered: RefusedBatches | None = None
+        #: Leader epoch of the last leadership; -1 before.
+        self._led_epoch = -1
 
     @property
     def acks_waiting(self) -> int:
@@ -86,6 +94,21 @@ class PartitionWatchers:
             self._acks = deque(sorted(waiting, key=lambda entry: entry[0]))
         else:
             waiting.append((offset, wait))
+
+    def refused_after_append(self, sent: SentBatch, error: ErrorCode, now_ms: int) -> None:
+        """Expect a stored batch again: its producer got `error`; `now_ms` is monotonic (V38)."""
+        if self._unanswered is None:
+            self._unanswered = RefusedBatches()
+        sequences = (sent.base_sequence, sent.last_sequence)
+        self._unanswered.add(sent.producer_id, sent.producer_epoch, sequences, error, now_ms)
+
+    def check_order(self, sent: SentBatch, now_ms: int) -> None:
+        """Raise EarlierBatchRefusedError where an earlier batch of the producer waits for a repeat.
+
+        Call it for a batch that is about to be acknowledged (V38).
+        """
+        if self._unanswered:
+            self._unanswered.check_stored(sent, now_ms)
 
     def wait_for_sync(self, offset: int, wait: AcksWait) -> None:
         """Acknowledge `wait` when the leader has synced its log up to `offset` (V69)."""
@@ -166,6 +189,12 @@ class PartitionWatchers:
             watcher.changed()
         for watcher in self._consumers:
             watcher.changed()
+
+    def leadership_begins(self, leader_epoch: int) -> None:
+        """Forget refused batches if another leader may have acknowledged them meanwhile (V38)."""
+        if leader_epoch != self._led_epoch + 1:
+            self._unanswered = None
+        self._led_epoch = leader_epoch
 
     def leadership_lost(self, partition: WatchedReplica, error: ErrorCode) -> None:
         """Respond to all waiting requests (V38)."""

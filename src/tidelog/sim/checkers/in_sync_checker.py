@@ -7,8 +7,8 @@ at the leader, at the latest `replica.socket.timeout.ms` after the death: a powe
 cut link sends no word.
 
 In a profile whose followers are healthy throughout, no follower leaves an ISR at the request of its
-leader, once it has fetched the partition from that leader. Reads the decisions of leaders, and the state of processes and links that only the simulator
-knows.
+leader, once it has fetched the partition from that leader. Reads the decisions of leaders, and the
+state of processes and links that only the simulator knows.
 """
 
 from __future__ import annotations

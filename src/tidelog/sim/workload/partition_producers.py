@@ -175,6 +175,7 @@ class PartitionProducer:
         """Keep the window full until a batch fails or all batches are done."""
         in_flight: deque[tuple[Waiting, asyncio.Future[Any]]] = deque()
         healthy = True
+        refused: Waiting | None = None
         while True:
             while healthy and len(in_flight) < self._window:
                 waiting = await self._next(len(in_flight), may_wait=not in_flight)
@@ -184,10 +185,25 @@ class PartitionProducer:
             if not in_flight:
                 return
             waiting, future = in_flight.popleft()
-            settled = self._settle(waiting, *await outcome_of(future))
+            answer, failed = await outcome_of(future)
+            is_open = refused is not None and refused in self._waiting
+            settled = self._settle(waiting, answer, failed)
+            if is_open and refused is not None:
+                self._check_order(refused, waiting)
+            elif not settled and not failed and waiting in self._waiting:
+                refused = waiting
             healthy = healthy and settled
             if self.is_done and not in_flight:
                 return
+
+    def _check_order(self, refused: Waiting, waiting: Waiting) -> None:
+        """Report the acknowledgement of a batch behind one that the same broker refused (V38)."""
+        first, second = refused.operation, waiting.operation
+        remade = self.client.history.was_remade_since(first.topic, first.begin_ns)
+        if self.idempotent and second.outcome is Outcome.DONE and not remade:
+            self.client.history.anomaly(
+                f"broker {self._broker_id} acknowledged {second} behind {first}, which it refused"
+            )
 
     async def _next(self, position: int, *, may_wait: bool) -> Waiting | None:
         """Return the batch at a position of the window, or a new batch when it is due."""
