@@ -279,6 +279,26 @@ def test_a_batch_behind_one_that_came_too_early_to_a_new_leader_gets_the_same_er
 
 
 @pytest.mark.rule("V38")
+def test_a_new_batch_waits_a_while_for_a_stored_one_that_came_before_the_leadership() -> None:
+    """Else the producer goes on, and the leader forgets the stored one."""
+
+    async def story() -> None:
+        broker = await a_successor()
+        broker.log().producers.refused.add(
+            5, 0, (0, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER, broker.clock.monotonic_ms()
+        )
+        assert code_of(broker, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [code_of(broker, sequence) for sequence in (0, 1)] == [ErrorCode.NONE] * 2
+        broker.log().producers.refused.add(
+            5, 0, (0, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER, broker.clock.monotonic_ms()
+        )
+        await broker.clock.advance(SKIPPED_BATCHES_AWAITED_MS)
+        assert code_of(broker, 2) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
 def test_a_new_leader_awaits_skipped_batches_for_a_while_only() -> None:
     async def story() -> None:
         broker = await a_successor()

@@ -161,6 +161,8 @@ class ProducerState:
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {batch.producer_id} sent sequence {first}, expected {expected}",
                 )
+            if self.refused:
+                self.refused.check_next(batch, now_ms)
         elif epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,

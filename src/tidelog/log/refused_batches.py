@@ -20,7 +20,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.limits import MAX_REFUSED_PRODUCERS_PER_PARTITION, REFUSED_BATCH_AWAITED_MS
+from tidelog.core.limits import (
+    MAX_REFUSED_PRODUCERS_PER_PARTITION,
+    REFUSED_BATCH_AWAITED_MS,
+    SKIPPED_BATCHES_AWAITED_MS,
+)
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
 #: Sequence numbers wrap: a larger distance means that the second number precedes the first.
@@ -123,11 +127,20 @@ class RefusedBatches:
         if 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
             self._refuse_behind(gap, batch, gap.first)
         if gap.covers(batch.base_sequence):
-            rest = gap._replace(first=_after(batch.last_sequence))
-            if gap.covers(rest.first):
-                self._gaps[batch.producer_id] = rest
-            else:
-                del self._gaps[batch.producer_id]
+            self._fill(batch.producer_id, gap, batch.last_sequence)
+
+    def check_next(self, batch: BatchView, now_ms: int) -> None:
+        """Raise EarlierBatchRefusedError where a producer's next batch comes behind a refused one.
+
+        The refused one is stored here: it came before this broker led. It holds the producer up for
+        `SKIPPED_BATCHES_AWAITED_MS` only, since the former leader may have acknowledged it.
+        """
+        gap = self._live(batch.producer_id, now_ms)
+        if gap is None or gap.producer_epoch != batch.producer_epoch:
+            return
+        is_recent = now_ms - gap.refused_ms < SKIPPED_BATCHES_AWAITED_MS
+        if is_recent and 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
+            self._refuse_behind(gap, batch, gap.first)
 
     def check_unknown(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where an unknown producer's earlier batch was refused."""
@@ -184,15 +197,24 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """End the gap that an appended batch fills, or a gap of an older epoch.
+        """Take an appended batch out of the gap; end a gap that it fills, or one of an older epoch.
 
         A batch from before the gap, which a follower may still copy, fills nothing.
         """
         gap = self._gaps.get(producer_id)
         if gap is None or gap.producer_epoch > producer_epoch:
             return
-        filled = _ahead(gap.first, gap.end) <= _ahead(gap.first, _after(last_sequence)) <= _HALF
-        if gap.producer_epoch < producer_epoch or filled:
+        if gap.producer_epoch < producer_epoch:
+            del self._gaps[producer_id]
+        elif 0 < _ahead(gap.first, _after(last_sequence)) <= _HALF:
+            self._fill(producer_id, gap, last_sequence)
+
+    def _fill(self, producer_id: int, gap: Gap, last_sequence: int) -> None:
+        """Let a gap begin behind a sequence number, or end where nothing is left."""
+        rest = gap._replace(first=_after(last_sequence))
+        if gap.covers(rest.first):
+            self._gaps[producer_id] = rest
+        else:
             del self._gaps[producer_id]
 
     def expire(self, now_ms: int) -> None:

@@ -199,9 +199,11 @@ class PartitionProducer:
     def _check_order(self, refused: Waiting, waiting: Waiting) -> None:
         """Report the acknowledgement of a batch behind one that the same broker refused (V38)."""
         first, second = refused.operation, waiting.operation
-        remade = self.client.history.was_remade_since(first.topic, first.begin_ns)
-        if self.idempotent and second.outcome is Outcome.DONE and not remade:
-            self.client.history.anomaly(
+        history = self.client.history
+        remade = history.was_remade_since(first.topic, first.begin_ns)
+        removed = (first.topic, first.partition) in history.removed
+        if self.idempotent and second.outcome is Outcome.DONE and not remade and not removed:
+            history.anomaly(
                 f"broker {self._broker_id} acknowledged {second} behind {first}, which it refused"
             )
 
