@@ -89,7 +89,6 @@ class LeaderRole:
         context, partition, core = self._context, self._partition, self.core
         context.takeovers.begun(partition)
         self._await_skipped_batches()
-        self._watchers.leadership_begins(core.leader_epoch)
         if state.leader_recovery_state == RECOVERING:
             unclean_elections.report(self._services, context.events, partition, core, latest_epoch)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:

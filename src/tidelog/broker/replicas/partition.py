@@ -293,6 +293,8 @@ class Partition:
             )
         if state.leader == NO_LEADER:
             self._services.tracer.mark("follower_without_leader")
+        else:
+            self.watchers.another_leads()
         core = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

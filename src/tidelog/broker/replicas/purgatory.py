@@ -61,7 +61,7 @@ class PartitionWatchers:
     """All waits on one hosted replica."""
 
     __slots__ = (
-        "_acks", "_consumers", "_deletions", "_followers", "_led_epoch", "_syncs", "_unanswered",
+        "_acks", "_consumers", "_deletions", "_followers", "_syncs", "_unanswered",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -75,8 +75,6 @@ class PartitionWatchers:
         self._consumers: dict[FetchWatcher, None] = {}
         #: Stored batches that were refused; None as long as there was none.
         self._unanswered: RefusedBatches | None = None
-        #: Leader epoch of the last leadership; -1 before.
-        self._led_epoch = -1
 
     @property
     def acks_waiting(self) -> int:
@@ -190,11 +188,9 @@ class PartitionWatchers:
         for watcher in self._consumers:
             watcher.changed()
 
-    def leadership_begins(self, leader_epoch: int) -> None:
-        """Forget refused batches if another leader may have acknowledged them meanwhile (V38)."""
-        if leader_epoch != self._led_epoch + 1:
-            self._unanswered = None
-        self._led_epoch = leader_epoch
+    def another_leads(self) -> None:
+        """Forget refused batches: the other leader may acknowledge them (V38)."""
+        self._unanswered = None
 
     def leadership_lost(self, partition: WatchedReplica, error: ErrorCode) -> None:
         """Respond to all waiting requests (V38)."""
