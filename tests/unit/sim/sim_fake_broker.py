@@ -43,6 +43,10 @@ class FakeBroker:
         self.script: deque[ErrorCode | str] = deque()
         self.fetch_errors: deque[ErrorCode] = deque()
         self.batches: list[tuple[ReadBatch, bytes]] = []
+        #: Refuse what comes behind a refused batch, as our brokers do and Kafka's do not (V38).
+        self.keeps_order = False
+        #: Sequence number of a refused batch, and its error.
+        self._refused: tuple[int, ErrorCode] | None = None
         self.producer_ids = 0
         self.produces = 0
         self.high_watermark_lag = 0
@@ -95,6 +99,8 @@ class FakeBroker:
         self.produces += 1
         raw = bytes(message.topic_data[0].partition_data[0].records)
         planned = self.script.popleft() if self.script else ErrorCode.NONE
+        if self.keeps_order:
+            planned = self._in_order(planned, raw)
         offset, error = -1, planned
         if planned in (ErrorCode.NONE, "silent", ErrorCode.REQUEST_TIMED_OUT):
             offset, appended = self._append(raw)
@@ -104,6 +110,16 @@ class FakeBroker:
         assert isinstance(error, ErrorCode)
         part = PartitionProduceResponse(index=0, error_code=error, base_offset=offset)
         return ProduceResponse(responses=[TopicProduceResponse("t", [part])])
+
+    def _in_order(self, planned: ErrorCode | str, raw: bytes) -> ErrorCode | str:
+        (batch,) = read_batches(raw)
+        sequence = batch.base_sequence
+        if self._refused is not None and sequence > self._refused[0]:
+            return self._refused[1]
+        self._refused = None
+        if isinstance(planned, ErrorCode) and planned is not ErrorCode.NONE:
+            self._refused = sequence, planned
+        return planned
 
     def _append(self, raw: bytes) -> tuple[int, ErrorCode]:
         (batch,) = read_batches(raw)

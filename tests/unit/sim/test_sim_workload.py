@@ -104,6 +104,7 @@ def test_a_producer_id_that_two_were_given_is_told(bench: Bench) -> None:
 def test_an_idempotent_producer_repeats_until_acknowledged_and_stores_nothing_twice(
     bench: Bench,
 ) -> None:
+    bench.broker.keeps_order = True
     bench.broker.script.extend(
         [
             ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, "silent",
@@ -119,6 +120,20 @@ def test_an_idempotent_producer_repeats_until_acknowledged_and_stores_nothing_tw
     assert bench.broker.produces > len(bench.history.produces)
     assert bench.outcomes()[Outcome.DONE] == len(bench.history.produces)
     assert bench.anomalies == []
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("keeps_order", [True, False])
+def test_an_acknowledgement_behind_a_refused_batch_is_an_anomaly(
+    bench: Bench, keeps_order: bool
+) -> None:
+    bench.broker.keeps_order = keeps_order
+    bench.broker.script.extend([ErrorCode.REQUEST_TIMED_OUT])
+    producer = bench.producer(pace_ms=0)
+    bench.run(20 * MS)
+    bench.finish(producer)
+    assert (bench.anomalies == []) is keeps_order
+    assert all("behind idempotent batch" in each for each in bench.anomalies)
 
 
 def test_an_idempotent_producer_goes_on_after_its_broker_was_away(bench: Bench) -> None:

@@ -323,7 +323,7 @@ class ReplicationChecker:
             seen.log_version = -1
         if claim.high_watermark > end and not seen.is_doubtful:
             if log is not None and not log.segments:
-                return  # it begins anew at another offset, where the disk has just failed
+                return  # its disk failed between its old files and its new one
             self._violate(
                 f"{truth.name}: node {node.node_id} has the high watermark {claim.high_watermark}"
                 f" and its log ends at {end}"
