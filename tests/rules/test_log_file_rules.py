@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.log import TOPIC_ID, LogHarness, append
+from tests.support.log import TOPIC_ID, TP, LogHarness, append, directory_of
 
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import ZERO_TOPIC_ID, topic_id_to_text
+from tidelog.log.config import LogConfig
 
 
 @pytest.mark.rule("V23")
@@ -20,6 +22,35 @@ def test_records_keep_their_topic_when_a_power_loss_takes_its_id(tmp_path: Path)
     assert log.topic_id == TOPIC_ID and log.log_end_offset == 1
     (harness.path / "new-replicas").unlink(missing_ok=True)
     assert harness.again().topic_id == TOPIC_ID
+
+
+@pytest.mark.rule("V23")
+def test_a_creation_cut_short_takes_no_earlier_topic(tmp_path: Path) -> None:
+    """Its own note comes after its directory; before that it takes back the earlier note."""
+    harness = LogHarness(tmp_path)
+    directory = directory_of(harness.log())
+    directory.delete(TP).result()
+    other_id = bytes(range(21, 37))
+    append(directory.create(TP, other_id, LogConfig()).result(), [b"a"])
+    notes = harness.path / "new-replicas"
+    lines = [line for line in notes.read_text().splitlines() if topic_id_to_text(other_id) in line]
+    notes.write_text(notes.read_text().replace(lines[0], ""))
+    (harness.log_path / "partition.metadata").write_bytes(b"")
+    assert harness.open().logs[TP].topic_id == ZERO_TOPIC_ID
+
+
+@pytest.mark.rule("V23", "D3")
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_replica_without_records_keeps_its_topic(tmp_path: Path, has_files: bool) -> None:
+    """The only member of an ISR would be lost, and nobody could lead."""
+    harness = LogHarness(tmp_path)
+    harness.log()
+    (harness.log_path / "partition.metadata").write_bytes(b"")
+    if not has_files:
+        for path in harness.log_path.iterdir():
+            path.unlink()
+    log = harness.open().logs[TP]
+    assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 0)
 
 
 @pytest.mark.rule("V68")

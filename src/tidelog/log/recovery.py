@@ -141,7 +141,7 @@ class _Loader:
         """Load the directory; see the module."""
         loaded, request = self.loaded, self.request
         found = self._list_files()
-        self._read_topic_id(found)
+        self._read_topic_id()
         start = request.log_start_offset
         if not found:
             found = [self._create(start)]
@@ -203,11 +203,11 @@ class _Loader:
         self.loaded.names_changed = True
         return SegmentFile(base_offset, 0)
 
-    def _read_topic_id(self, found: list[SegmentFile]) -> None:
-        """Read the replica's own topic id, or take the noted one for records that have none.
+    def _read_topic_id(self) -> None:
+        """Read the replica's own topic id, or take the noted one where there is none.
 
-        A power loss can take the file until the first flush (V23). Without records, the note may be
-        of an earlier replica: the creation of this one was interrupted before its own.
+        A power loss can take the file until the first flush (V23). Without its topic id the replica
+        would be lost, and the partition with it where this is the only member of the ISR (D3).
         """
         path = f"{self.path}/{PARTITION_METADATA}"
         problem = "is missing"
@@ -219,7 +219,7 @@ class _Loader:
                 problem = f"cannot be read: {error}"
                 self.loaded.is_topic_unknown = True
         noted = self.request.noted_topic_id
-        if noted != ZERO_TOPIC_ID and any(segment.size_bytes for segment in found):
+        if noted != ZERO_TOPIC_ID:
             self.files.replace_file(path, format_partition_metadata(noted), sync=True)
             self.loaded.topic_id = noted
             self.loaded.is_topic_unknown = False

@@ -128,6 +128,7 @@ class ReplicaDirectories:
         def make(files: Files) -> None:
             for path in unfinished:
                 files.remove_tree(path)
+            new_replicas.take_back(files, root, [key for key, _, _ in replicas])
             for path, metadata in made:
                 make_directory(files, path)
                 begun.append(path)

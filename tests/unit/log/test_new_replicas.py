@@ -85,11 +85,11 @@ def test_the_last_topic_of_a_name_counts(harness: LogHarness) -> None:
 
 
 @pytest.mark.rule("V23")
-def test_a_creation_cut_short_takes_no_earlier_topic(harness: LogHarness) -> None:
-    """Its own note comes after its directory, so the note there is of the replica before."""
-    harness.log()
-    torn(harness)
-    assert TP not in harness.open().logs
+def test_a_name_without_an_earlier_note_is_not_taken_back(harness: LogHarness) -> None:
+    directory = directory_of(harness.log())
+    before = noted(harness).read_bytes()
+    directory.create(OTHER, OTHER_ID, LogConfig()).result()
+    assert len(noted(harness).read_bytes()[len(before) + 1 :].splitlines()) == 1
 
 
 @pytest.mark.rule("V23", "V35")

@@ -438,6 +438,7 @@ def test_a_creation_cut_short_never_was(harness: LogHarness) -> None:
     harness.log()
     for path in harness.log_path.iterdir():
         path.unlink()
+    (harness.path / "new-replicas").unlink()
     directory = harness.open()
     assert directory.logs == {} and not harness.log_path.exists()
 
