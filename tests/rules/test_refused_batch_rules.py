@@ -16,7 +16,11 @@ from tests.support.broker.fakes import T0, FakeBroker, a_cluster, state
 from tidelog.broker.apis import produce
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS, SKIPPED_BATCHES_AWAITED_MS
+from tidelog.core.limits import (
+    REFUSED_BATCH_AWAITED_MS,
+    SKIPPED_BATCHES_AWAITED_MS,
+    STORED_BATCH_AWAITED_MS,
+)
 from tidelog.core.types import RECOVERED, RECOVERING
 from tidelog.log.append_queue import AppendInfo
 from tidelog.log.append_validation import CostlyBatch
@@ -278,22 +282,46 @@ def test_a_batch_behind_one_that_came_too_early_to_a_new_leader_gets_the_same_er
     asyncio.run(story())
 
 
+def refuse_stored(broker: FakeBroker, sequence: int, error: ErrorCode) -> None:
+    now_ms = broker.clock.monotonic_ms()
+    broker.log().producers.refused.add(5, 0, (sequence, sequence), error, now_ms)
+
+
 @pytest.mark.rule("V38")
 def test_a_new_batch_waits_a_while_for_a_stored_one_that_came_before_the_leadership() -> None:
     """Else the producer goes on, and the leader forgets the stored one."""
 
     async def story() -> None:
         broker = await a_successor()
-        broker.log().producers.refused.add(
-            5, 0, (0, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER, broker.clock.monotonic_ms()
-        )
+        refuse_stored(broker, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert code_of(broker, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert [code_of(broker, sequence) for sequence in (0, 1)] == [ErrorCode.NONE] * 2
-        broker.log().producers.refused.add(
-            5, 0, (0, 0), ErrorCode.NOT_LEADER_OR_FOLLOWER, broker.clock.monotonic_ms()
-        )
-        await broker.clock.advance(SKIPPED_BATCHES_AWAITED_MS)
+        await broker.clock.advance(1)
+        refuse_stored(broker, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await broker.clock.advance(STORED_BATCH_AWAITED_MS)
         assert code_of(broker, 2) == ErrorCode.NONE
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+@pytest.mark.parametrize("is_other_between", [True, False])
+def test_a_stored_batch_that_another_leader_may_have_acknowledged_holds_others_up_for_a_while_only(
+    is_other_between: bool,
+) -> None:
+    """The producer has gone on, and would get nothing but refusals for half a minute."""
+
+    async def story() -> None:
+        broker = await a_successor()
+        assert code_of(broker, 1) == ErrorCode.NONE
+        await broker.clock.advance(1)
+        refuse_stored(broker, 0, ErrorCode.NOT_ENOUGH_REPLICAS)
+        if is_other_between:
+            await broker.command(state(1, leader_epoch=2))
+            await broker.command(state(2, leader_epoch=3))
+        assert code_of(broker, 1) == ErrorCode.NOT_ENOUGH_REPLICAS
+        await broker.clock.advance(STORED_BATCH_AWAITED_MS)
+        assert (code_of(broker, 1) == ErrorCode.NONE) is is_other_between
 
     asyncio.run(story())
 

@@ -100,6 +100,9 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: a second or two. Batches behind it were in flight with it; after this time the producer has given
 #: it up.
 REFUSED_BATCH_AWAITED_MS = 30_000
+#: How long a stored batch that was refused holds up those behind it, where another leader may have
+#: acknowledged it: those that were in flight with it come within this time.
+STORED_BATCH_AWAITED_MS = 3_000
 #: How long a new leader expects batches that the former leader refused, where a later batch of the
 #: same producer comes first: clients resend them within a second or two.
 SKIPPED_BATCHES_AWAITED_MS = 10_000

@@ -23,7 +23,7 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import (
     MAX_REFUSED_PRODUCERS_PER_PARTITION,
     REFUSED_BATCH_AWAITED_MS,
-    SKIPPED_BATCHES_AWAITED_MS,
+    STORED_BATCH_AWAITED_MS,
 )
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
@@ -70,7 +70,7 @@ class Gap(NamedTuple):
 class RefusedBatches:
     """The gaps of one partition, at most one for each producer."""
 
-    __slots__ = ("_gaps", "_limit", "_skips_awaited_until_ms")
+    __slots__ = ("_another_led_ms", "_gaps", "_limit", "_skips_awaited_until_ms")
 
     def __init__(self, limit: int = MAX_REFUSED_PRODUCERS_PER_PARTITION) -> None:
         #: By producer id, in the order of their first refusals.
@@ -78,6 +78,8 @@ class RefusedBatches:
         self._limit = limit
         #: Monotonic time until which skipped sequence numbers may be on their way to a new leader.
         self._skips_awaited_until_ms = 0
+        #: Monotonic time at which this broker last learnt that another one leads.
+        self._another_led_ms = -1
 
     def __len__(self) -> int:
         return len(self._gaps)
@@ -124,7 +126,7 @@ class RefusedBatches:
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
-        if 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
+        if self._holds_up(gap, batch, now_ms):
             self._refuse_behind(gap, batch, gap.first)
         if gap.covers(batch.base_sequence):
             self._fill(batch.producer_id, gap, batch.last_sequence)
@@ -132,15 +134,29 @@ class RefusedBatches:
     def check_next(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where a producer's next batch comes behind a refused one.
 
-        The refused one is stored here: it came before this broker led. It holds the producer up for
-        `SKIPPED_BATCHES_AWAITED_MS` only, since the former leader may have acknowledged it.
+        The refused one is stored here: it came before this broker led, for example.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
-        is_recent = now_ms - gap.refused_ms < SKIPPED_BATCHES_AWAITED_MS
-        if is_recent and 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
+        if self._holds_up(gap, batch, now_ms):
             self._refuse_behind(gap, batch, gap.first)
+
+    def another_leads(self, now_ms: int) -> None:
+        """Note that another broker leads, which may acknowledge what was refused until now."""
+        self._another_led_ms = now_ms
+
+    def _holds_up(self, gap: Gap, batch: BatchView | SentBatch, now_ms: int) -> bool:
+        """Return whether a stored batch that was refused holds up a batch behind it.
+
+        Another leader may have acknowledged it: then it does for `STORED_BATCH_AWAITED_MS` only.
+        """
+        if not 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
+            return False
+        is_ours = gap.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if is_ours and gap.refused_ms > self._another_led_ms:
+            return True
+        return now_ms - gap.refused_ms < STORED_BATCH_AWAITED_MS
 
     def check_unknown(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where an unknown producer's earlier batch was refused."""

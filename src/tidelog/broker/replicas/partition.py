@@ -295,6 +295,7 @@ class Partition:
             self._services.tracer.mark("follower_without_leader")
         else:
             self.watchers.another_leads()
+            log.producers.refused.another_leads(self._services.clock.monotonic_ms())
         core = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
