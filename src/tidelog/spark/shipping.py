@@ -40,6 +40,9 @@ def _restorer() -> Callable[[bytes], object]:
                 f"the executor's Python {sys.executable} has no package tidelog: ship it with"
                 " spark.submit.pyFiles (--py-files), or install tidelog on every worker"
             ) from None
+        from tidelog.spark.prompt_sockets import acknowledge_at_once
+
+        acknowledge_at_once()  # the rest of the task waits for it
         restored = object.__new__(kind)
         restored.__dict__.update(state)
         return restored
