@@ -367,11 +367,12 @@ def fetched(
     *,
     session: tuple[int, int] = (0, -1),
     log_start_offset: int = 0,
+    replica_id: int = 2,
 ) -> Any:
-    """What broker 2 is answered as a follower."""
+    """What broker 2, or another, is answered as a follower."""
     asked = FetchPartition(0, -1, offset, last_fetched_epoch, log_start_offset, 1_000)
     message = FetchRequest(
-        replica_state=ReplicaState(2, 2),
+        replica_state=ReplicaState(replica_id, replica_id),
         session_id=session[0],
         session_epoch=session[1],
         topics=[FetchTopic("", TOPIC_ID, [asked])] if session[1] <= 0 else [],

@@ -19,7 +19,11 @@ def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
 
 
 #: Caught by seeds beyond those of a search: each needs two rare faults in a row.
-RARE = ["created_over_a_former_replica", "new_topic_ids_forgotten"]
+RARE = [
+    "created_over_a_former_replica",
+    "new_topic_ids_forgotten",
+    "starts_over_above_its_log",
+]
 
 
 def test_every_mutant_was_caught_within_the_seeds_of_a_search() -> None:

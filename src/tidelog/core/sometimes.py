@@ -21,6 +21,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "produce_refused_behind_refused": "a batch comes behind one that was refused for the moment",
     "produce_refused_behind_unanswered": "a stored batch waits for one that timed out",
     "produce_refused_before_skipped": "a new leader gets a batch before those that were refused",
+    "fetch_session_outdated": "a late fetch of another session brings a lower offset of a follower",
     "duplicate_batch": "an idempotent producer's batch is repeated",
     # The ISR
     "isr_shrank_while_expand_in_flight": "the controller took a member out while another joined",

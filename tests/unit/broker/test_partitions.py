@@ -84,6 +84,9 @@ class Watcher:
     def changed(self) -> None:
         """Not looked at."""
 
+    def went_back(self, other: object) -> None:
+        raise AssertionError("no offset goes back here")
+
 
 def test_nothing_planned_is_written_at_once() -> None:
     async def story() -> None:

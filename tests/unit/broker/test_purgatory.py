@@ -32,6 +32,9 @@ class Watcher:
     def readable(self) -> None:
         self.calls.append("readable")
 
+    def went_back(self, other: object) -> None:
+        raise AssertionError("no offset goes back here")
+
 
 def partition(high_watermark: int) -> Any:
     return SimpleNamespace(high_watermark=high_watermark, topic_partition="t-0")

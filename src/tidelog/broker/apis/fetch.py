@@ -102,6 +102,10 @@ def _session(
     existing = sessions.get(message.session_id)
     if existing is None:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    if existing.is_outdated:
+        sessions.remove(message.session_id)
+        context.services.tracer.mark("fetch_session_outdated")
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     if existing.epoch != message.session_epoch or existing.replica_id != replica_id:
         return ErrorCode.INVALID_FETCH_SESSION_EPOCH
     if existing.uses_topic_ids != uses_topic_ids:

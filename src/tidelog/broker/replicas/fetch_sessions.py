@@ -20,6 +20,7 @@ from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.purgatory import FetchWatcher
     from tidelog.replication.pending_reads import PendingReads
 
 #: Session epochs (KIP-227).
@@ -113,6 +114,14 @@ class SessionPartition:
         if wait is not None:
             wait.partition_readable(self)
 
+    def went_back(self, other: FetchWatcher) -> None:
+        """FetchWatcher: the follower's offset here does not count any more."""
+        if (
+            isinstance(other, SessionPartition)
+            and other.session.replica_id == self.session.replica_id
+        ):
+            self.session.is_outdated = True
+
 
 class FetchSession:
     """The partitions of one reader."""
@@ -121,6 +130,7 @@ class FetchSession:
         "broker_epoch",
         "dirty",
         "epoch",
+        "is_outdated",
         "last_used_ms",
         "partitions",
         "reads",
@@ -145,6 +155,9 @@ class FetchSession:
         #: The broker epoch in the follower's last fetch; -1 where the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
+        #: Another session brought a lower offset of this follower: the next fetch must be a full
+        #: one, which says where its log ends now.
+        self.is_outdated = False
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}

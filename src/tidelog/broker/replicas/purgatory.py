@@ -39,6 +39,9 @@ class FetchWatcher(Protocol):
     def readable(self) -> None:
         """Look at the partition now if a fetch waits: there may be something to send."""
 
+    def went_back(self, other: FetchWatcher) -> None:
+        """Note that `other` brought a lower fetch offset of its follower."""
+
 
 class AcksWait(Protocol):
     """One partition of a produce request that waits for the ISR.
@@ -128,6 +131,12 @@ class PartitionWatchers:
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
         """Report changes to a fetch session's partition until `unwatch`."""
         (self._followers if follower else self._consumers)[watcher] = None
+
+    def offset_went_back(self, watcher: FetchWatcher) -> None:
+        """Report to the other sessions that one brought a lower offset of its follower."""
+        for other in self._followers:
+            if other is not watcher:
+                other.went_back(watcher)
 
     def unwatch(self, watcher: FetchWatcher) -> None:
         """Stop reporting to a fetch session's partition; harmless when it was not watching."""

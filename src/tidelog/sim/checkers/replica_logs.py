@@ -98,10 +98,13 @@ class ReplicaLog:
     def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
         """Rebuild the log from other files.
 
-        A log without gaps ends before the first file that does not follow its predecessor.
+        A log without gaps ends before the first file that does not follow its predecessor. A log
+        that starts over has no file for a moment, or for good if its disk fails then: it is empty
+        where it began before.
         """
         self._segments = segments
-        self.start = segments[0][0] if segments else 0
+        if segments:
+            self.start = segments[0][0]
         self.epochs.clear()
         self.numbers.clear()
         self.version += 1

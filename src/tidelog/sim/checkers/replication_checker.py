@@ -322,8 +322,6 @@ class ReplicationChecker:
             seen.is_doubtful = not self._is_reconciled(node, claim, log, truth)
             seen.log_version = -1
         if claim.high_watermark > end and not seen.is_doubtful:
-            if log is not None and not log.segments:
-                return  # its disk failed between its old files and its new one
             self._violate(
                 f"{truth.name}: node {node.node_id} has the high watermark {claim.high_watermark}"
                 f" and its log ends at {end}"
