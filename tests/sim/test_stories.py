@@ -93,6 +93,12 @@ def test_without_a_violation_all_is_told_in_short() -> None:
     assert " appends " not in text and len(story) < 1_000
 
 
+def test_a_story_goes_on_when_an_administrator_edits_a_partition_away() -> None:
+    _, story = Job(490000024, "edited_nodes").story()
+    assert [line for line in story if "edited-2: the controller" in line]
+    assert story[-1] == "nothing was violated"
+
+
 def test_a_kill_is_shrunk_to_half_and_less_and_its_command_makes_the_same_run() -> None:
     name = "clean_stop_unflushed"
     job = Job(KILLS[name].seed, MUTANTS[name].profile, importable(name))

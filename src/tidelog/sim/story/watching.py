@@ -211,7 +211,9 @@ class Watcher:
             reasons.append(f"member {state.leader} of the last ISR is there")
         if not reasons:
             topic = self._cluster.published.all_topics[state.key.topic_id]
-            if state.leader == topic.assignment[state.key.partition][0] != before.leader:
+            # An administrator may have edited the partition's replicas away.
+            preferred = topic.assignment.get(state.key.partition, ())[:1]
+            if state.leader in preferred and state.leader != before.leader:
                 reasons.append("it is the preferred replica")
             else:
                 reasons.append("published state shows no further reason")

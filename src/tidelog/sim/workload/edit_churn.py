@@ -104,7 +104,8 @@ class NodesEdited(ChurnKind):
         published.removed[published.key(self._topic_id, number)] = None
         del self._partitions[number]
         await self._write()
-        await self._until(lambda: not self._is_held(number), insists=False)
+        # The controller takes no removal while another one of the topic is under way.
+        await self._until(lambda: not self._is_held(number))
         self.succeeded(f"partition {number} removed from its node")
 
     async def _recreate(self) -> None:
@@ -208,14 +209,15 @@ class NodesEdited(ChurnKind):
                 for state in states
             )
 
-        await self._until(adopted, insists=True)
+        await self._until(adopted)
 
-    async def _until(self, holds: Callable[[], bool], *, insists: bool) -> None:
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait, and write the node again after a while without an effect."""
         waited_ms = 0
         while not holds():
             await self.client.tasks.sleep(_POLL_MS)
             waited_ms += _POLL_MS
-            if insists and waited_ms % _PATIENCE_MS == 0:
+            if waited_ms % _PATIENCE_MS == 0:
                 await self._write()
 
     def _is_held(self, number: int) -> bool:
