@@ -255,6 +255,29 @@ def test_what_lies_below_the_recovery_point_survives_a_power_loss(seed: int) -> 
     assert log.epochs.entries() == [entry for entry in epochs if entry[1] < log.log_end_offset]
 
 
+@pytest.mark.rule("V39")
+@pytest.mark.parametrize("seed", range(20))
+def test_no_power_loss_raises_the_start_of_a_log(seed: int) -> None:
+    """Segments are rolled and no flush is done; names reach the disk in any order."""
+    harness = SimLogHarness(seed, LogConfig(segment_bytes=300))
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
+    harness.lane.eager = False
+    for number in range(8):
+        written = log.plan_leader_append(batch_of([bytes([number]) * 50]), 0, NOW_MS)
+        log.submit_planned()
+        if not written.done:
+            # The write overtakes the flush that waits.
+            harness.lane.waiting.rotate(1)
+            harness.lane.run(1)
+        written.result()
+    assert len(log.segments) > 2 and log.recovery_point == 0
+    harness.life.alive = False
+    harness.disk.lose_power(harness.draw, Loss.REORDERED)
+    log = harness.open().logs[TP]
+    assert log.log_start_offset == 0
+    assert values_of(log) == [bytes([number]) * 50 for number in range(log.log_end_offset)]
+
+
 # D1, D17
 
 

@@ -55,6 +55,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "slow_reads": (("slow reads",), "reads of . take up to"),
     "hung_reads": (("slow reads",), "reads of . hang"),
     "lose_power": (("lost: prefix", "lost: torn", "lost: reordered"), "lost data"),
+    "lose_power_at_sync": (("lost: .*",), r"power of . is lost at sync"),
     "read_errors": (("EIO (pread|pread_cached|read_file)",), r"log directory failed: .* EIO"),
     "write_errors": (("E(IO|ROFS) (pwritev|truncate|rename|unlink)",), "log directory failed: "),
     "sync_errors": (("pages dropped", "E(IO|NOSPC) fsync"), "log directory failed: fsync"),

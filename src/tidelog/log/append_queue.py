@@ -100,12 +100,16 @@ class Plan:
 class WriteStep:
     """Appends to one file, in order, from `position` on."""
 
-    __slots__ = ("buffers", "create", "file", "position")
+    __slots__ = ("buffers", "create", "file", "position", "sync_names")
 
-    def __init__(self, file: OpenFile, position: int, create: bool = False) -> None:
+    def __init__(
+        self, file: OpenFile, position: int, *, create: bool = False, sync_names: bool = False
+    ) -> None:
         self.file = file
         self.position = position
         self.create = create
+        #: The names of earlier segments must be durable before the new file has one.
+        self.sync_names = sync_names
         self.buffers: list[Buffer] = []
 
 
@@ -125,6 +129,8 @@ class WriteOperation:
         """Write everything. Raises OSError; the counters then say how much was written."""
         for step in self.steps:
             file = step.file
+            if step.sync_names:
+                files.fsync_directory(file.path.rpartition("/")[0])
             handle = file.handle(files, create=step.create)
             if step.create or file.write_failed:
                 files.truncate(handle, step.position)
@@ -236,7 +242,8 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        completion = directory.lane.submit(operation, Work.FAST, "append")
+        work = Work.SYNC if any(step.sync_names for step in operation.steps) else Work.FAST
+        completion = directory.lane.submit(operation, work, "append")
         if completion.done:
             self._written(operation, groups, completion)
         else:
@@ -247,6 +254,7 @@ class AppendQueue:
         log = self._log
         config = log.config
         segment = log.segments[-1]
+        names_unsynced = log.names_unsynced
         position = segment.size_bytes
         step = WriteStep(segment.file, position)
         steps = [step]
@@ -259,7 +267,8 @@ class AppendQueue:
             ):  # fmt: skip
                 segment = Segment(log.path, _first_offset(plan), plan.now_ms)
                 position = 0
-                step = WriteStep(segment.file, 0, create=True)
+                step = WriteStep(segment.file, 0, create=True, sync_names=names_unsynced)
+                names_unsynced = True
                 steps.append(step)
                 groups.append((segment, []))
             step.buffers.append(plan.buffer)

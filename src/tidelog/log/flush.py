@@ -137,7 +137,7 @@ class Flushes:
         truncation_unsynced, log.truncation_unsynced = log.truncation_unsynced, False
         epochs_were_changed, log.epochs.changed = log.epochs.changed, False
         metadata_unsynced, log.metadata_unsynced = log.metadata_unsynced, False
-        names_changed, log.names_changed = log.names_changed, False
+        log.names_syncing, log.names_changed = log.names_changed, False
         for file in operation.logs:
             log.directory.open_files.pin(file)
 
@@ -148,11 +148,12 @@ class Flushes:
             if done.error is not None:
                 log.epochs.changed |= epochs_were_changed
                 log.metadata_unsynced |= metadata_unsynced
-                log.names_changed |= names_changed
+                log.names_changed |= log.names_syncing
                 log.truncation_unsynced |= truncation_unsynced
                 log.directory.failed(done.error)
             else:
                 self._apply(target, sealing, snapshots)
+            log.names_syncing = False
             self._finish(completion, done)
 
         log.directory.lane.submit(operation, self._work(operation), "flush").then(flushed)

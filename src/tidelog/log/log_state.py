@@ -81,6 +81,7 @@ class LogState:
         "log_start_offset",
         "metadata_unsynced",
         "names_changed",
+        "names_syncing",
         "new_snapshots",
         "next_offset",
         "oldest_unflushed_ms",
@@ -140,6 +141,8 @@ class LogState:
         self.new_snapshots: dict[int, bytes] = {}
         #: Files were made, renamed or removed since the directory was last made durable.
         self.names_changed = False
+        #: A flush under way makes the directory's names durable.
+        self.names_syncing = False
         #: The active segment was truncated and not made durable since.
         self.truncation_unsynced = False
         #: Wall clock of the first append after the last flush began.
@@ -175,6 +178,15 @@ class LogState:
     def active_segment(self) -> Segment:
         """The segment that is written."""
         return self.segments[-1]
+
+    @property
+    def names_unsynced(self) -> bool:
+        """Whether a power loss may take the names of files that were made.
+
+        No new segment gets a name before they are durable: a log that lost its first segment's
+        name, and not the next one's, would pass for one whose start has risen (V39).
+        """
+        return self.names_changed or self.names_syncing
 
     @property
     def is_closed(self) -> bool:

@@ -110,9 +110,12 @@ def _roll_empty(
     """Begin a new segment at the log's end; call `then` with the error or None."""
     segment = Segment(log.path, log.log_end_offset, now_ms)
     file = segment.file
+    sync_names = log.names_unsynced
     log.directory.open_files.pin(file)
 
     def create(files: Files) -> None:
+        if sync_names:
+            files.fsync_directory(log.path)
         files.truncate(file.handle(files, create=True), 0)
 
     def created(done: Completion[None]) -> None:
@@ -121,7 +124,8 @@ def _roll_empty(
             roll(segment)
         then(done.error)
 
-    log.directory.lane.submit(create, Work.FAST, "roll").then(created)
+    work = Work.SYNC if sync_names else Work.FAST
+    log.directory.lane.submit(create, work, "roll").then(created)
 
 
 def _remove(log: LogState, count: int, high_watermark: int, completion: Completion[int]) -> None:

@@ -1,4 +1,4 @@
-"""Mutants of the log: flushing, producers, compaction (V38, V60, E3).
+"""Mutants of the log: flushing, producers, compaction (V38, V39, V60, E3).
 
 Each removes one rule about the records of a log, or about its producers.
 """
@@ -106,6 +106,12 @@ def acknowledged_behind_a_timeout(_: Any) -> Any:
 def producers_not_rolled_back(_: Any) -> Any:
     """A truncated log still knows the producers' batches that were truncated."""
     return lambda producers, offset: True
+
+
+@_breaks("V39", "tidelog.log.log_state:LogState.names_unsynced", profile="rolled_segments")
+def rolled_over_unsynced_names(_: Any) -> Any:
+    """A segment gets its name although a power loss may take the first segment's."""
+    return property(lambda log: False)
 
 
 @_breaks("V60", "tidelog.log.log_cleaner:cleanable", profile="compaction")

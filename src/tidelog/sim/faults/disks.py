@@ -15,6 +15,7 @@ from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, scenario
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.node import Strike
 from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
@@ -138,6 +139,22 @@ def lose_power(context: FaultContext) -> bool:
     if broker is None or not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     return broker.crash(loss, f"power loss ({loss.value})")
+
+
+@kind
+def lose_power_at_sync(context: FaultContext) -> bool:
+    """Cut a broker's power right before a sync to come; unsynced data survives as in `lose_power`.
+
+    A segment was rolled a moment ago, as a rule: its file and its predecessor's are unsynced.
+    """
+    broker = context.any_broker()
+    if broker is None or broker.life is None:
+        return False
+    loss = context.draw.choice(_POWER_LOSSES)
+    planned = Strike(context.draw.randrange(1, 4), loss, "files.fsync")
+    context.note(f"power of {broker.node_id} is lost at sync {planned.countdown} ({loss.value})")
+    broker.life.plan_strike(planned)
+    return True
 
 
 @scenario

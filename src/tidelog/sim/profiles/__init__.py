@@ -91,6 +91,7 @@ _ORDER: Final = (
     "overtaken_batches",
     "older_disks",
     "damaged_leaders",
+    "rolled_segments",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -86,6 +86,25 @@ DISKS: Final = (
         churn=("flush_policy_changed",),
         has_own_streams=True,
     ),
+    # The power fails when a segment was rolled and nothing of it is synced; replicas are new again
+    # and again, so that the first segment is often the one.
+    Profile(
+        "rolled_segments",
+        weights={
+            "lose_power_at_sync": 6.0,
+            "slow_disk": 2.0,
+            "replaced_disk": 2.0,
+            "crash_leader": 1.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.0,
+        mean_interval_ms=(100, 600),
+        restart_ms=((20, 400), (200, 1_500)),
+        topic_life_ms=(300, 1_500),
+        recreates=1.0,
+        properties={"log.segment.bytes": "1500"},
+        has_own_streams=True,
+    ),
     # Files are damaged on one broker at a time, while it is down; disks are replaced.
     Profile(
         "damaged_disks",
