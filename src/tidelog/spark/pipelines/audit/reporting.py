@@ -48,6 +48,10 @@ def audit(
     )
 
 
+def _counted(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def report_of(done: Audit) -> Report:
     """Return the report of a finished audit."""
     findings = done.all_findings()
@@ -55,11 +59,14 @@ def report_of(done: Audit) -> Report:
     notices = [each for each in findings if each.severity is Severity.NOTICE]
     replicas = sum(len(each.audits) for each in done.partitions)
     batches = sum(audit.batches for each in done.partitions for audit in each.audits)
-    scope = f"{batches:,} batches of {replicas:,} replicas of {len(done.partitions):,} partitions"
+    scope = (
+        f"{_counted(batches, 'batch', 'batches')} of {_counted(replicas, 'replica')} of"
+        f" {_counted(len(done.partitions), 'partition')}"
+    )
     if damage:
         count = sum(1 + each.also for each in damage)
         places = len({each.path for each in damage})
-        verdict = f"{scope}: {count} places are damaged, in {places} files"
+        verdict = f"{scope}: {_counted(count, 'damaged place')} in {_counted(places, 'file')}"
     else:
         verdict = f"{scope}: every checksum is right and all replicas agree"
     tables = [
