@@ -143,10 +143,8 @@ def lose_power(context: FaultContext) -> bool:
 
 @kind
 def lose_power_at_sync(context: FaultContext) -> bool:
-    """Cut a broker's power right before a sync to come; unsynced data survives as in `lose_power`.
-
-    A segment was rolled a moment ago, as a rule: its file and its predecessor's are unsynced.
-    """
+    """Cut a broker's power right before a sync to come; a part of its unsynced data survives."""
+    # A segment was rolled a moment ago, as a rule: its file and its predecessor's are unsynced.
     broker = context.any_broker()
     if broker is None or broker.life is None:
         return False
