@@ -498,3 +498,36 @@ def ask(moves: Moves, target: Sequence[int] | None, of: TopicPartition = TP) -> 
     [told] = answer.responses
     [one] = told.partitions
     return ErrorCode(one.error_code)
+
+
+@pytest.mark.rule("R7")
+def test_more_may_be_moved_while_some_are() -> None:
+    two = topic(assignments={0: (1, 2, 3), 1: (2, 3, 1)})
+    controller = loaded(
+        TopicFound(two, {0: state(), 1: state((2, 3, 1))}), live=brokers(1, 2, 3, 4, 5)
+    )
+    step(controller, reassign(TP, [4, 2, 1]))
+    other = TopicPartition("t", 1)
+    _, effects = step(controller, reassign(other, [5, 3, 1]))
+    [topic_answer] = answer_of(effects).responses
+    assert [each.error_code for each in topic_answer.partitions] == [ErrorCode.NONE]
+    assert sorted(controller.image.moving) == [TP, other]
+
+
+@pytest.mark.rule("R18")
+def test_a_request_made_for_other_replicas_is_refused() -> None:
+    controller = loaded(live=brokers(1, 2, 3, 4, 5))
+    asked = reassign(TP, [4, 2, 1])
+    [partition] = asked.request.topics[0].partitions
+    partition.expected_replicas = [3, 2, 1]
+    writes, effects = step(controller, asked)
+    assert writes == []
+    [told] = answer_of(effects).responses[0].partitions
+    assert told.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert told.error_message == (
+        "t-0 has the replicas [1, 2, 3], and the request was made for [3, 2, 1]: make it again from"
+        " what there is"
+    )
+    partition.expected_replicas = [1, 2, 3]
+    _, effects = step(controller, asked)
+    assert answer_of(effects).responses[0].partitions[0].error_code == ErrorCode.NONE

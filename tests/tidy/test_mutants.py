@@ -20,7 +20,6 @@ def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
 
 #: Caught by seeds beyond those of a search: each needs two rare faults in a row.
 RARE = [
-    "created_over_a_former_replica",
     "new_topic_ids_forgotten",
     "starts_over_above_its_log",
 ]

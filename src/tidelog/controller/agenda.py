@@ -25,7 +25,8 @@ class Agenda:
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose former replicas may have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: Whether `/admin/reassign_partitions` may have entries to begin, or entries that are done.
+        #: Whether `/admin/reassign_partitions` may have entries to begin, or entries that are done,
+        #: or all reassignments are to be cancelled.
         self.has_requests = False
 
     def __bool__(self) -> bool:
@@ -53,8 +54,9 @@ class Agenda:
                 self.departures[topic_partition] = None
 
     def look_at_requests(self, image: Image) -> None:
-        """Look at `/admin/reassign_partitions`, where the node exists."""
-        self.has_requests = self.has_requests or image.reassignments is not None
+        """Look at `/admin/reassign_partitions` and the cancel of all, where a node exists."""
+        is_there = image.reassignments is not None or image.cancels_all
+        self.has_requests = self.has_requests or is_there
 
     def copy(self) -> Agenda:
         """Return an independent copy."""

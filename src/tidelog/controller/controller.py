@@ -37,7 +37,7 @@ from tidelog.controller.partitions import (
     refusals,
     removal,
 )
-from tidelog.controller.reassignments import progress, requests
+from tidelog.controller.reassignments import cancelling, progress, requests
 from tidelog.controller.registrations import Registrations
 from tidelog.controller.settings import Settings
 from tidelog.controller.settlement import Settlement
@@ -164,6 +164,8 @@ class Controller:
                 self._preferred.step(image)
             case requests.ReassignmentsRead():
                 requests.requests_read(event, image, agenda)
+            case cancelling.CancelRead():
+                cancelling.cancel_read(event, image, agenda)
             case progress.SweepDue():
                 progress.sweep(image, agenda)
             case ControlledShutdownAsked():
@@ -248,8 +250,8 @@ class Controller:
         for topic_partition in looked_at:
             reassignments.advance(topic_partition)
         if agenda.has_requests:
-            agenda.has_requests = False
             asked.look_at_node()
+            agenda.has_requests = cancelling.look_at_cancel(reassignments)
 
     # effects
 

@@ -80,9 +80,13 @@ class Draft:
 
     def minimum(self, topic_partition: TopicPartition) -> int:
         """Return the effective minimum: min(min.insync.replicas, number of replicas) (V60)."""
-        own = self.image.topics[topic_partition.topic].min_insync_replicas
+        return self.minimum_of(topic_partition.topic, self.image.replicas(topic_partition))
+
+    def minimum_of(self, topic: str, replicas: Sequence[int]) -> int:
+        """Return the effective minimum of a topic's partition that has these replicas."""
+        own = self.image.topics[topic].min_insync_replicas
         wanted = self.settings.min_insync_replicas if own is None else own
-        return min(wanted, len(self.image.replicas(topic_partition)))
+        return min(wanted, len(replicas))
 
     def has_changed(self, names: Iterable[str]) -> bool:
         """Return whether this decision writes the node of one of these topics, or resizes one.

@@ -64,6 +64,8 @@ class Image:
         self.moving: dict[TopicPartition, None] = {}
         #: Content of `/admin/reassign_partitions`; None where the node does not exist.
         self.reassignments: RequestedReassignments | None = None
+        #: Whether `/admin/cancel_reassignment_in_progress` exists (R2).
+        self.cancels_all = False
         #: Live brokers that were commanded to give up their replica, and have not acknowledged it
         #: (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
@@ -214,6 +216,7 @@ class Image:
             ),
             tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),
             self.producer_ids,
+            self.cancels_all,
         )
 
     def copy(self) -> Image:
@@ -236,6 +239,7 @@ class Image:
         other.producer_ids = self.producer_ids
         other.moving = dict(self.moving)
         other.reassignments = self.reassignments
+        other.cancels_all = self.cancels_all
         other.leaving = {tp: dict(waiting) for tp, waiting in self.leaving.items()}
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}

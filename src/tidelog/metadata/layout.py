@@ -73,6 +73,8 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+#: Ours (R2).
+CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -187,6 +189,7 @@ __all__ = [
     "PERSISTENT_ROOTS",
     "PREFERRED_REPLICA_ELECTION",
     "PRODUCER_ID_BLOCK",
+    "CANCEL_REASSIGNMENTS",
     "REASSIGN_PARTITIONS",
     "TOPICS",
     "ControllerRegistration",

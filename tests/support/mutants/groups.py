@@ -74,7 +74,7 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
     return role_ended_with_replica, load_once
 
 
-@_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="overtaken_batches")
+@_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="busy_leaders")
 def answers_before_load_is_committed(_: Any) -> Any:
     """A coordinator responds from loaded state that may still be lost."""
 

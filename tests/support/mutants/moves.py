@@ -1,4 +1,4 @@
-"""Mutants of reassignments (V51, V52).
+"""Mutants of reassignments (V51, V52, R3, R10).
 
 Each removes one step of the order in which a move completes. The docstring of a mutant describes
 the defect, and appears in docs/internals/mutants.md.
@@ -6,6 +6,7 @@ the defect, and appears in docs/internals/mutants.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
@@ -84,3 +85,28 @@ def complete_with_the_first_in_sync(original: Any) -> Any:
         )
 
     return completed
+
+
+@_breaks("R3", "tidelog.controller.reassignments.transitions:rolled_back", profile=_PROFILE)
+def cancel_below_the_minimum(original: Any) -> Any:
+    """A cancel ends while the originals are fewer copies of committed records than the minimum."""
+
+    def rolled_back(
+        state: Any, replicas: Any, brokers: Any, absent: Any, minimum: int, controller_epoch: int
+    ) -> Any:
+        return original(state, replicas, brokers, absent, 0, controller_epoch)
+
+    return rolled_back
+
+
+@_breaks("R10", "tidelog.controller.reassignments.transitions:toward", profile=_PROFILE)
+def originals_lost_on_a_second_target(original: Any) -> Any:
+    """A move that gets another target takes the replicas of that moment for the original ones."""
+
+    def toward(target: Any, replicas: Any, move: Any) -> Any:
+        full, begun = original(target, replicas, move)
+        if begun is None or move is None:
+            return full, begun
+        return full, replace(begun, original=replicas)
+
+    return toward

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.controller.reassigning import completing
 from tests.support.controller.values import TP, loaded, settings, state, topic
-from tests.unit.controller.reassigning import completing
 
 from tidelog.controller.draft import Draft
 from tidelog.controller.image import Change, Image

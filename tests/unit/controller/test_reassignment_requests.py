@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.support.controller.reassigning import (
+    FOUR,
+    OTHER,
+    begin,
+    caught_up,
+    cluster,
+    completing,
+    kinds,
+    run_writes,
+)
 from tests.support.controller.values import (
     TP,
     answer_of,
@@ -19,16 +29,6 @@ from tests.support.controller.values import (
     stopped,
     topic,
     unloaded,
-)
-from tests.unit.controller.reassigning import (
-    FOUR,
-    OTHER,
-    begin,
-    caught_up,
-    cluster,
-    completing,
-    kinds,
-    run_writes,
 )
 
 from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
@@ -51,6 +51,7 @@ class TestList:
         assert (found.name, one.partition_index) == ("t", 0)
         assert one.replicas == (5, 2, 1, 4, 3)
         assert (one.adding_replicas, one.removing_replicas) == ((5,), (4, 3))
+        assert one.original_replicas == (1, 2, 3), "a cancel returns there (R1)"
 
     def test_only_what_is_asked_for(self) -> None:
         controller = cluster()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import pytest
 from tests.unit.sim.test_sim_checkers import TOPIC_ID, Setup
 
 from tidelog.core.types import topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, SetData
+from tidelog.sim.checkers.moves import PublishedMove, copies_lost
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def test_who_is_assigned_no_more_was_to_go_and_is_out_of_the_isr(setup: Setup) -
 
     write([1, 2, 3], [2, 3])
     topic = setup.published.topics["t"]
-    assert topic.moving == {0: ((), (2, 3))}
+    assert topic.moving == {0: PublishedMove((), (2, 3), ())}
     setup.state(1, 1, [1, 2], [11, 12])
     write([1, 2], [2])
     assert setup.violations == []
@@ -42,3 +44,58 @@ def test_who_is_assigned_no_more_was_to_go_and_is_out_of_the_isr(setup: Setup) -
     write([1], [])
     assert setup.violations == ["t-0: 2 is assigned no more without a reassignment (V52)"]
     assert topic.fewest == {0: 1}
+
+
+def write_move(
+    setup: Setup, replicas: list[int], adding: list[int], removing: list[int], original: list[int]
+) -> None:
+    """The node of the topic with one partition, which is moved where a list is not empty."""
+    lists = {"adding": adding, "removing": removing, "original": original}
+    value = {
+        "version": 3,
+        "topic_id": topic_id_to_text(TOPIC_ID),
+        "partitions": {"0": replicas},
+        **{f"{name}_replicas": {"0": each} if each else {} for name, each in lists.items()},
+    }
+    setup.commit(SetData("/brokers/topics/t", json.dumps(value).encode(), ANY_VERSION))
+
+
+@pytest.mark.rule("R3")
+def test_a_cancelled_move_ends_with_the_original_list(setup: Setup) -> None:
+    write_move(setup, [4, 1, 2, 3], [4], [1, 2, 3], [1, 2, 3])
+    write_move(setup, [2, 1, 3, 4], [], [4], [1, 2, 3])
+    write_move(setup, [2, 1, 3], [], [], [])
+    assert setup.violations == ["t-0: it was moved back to (2, 1, 3), it began as (1, 2, 3) (R3)"]
+
+
+@pytest.mark.rule("R10")
+def test_the_original_replicas_stay_recorded(setup: Setup) -> None:
+    write_move(setup, [4, 1, 2, 3], [4], [1], [1, 2, 3])
+    write_move(setup, [5, 4, 1, 2, 3], [5, 4], [1, 4], [4, 1, 2, 3])
+    assert setup.violations == [
+        "t-0: its original replicas (1, 2, 3) became (4, 1, 2, 3) (R10)",
+    ]
+
+
+@pytest.mark.rule("V52")
+def test_a_move_ends_with_its_target(setup: Setup) -> None:
+    write_move(setup, [1, 2, 3], [], [3], [1, 2, 3])
+    setup.state(1, 1, [1, 2], [11, 12])
+    write_move(setup, [2, 1], [], [], [])
+    assert setup.violations == ["t-0: its reassignment to (1, 2) ended with (2, 1) (V52)"]
+
+
+@pytest.mark.rule("R3")
+def test_the_state_that_ends_a_move_keeps_the_copies() -> None:
+    class State(NamedTuple):
+        members: tuple[int, ...]
+        reassigned_to: tuple[int, ...] = ()
+
+    two = State((1, 4))
+    assert copies_lost(two, State((1, 2), (1, 2)), 2) == ""
+    assert copies_lost(State((1,)), State((1,), (1, 2)), 2) == "", "there were no more"
+    assert copies_lost(two, State((1,)), 2) == "", "no move ends here"
+    assert copies_lost(two, State((1,), (1, 2)), 2) == (
+        "the reassignment to (1, 2) ends with copies of committed records on (1,), of (1, 4), where"
+        " 2 are the minimum (R3)"
+    )

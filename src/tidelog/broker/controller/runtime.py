@@ -488,7 +488,7 @@ class ControllerRuntime:
         if self._term is not term:
             return
         image = term.controller.image
-        if image.moving or image.reassignments is not None:
+        if image.moving or image.reassignments is not None or image.cancels_all:
             self.offer(SweepDue())
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:

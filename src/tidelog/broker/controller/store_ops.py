@@ -15,6 +15,7 @@ from tidelog.controller.partitions.addition import AddPartitions
 from tidelog.controller.partitions.refusals import ForgetRequest
 from tidelog.controller.partitions.removal import QueueRemovals, RemovePartitions
 from tidelog.controller.producer_ids import TakeProducerIds
+from tidelog.controller.reassignments.cancelling import ForgetCancel
 from tidelog.controller.reassignments.progress import WriteAssignments
 from tidelog.controller.reassignments.requests import KeepReassignments
 from tidelog.controller.records import LastProducerId, Topic
@@ -375,6 +376,8 @@ def units_of(index: int, write: Write) -> list[Unit]:
             return [RequestUnit(index, layout.delete_topic_path(write.name), present=False)]
         case ForgetPreferredElection():
             return [RequestUnit(index, layout.PREFERRED_REPLICA_ELECTION, present=False)]
+        case ForgetCancel():
+            return [RequestUnit(index, layout.CANCEL_REASSIGNMENTS, present=False)]
         case TakeProducerIds():
             return [ProducerIdsUnit(index, write)]
         case _:

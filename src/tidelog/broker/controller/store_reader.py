@@ -18,6 +18,7 @@ from tidelog.controller.partitions.addition import AdditionsRead, FormerRead
 from tidelog.controller.partitions.refusals import RequestsUnreadable
 from tidelog.controller.partitions.removal import RemovalsRead
 from tidelog.controller.producer_ids import ProducerIdsRead
+from tidelog.controller.reassignments.cancelling import CancelRead
 from tidelog.controller.reassignments.requests import ReassignmentsRead
 from tidelog.controller.records import Move, RequestedReassignments, Topic
 from tidelog.controller.registrations import BrokersRead
@@ -239,6 +240,10 @@ class StoreReader:
             # An unreadable request cannot be carried out: it is removed like a completed one.
             self._report(str(error), "removed")
             return PreferredElectionRead(())
+
+    async def cancel(self, on_change: WatchCallback) -> CancelRead:
+        """Read whether an administrator cancels all reassignments (R2)."""
+        return CancelRead(await self._store.get(layout.CANCEL_REASSIGNMENTS, on_change) is not None)
 
     async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
         """Read the reassignments that an administrator requests (R1)."""

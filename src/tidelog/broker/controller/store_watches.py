@@ -33,6 +33,7 @@ class Reading(Enum):
     ADDITIONS = "requests to add partitions"
     ELECTION = "requested preferred leaders"
     REASSIGNMENTS = "requested reassignments"
+    CANCEL = "a requested cancel of all reassignments"
     DELETIONS = "requests to delete topics"
     ISR_CHANGES = "ISR changes that leaders made themselves"
 
@@ -107,7 +108,7 @@ class StoreWatches:
         term.events.has_read()
         self._due[Reading.ELECTION] = self._due[Reading.REASSIGNMENTS] = None
         self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
-        self._due[Reading.ISR_CHANGES] = None
+        self._due[Reading.ISR_CHANGES] = self._due[Reading.CANCEL] = None
 
     async def refresh(self, term: Term) -> None:
         """Read the changes that watches have announced."""
@@ -172,6 +173,8 @@ class StoreWatches:
             asked = await term.patiently(lambda: reader.preferred_election(self._on_election))
             if asked is not None:
                 controller.offer(asked)
+        if self._take(Reading.CANCEL):
+            controller.offer(await term.patiently(lambda: reader.cancel(self._on_cancel)))
         if self._take(Reading.REASSIGNMENTS):
             controller.offer(
                 await term.patiently(lambda: reader.reassignments(self._on_reassignments))
@@ -204,6 +207,9 @@ class StoreWatches:
 
     def _on_election(self, event: WatchEvent) -> None:
         self._mark(Reading.ELECTION)
+
+    def _on_cancel(self, event: WatchEvent) -> None:
+        self._mark(Reading.CANCEL)
 
     def _on_reassignments(self, event: WatchEvent) -> None:
         self._mark(Reading.REASSIGNMENTS)

@@ -23,6 +23,7 @@ from tidelog.controller.decision import Effects
 from tidelog.controller.elections.recoveries import LeaderAwaited
 from tidelog.controller.notices import Notices, Report
 from tidelog.controller.partitions.expansions import ExpansionsHeld
+from tidelog.controller.reassignments.cancelling import CancelEnded, CancelSkipped
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.requests import ReassignmentRefused
 from tidelog.controller.settings import Settings, TopicDefaults
@@ -236,6 +237,14 @@ def _report_reassignments(
             f"{layout.REASSIGN_PARTITIONS}: reassignment of {topic_partition} rejected, its"
             f" replicas stay: {reason}",
         )
+    for skipped in notices.of(CancelSkipped):
+        tracer.event(
+            "cancel_skipped", partition=str(skipped.topic_partition), reason=skipped.reason
+        )
+        log(logging.ERROR, f"{layout.CANCEL_REASSIGNMENTS}: not cancelled: {skipped.reason}")
+    for cancelled in notices.of(CancelEnded):
+        tracer.event("reassignments_cancelled", count=cancelled.count)
+        log(logging.INFO, f"{cancelled.count} reassignments were cancelled and go back")
     for ended in notices.of(ReassignmentEnded):
         topic_partition, replicas = ended.topic_partition, ended.replicas
         tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)

@@ -191,7 +191,7 @@ class ReassignmentsDraft:
         node.moves[partition] = begun
         node.begun[partition] = None
         state = image.states.get(topic_partition)
-        if state is not None:
+        if state is not None and not transitions.goes_back(full, begun):
             self.draft.write_state(
                 WritePartitionState(
                     topic_partition,
@@ -222,13 +222,15 @@ class ReassignmentsDraft:
             if image.has_left(topic_partition):
                 self._end(topic_partition, target)
             return
-        done = transitions.completed(
-            state,
-            target,
-            image.brokers,
-            image.absent(topic_partition),
-            self.draft.settings.controller_epoch,
-        )
+        brokers, absent = image.brokers, image.absent(topic_partition)
+        controller_epoch = self.draft.settings.controller_epoch
+        if transitions.goes_back(image.assigned(topic_partition), move):
+            minimum = self.draft.minimum_of(topic_partition.topic, target)
+            done = transitions.rolled_back(
+                state, target, brokers, absent, minimum, controller_epoch
+            )
+        else:
+            done = transitions.completed(state, target, brokers, absent, controller_epoch)
         if done is not None:
             self.draft.write_state(
                 WritePartitionState(topic_partition, done, state.partition_epoch)

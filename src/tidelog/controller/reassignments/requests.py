@@ -171,8 +171,10 @@ class ReassignmentRequests:
         may_change_factor: bool,
     ) -> tuple[int, ...]:
         targets.topic_of(topic_partition, self._image)
+        targets.check_expected(topic_partition, tuple(requested.expected_replicas), self._image)
         if requested.replicas is None:
             return targets.original_of(topic_partition, self._image)
+        targets.check_not_cancelled(topic_partition, self._image)
         target = tuple(requested.replicas)
         targets.check_target(topic_partition, target, self._image, may_change_factor)
         return target
@@ -213,6 +215,8 @@ class ReassignmentRequests:
         assigned = image.assigned(topic_partition)
         if move is None and assigned == target:
             return None
+        if not image.is_completing(topic_partition):
+            targets.check_not_cancelled(topic_partition, image)
         if move is not None and (
             records.target_of(assigned, move) == target or image.is_completing(topic_partition)
         ):
@@ -302,6 +306,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
                 image.assigned(topic_partition),
                 tuple(replica for replica in move.adding if replica not in move.removing),
                 move.removing,
+                move.original,
             )
         )
     response = ListPartitionReassignmentsResponse(topics=list(found.values()))

@@ -75,6 +75,29 @@ def check_target(
         check_can_turn(topic_partition, image)
 
 
+def check_expected(
+    topic_partition: TopicPartition, expected: tuple[int, ...], image: Image
+) -> None:
+    """Raise KafkaError where a request was made for other replicas than there are (R18)."""
+    assigned = image.assigned(topic_partition)
+    if expected and expected != assigned:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{topic_partition} has the replicas {list(assigned)}, and the request was made for"
+            f" {list(expected)}: make it again from what there is",
+        )
+
+
+def check_not_cancelled(topic_partition: TopicPartition, image: Image) -> None:
+    """Raise KafkaError while all reassignments are being cancelled (R2)."""
+    if image.cancels_all:
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"all reassignments are being cancelled, so none of {topic_partition} begins: ask again"
+            " when /admin/cancel_reassignment_in_progress is gone",
+        )
+
+
 def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
     """Raise KafkaError where a reassignment has advanced so far that it can only be finished."""
     if image.is_completing(topic_partition):
@@ -97,4 +120,26 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
             f"the former replicas of {topic_partition} are not recorded: name them to move it back",
         )
     check_can_turn(topic_partition, image)
+    check_stays_online(topic_partition, move.original, image)
     return move.original
+
+
+def check_stays_online(
+    topic_partition: TopicPartition, original: tuple[int, ...], image: Image
+) -> None:
+    """Raise KafkaError where a cancel would take a partition offline (R6).
+
+    No original replica is in sync, and one that the move added is, and lives. With all of them
+    offline there is nothing to take offline.
+    """
+    state = image.states.get(topic_partition)
+    if state is None or any(member in original for member in state.isr):
+        return
+    online = [member for member in state.isr if member in image.brokers]
+    if online:
+        raise KafkaError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"{topic_partition} would go offline: of its original replicas {list(original)} none is"
+            f" in sync, and {online} are; name the originals as target to move it back when they"
+            " are in sync",
+        )

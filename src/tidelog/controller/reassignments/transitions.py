@@ -4,8 +4,13 @@ While replicas are being added, the assignment names all of them: the target fir
 then the replicas to remove. The move is complete when every replica of the target is in the ISR
 (V51). Then the controller publishes the state with the target alone, under the next leader epoch.
 From there on no replica that is to be removed can rejoin the ISR under any controller, because the
-state names the target (`reassigned_to`, V52). Everything follows from published state; knows
-nothing of other partitions, of requests or of commands.
+state names the target (`reassigned_to`, V52).
+
+A cancel turns a move back to its original replicas (R3). No replica is copied for it, so it ends at
+once, by the same steps: ISR and leader among the originals first. It waits only where that would
+leave fewer copies of committed records than min.insync.replicas asks for, and fewer than there are.
+Everything follows from published state; knows nothing of other partitions, of requests or of
+commands.
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ from dataclasses import replace
 
 from tidelog.controller import incarnations
 from tidelog.controller.incarnations import Brokers
-from tidelog.controller.records import Move, Replicas
+from tidelog.controller.records import Move, Replicas, target_of
+from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_LEADER, PartitionState
 
 
@@ -23,18 +29,25 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
     """Return the assignment that leads to `target`, and the move.
 
     The move is None where no replica comes or goes. Replicas that only an earlier target added are
-    removed when this target is reached. Until then they count like any other (R10).
+    removed when this target is reached. Until then they count like any other (R10). A move whose
+    target are the original replicas, in their order, adds none: it goes back (R3).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
     before = original or tuple(
         replica for replica in replicas if move is None or replica not in move.adding
     )
-    adding = tuple(replica for replica in full if replica not in before)
+    goes_back = move is not None and target == before
+    adding = () if goes_back else tuple(replica for replica in full if replica not in before)
     removing = tuple(replica for replica in full if replica not in target)
     if not adding and not removing:
         return full, None
-    return full, Move(adding, removing, original)
+    return full, Move(adding, removing, before if goes_back else original)
+
+
+def goes_back(replicas: Replicas, move: Move) -> bool:
+    """Return whether a move returns to the replicas of which it began (R3)."""
+    return not move.adding and bool(move.original) and target_of(replicas, move) == move.original
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
@@ -48,6 +61,53 @@ def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionS
         leader_epoch=state.leader_epoch + 1,
         partition_epoch=state.partition_epoch + 1,
         reassigned_to=(),
+    )
+
+
+def rolled_back(
+    state: PartitionState,
+    original: Replicas,
+    brokers: Brokers,
+    absent: Container[int],
+    minimum: int,
+    controller_epoch: int,
+) -> PartitionState | None:
+    """Return the state that ends a cancelled move: ISR and leader among the originals (R3, V52).
+
+    `minimum` is the effective minimum of the original replicas. Returns None while the originals
+    would be fewer live in-sync replicas than the minimum and than there are now, or hold fewer of
+    the copies that a recovery by proof counts on (E1, E6). Returns None where an election is due
+    first, too.
+    """
+    if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
+        return None
+    isr = tuple(member for member in state.isr if member in original)
+    live = [member for member in state.isr if member in brokers and member not in absent]
+    kept = [member for member in original if member in live]
+    if not kept or len(kept) < min(minimum, len(live)):
+        return None
+    members = eligible_replicas.members(state)
+    eligible = eligible_replicas.after(state, isr, minimum, original)
+    if len(isr) + len(eligible.elr) < min(minimum, len(members)):
+        return None
+    leader = state.leader
+    if leader not in original:
+        able = [member for member in kept if not brokers[member].is_leaving]
+        leader = (able or kept)[0]
+    return replace(
+        state,
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=isr,
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        # No live member has bounced: each counts in its present incarnation.
+        isr_epochs=tuple(
+            brokers[member].broker_epoch if member in brokers else members[member] for member in isr
+        ),
+        elr=eligible.elr,
+        elr_epochs=eligible.elr_epochs,
+        reassigned_to=original,
     )
 
 

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
 from tidelog.metadata.store import Check, Create, Delete, Op, OpResult, SetData
+from tidelog.sim.checkers import moves
+from tidelog.sim.checkers.moves import PublishedMove
 from tidelog.sim.checkers.replica_logs import LogKey, life_at
 
 _TOPICS: Final = "/brokers/topics/"
@@ -46,6 +48,8 @@ class PublishedPartition:
     led_since_ns: int = 0
     #: Controller epoch that the node names; a leader keeps it when it writes the node itself.
     controller_epoch: int = 0
+    #: The target that a reassignment has come down to (V52).
+    reassigned_to: tuple[int, ...] = ()
 
     def epoch_of(self, member: int) -> int | None:
         """Return the broker epoch recorded for a member of the ISR or an eligible replica."""
@@ -67,8 +71,8 @@ class PublishedTopic:
     topic_id: TopicId
     created_ns: int
     assignment: dict[int, tuple[int, ...]]
-    #: Replicas that a reassignment adds and removes, by partition (V50).
-    moving: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    #: Reassignments under way, by partition (V50).
+    moving: dict[int, PublishedMove] = field(default_factory=dict)
     #: The lowest number of replicas that each partition ever had.
     fewest: dict[int, int] = field(default_factory=dict)
     #: Time at which the replicas of a partition, or their order, last changed.
@@ -272,6 +276,10 @@ class Published:
                 self._violate(f"partitions {gone} of topic {name} have vanished (V70)")
             elif any(number < len(assignment) for number in gone):
                 self._violate(f"partitions {gone} of topic {name} are not its highest (V71)")
+            for number, fault in moves.wrong_changes(
+                topic.moving, moves.moves_of(value), topic.assignment, assignment
+            ):
+                self._violate(f"{name}-{number}: {fault}")
             self._reassigned(topic, assignment)
             self._note_moves(zxid, topic, value)
             return
@@ -318,15 +326,11 @@ class Published:
 
     @staticmethod
     def _note_moves(zxid: int, topic: PublishedTopic, value: dict[str, Any]) -> None:
-        adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
-        topic.moving = {
-            int(number): (tuple(adding.get(number, ())), tuple(removing.get(number, ())))
-            for number in {**adding, **removing}
-        }
+        topic.moving = moves.moves_of(value)
         topic.leaving_since = {
             (number, replica): topic.leaving_since.get((number, replica), zxid)
-            for number, (_, gone) in topic.moving.items()
-            for replica in gone
+            for number, move in topic.moving.items()
+            for replica in move.removing
         }
         for number, replicas in topic.assignment.items():
             topic.fewest[number] = min(topic.fewest.get(number, len(replicas)), len(replicas))
@@ -345,6 +349,7 @@ class Published:
             is_recovering=bool(value.get("leader_recovery_state", 0)),
             elr=dict(zip(value.get("elr", ()), value.get("elr_epochs", ()), strict=False)),
             controller_epoch=value["controller_epoch"],
+            reassigned_to=tuple(value.get("reassigned_to", ())),
         )
         before = self.partitions.get(key)
         if self._writer is not None:
@@ -358,6 +363,10 @@ class Published:
         state.led_since_ns = before.led_since_ns if before and same_leader else self._now_ns()
         self.partitions[key] = state
         self._check_state(topic, before, state)
+        if before is not None:
+            fault = moves.copies_lost(before, state, self.effective_minimum(key))
+            if fault:
+                self._violate(f"{topic.name}-{key.partition}: {fault}")
         if before is not None:
             if state.leader not in (before.leader, NO_LEADER):
                 self.elections += 1

@@ -1,7 +1,8 @@
 """Churn of reassignments: partitions move between brokers while clients work (V50).
 
 The administrator uses requests and the reassignment node. After the faults every reassignment must
-end. Then the topics' nodes list no adding or removing replicas, and the reassignment node is gone.
+end. Then the topics' nodes list no adding or removing replicas, and the reassignment node is gone,
+as is the node that cancels all.
 Every broker that hosts a partition is one of its replicas (V52); replicas set aside do not count.
 """
 
@@ -19,6 +20,7 @@ from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
 _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
+_ALL_BACK: Final = 0.08
 _OTHER_FACTOR: Final = 0.15
 
 
@@ -39,6 +41,9 @@ class PartitionsMoved(ChurnKind):
             movable = [*self.work.steady, *self._of_groups()]
             partitions = self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
             targets = {each: self._target(each) for each in partitions}
+            if self.draw.random() < _ALL_BACK:
+                self._cancel_all()
+                continue
             if self.draw.random() < _BY_NODE:
                 self._leave_in_the_store(targets)
                 continue
@@ -70,6 +75,13 @@ class PartitionsMoved(ChurnKind):
         brokers = list(self.work.cluster.brokers)
         return tuple(draw.sample(brokers, min(count, len(brokers))))
 
+    def _cancel_all(self) -> None:
+        """Create the node that cancels all reassignments (R2)."""
+        store = self.work.cluster.store
+        if store.is_available and store.tree.get(layout.CANCEL_REASSIGNMENTS) is None:
+            store.write_from_outside(layout.CANCEL_REASSIGNMENTS, b"")
+            self.succeeded("a cancel of all moves")
+
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
         """Write the reassignment node if there is none, as Kafka's older tools did."""
         store = self.work.cluster.store
@@ -85,8 +97,9 @@ class PartitionsMoved(ChurnKind):
         for topic in cluster.published.topics.values():
             if topic.moving:
                 return f"{topic.name}: partitions {sorted(topic.moving)} are being moved"
-        if cluster.store.tree.get(layout.REASSIGN_PARTITIONS) is not None:
-            return f"{layout.REASSIGN_PARTITIONS} is there"
+        for path in (layout.REASSIGN_PARTITIONS, layout.CANCEL_REASSIGNMENTS):
+            if cluster.store.tree.get(path) is not None:
+                return f"{path} is there"
         for node_id, node in cluster.brokers.items():
             for key in node.logs.logs:
                 found = cluster.published.all_topics.get(key.topic_id)

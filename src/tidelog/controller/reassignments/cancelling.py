@@ -1,0 +1,109 @@
+"""Cancel of all reassignments, by `/admin/cancel_reassignment_in_progress` (R2, R5, R6, R19).
+
+Whoever creates the node has every reassignment under way rolled back that is not past its point of
+no return. The topics' nodes are written first. Once every reassignment goes back or cannot, the
+node is removed; those that cannot are reported. While the node is there, no reassignment begins,
+and entries of `/admin/reassign_partitions` are dropped. So a controller that dies in between leaves
+the next one the same work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.events import Event
+from tidelog.controller.image import Change, Image
+from tidelog.controller.reassignments import targets, transitions
+from tidelog.controller.reassignments.progress import ReassignmentsDraft
+from tidelog.controller.settlement import Settlement
+from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.core.errors import KafkaError
+from tidelog.core.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRead(Event):
+    """Whether `/admin/cancel_reassignment_in_progress` exists (R2)."""
+
+    is_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelSkipped:
+    """A reassignment that a cancel of all leaves alone (R6)."""
+
+    topic_partition: TopicPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelEnded:
+    """Every reassignment goes back, or cannot."""
+
+    #: Reassignments that go back.
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFound(Change):
+    """The node of the cancel is there, or gone."""
+
+    is_requested: bool
+
+    def apply(self, image: Image) -> None:
+        """Take it over."""
+        image.cancels_all = self.is_requested
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCancel(Write):
+    """Remove `/admin/cancel_reassignment_in_progress`: every reassignment goes back, or cannot."""
+
+    def settle(self, outcome: Outcome, settlement: Settlement) -> None:
+        """Let reassignments begin again."""
+        if not isinstance(outcome, Conflict):
+            settlement.apply(CancelFound(is_requested=False))
+
+
+def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
+    """Take over whether a cancel of all is requested."""
+    image.apply(CancelFound(event.is_requested))
+    agenda.look_at_requests(image)
+
+
+def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
+    """Turn the reassignments back; return whether another look is due.
+
+    It is while one of them was only now sent back, or is changed by this decision otherwise. The
+    last look reports those that cannot go back, and removes the node.
+    """
+    draft = reassignments.draft
+    image = draft.image
+    if not image.cancels_all:
+        return False
+    is_unfinished, count = False, 0
+    skipped: list[CancelSkipped] = []
+    for topic_partition in sorted(image.moving):
+        move = image.move(topic_partition)
+        assert move is not None
+        if transitions.goes_back(image.assigned(topic_partition), move):
+            count += 1
+        elif image.is_completing(topic_partition) or image.is_deleting(topic_partition.topic):
+            continue
+        elif not reassignments.is_free(topic_partition):
+            is_unfinished = True
+        else:
+            try:
+                original = targets.original_of(topic_partition, image)
+                reassignments.begin(topic_partition, original)
+                is_unfinished = True
+            except KafkaError as error:
+                skipped.append(CancelSkipped(topic_partition, error.message))
+    if is_unfinished:
+        return True
+    for skip in skipped:
+        draft.notice(skip)
+    draft.notice(CancelEnded(count))
+    draft.add(ForgetCancel())
+    return False
