@@ -113,6 +113,44 @@ def test_kafka_python_moves_lists_and_takes_back(
     assert count(client, tp) == len(RECORDS)
 
 
+def test_a_cancel_takes_partitions_back_at_once_while_a_target_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    cluster: LocalCluster,
+    client: BlockingClient,
+) -> None:
+    controller = client.metadata([]).controller_id
+    *originals, other, hung = sorted(cluster.broker_ids, key=lambda each: each != controller)
+    tps = [made(client, f"back-{number}", *originals) for number in range(3)]
+    cluster.pause(hung)
+    try:
+        told = client.reassign(dict.fromkeys(tps, (hung, other)))
+        assert {each.message for each in told.values()} == {""}
+        capfd.readouterr()
+        words = ("-b", cluster.bootstrap, "-o", "json")
+        assert run(monkeypatch, "reassign", "cancel", "--broker", str(hung), *words) == 0
+        cancelled = json.loads(capfd.readouterr().out)
+        assert [each["result"] for each in cancelled] == ["cancelled"] * 3
+        assert [each["target"] for each in cancelled] == [[hung, other]] * 3
+
+        def is_back(tp: TopicPartition) -> bool:
+            partition = client.metadata([tp.topic]).partition(tp)
+            return partition is not None and list(partition.replicas) == originals
+
+        eventually(lambda: all(map(is_back, tps)), "the original replicas")
+    finally:
+        cluster.resume(hung)
+    eventually(lambda: client.list_reassignments() == {}, "the end of the moves")
+    for tp in tps:
+        assert count(client, tp) == len(RECORDS)
+        eventually(
+            lambda name=str(tp): (
+                {one for one, names in holding(cluster, name).items() if names} == set(originals)
+            ),
+            "the directories",
+        )
+
+
 def test_a_dead_broker_does_not_hold_a_move_up_and_finds_a_stray(
     cluster: LocalCluster, client: BlockingClient
 ) -> None:

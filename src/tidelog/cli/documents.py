@@ -462,8 +462,27 @@ class MoveBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveCancelled:
+    """A move that was to be cancelled. `result` is cancelled, would_cancel, or Kafka's error name.
+
+    `replicas` are all that the partition had, `target` is where it was going. `message` is the
+    broker's reason, empty if it gave none.
+    """
+
+    topic: str
+    partition: int
+    result: str
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class MoveListed:
-    """A partition on the move; `replicas` are all that it has meanwhile, the target first."""
+    """A partition on the move; `replicas` are all that it has meanwhile, the target first.
+
+    `original` are those that a cancel returns to, empty where they are not known.
+    """
 
     topic: str
     partition: int
@@ -471,6 +490,7 @@ class MoveListed:
     adding: tuple[int, ...]
     removing: tuple[int, ...]
     target: tuple[int, ...]
+    original: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

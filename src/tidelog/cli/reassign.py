@@ -7,16 +7,23 @@ the cluster whether a command waits for them or not.
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tidelog.cli.documents import MoveBegun, MoveListed, MoveVerified, prints
+from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.reassignment_files import (
+    ReassignmentFileError,
+    Targets,
+    check_expected,
+    ids,
+    read,
+    rollback,
+    save,
+)
 from tidelog.cli.target import (
     BootstrapOption,
     DryRunOption,
@@ -27,7 +34,7 @@ from tidelog.cli.target import (
 from tidelog.cli.waiting import wait_for
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.moving import MoveAsked, MoveUnderWay
-from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -35,9 +42,7 @@ app = CommandGroup("Move partitions to other brokers.")
 
 #: A day: a move takes as long as the copy of a partition's data.
 _PATIENCE_S = 86_400.0
-_EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
-Targets = dict[TopicPartition, tuple[int, ...]]
 FileArgument = Annotated[
     Path | None,
     typer.Argument(help="File of Kafka's form; - is standard input.", show_default=False),
@@ -47,15 +52,22 @@ JsonOption = Annotated[
 ]
 
 
-class ReassignmentFileError(TidelogError):
-    """The error of a file without valid targets; the message names the place and the reason."""
-
-
 @app.command(epilog="Example: tidelog reassign execute moves.json --wait")
 @prints(list[MoveBegun])
 def execute(
     file: FileArgument = None,
     text: JsonOption = None,
+    save_rollback: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-rollback",
+            help="Write a file that moves the partitions back once they are moved.",
+            show_default=False,
+        ),
+    ] = None,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Add to the moves that are under way.")
+    ] = False,
     dry_run: DryRunOption = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until every move is done.")
@@ -67,15 +79,33 @@ def execute(
 ) -> None:
     """Move partitions to the brokers that a file names.
 
-    A partition on the move is redirected to its new target. The exit code is 1 if a move was
-    refused; the others continue.
+    While others are on the move, --additional is needed; a partition among them is redirected to
+    its new target. The exit code is 1 if a move was refused; the others continue.
     """
-    where, targets = _read(file, text)
+    where, targets, expected = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
         before = _partitions_of(client, targets, where)
+        check_expected(where, expected, before)
+        moving = client.list_reassignments()
+        if moving and not additional:
+            raise ReassignmentFileError(
+                f"partitions are on the move already ({len(moving)}, the first is {min(moving)}):"
+                " wait for them (tidelog reassign list), cancel them, or give --additional"
+            )
+        former = {tp: moving[tp].original if tp in moving else before[tp] for tp in targets}
+        unknown = [str(tp) for tp in targets if not former[tp]]
+        back = rollback({tp: replicas for tp, replicas in former.items() if replicas})
+        if save_rollback is not None:
+            save(save_rollback, back)
+        if unknown:
+            say(
+                f"the way back has no {', '.join(unknown)}: on the move, from where is not recorded"
+            )
         results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
         if not dry_run:
-            results = client.reassign(targets)
+            results = client.reassign(targets, expected)
+            if save_rollback is None and len(unknown) < len(targets):
+                say(f"to move them back once they are moved, execute: {back}")
         begun = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
         if wait and begun and not dry_run:
             _await(client, begun)
@@ -90,26 +120,114 @@ def execute(
         )
         for tp in targets
     ]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    else:
-        print_table(
-            ("topic", "partition", "result", "replicas before", "replicas", "reason"),
-            (
-                (
-                    each.topic,
-                    each.partition,
-                    each.result,
-                    _ids(each.replicas_before),
-                    _ids(each.replicas),
-                    each.message or None,
-                )
-                for each in rows
-            ),
-        )
+    _print_begun(rows, output)
     if len(begun) < len(targets):
         say(f"tidelog: {len(targets) - len(begun)} of {len(targets)} moves were refused")
         raise typer.Exit(1)
+
+
+def _print_begun(rows: list[MoveBegun], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    print_table(
+        ("topic", "partition", "result", "replicas before", "replicas", "reason"),
+        (
+            (
+                each.topic,
+                each.partition,
+                each.result,
+                ids(each.replicas_before),
+                ids(each.replicas),
+                each.message or None,
+            )
+            for each in rows
+        ),
+    )
+
+
+@app.command(epilog="Example: tidelog reassign cancel --all")
+@prints(list[MoveCancelled])
+def cancel(
+    file: FileArgument = None,
+    text: JsonOption = None,
+    cancel_all: Annotated[bool, typer.Option("--all", help="Every move under way.")] = False,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", help="Moves of this topic; may be repeated.")
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", help="Moves that involve this broker.", show_default=False),
+    ] = None,
+    dry_run: DryRunOption = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the added replicas are gone.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Cancel moves: partitions return to the replicas that they had, in that order.
+
+    A partition returns at once, and waits for no replica to catch up, unless fewer than
+    min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
+    refused; the others take effect.
+    """
+    named = file is not None or text is not None
+    if named + cancel_all + bool(topics) + (broker is not None) != 1:
+        raise typer.BadParameter("give one of FILE, --json, --all, --topic and --broker")
+    listed = list(read(file, text).targets) if named else None
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        moving = client.list_reassignments(listed)
+        wanted = sorted(moving) if listed is None else listed
+        if topics:
+            wanted = [tp for tp in wanted if tp.topic in topics]
+        if broker is not None:
+            wanted = [tp for tp in wanted if broker in moving[tp].replicas]
+        results = dict.fromkeys(wanted, MoveAsked(ErrorCode.NONE, ""))
+        if wanted and not dry_run:
+            results = client.reassign(dict.fromkeys(wanted))
+        begun = [tp for tp in wanted if results[tp].error is ErrorCode.NONE]
+        if wait and begun and not dry_run:
+            _await(client, begun)
+    rows = [_cancelled(tp, moving.get(tp), results[tp], dry_run) for tp in wanted]
+    if output is OutputFormat.JSON:
+        print_document(rows)
+    elif rows:
+        _print_cancelled(rows)
+    else:
+        say("no partition is being moved")
+    if len(begun) < len(wanted):
+        say(f"tidelog: {len(wanted) - len(begun)} of {len(wanted)} cancels were refused")
+        raise typer.Exit(1)
+
+
+def _print_cancelled(rows: list[MoveCancelled]) -> None:
+    print_table(
+        ("topic", "partition", "result", "replicas", "was going to", "reason"),
+        (
+            (
+                each.topic,
+                each.partition,
+                each.result,
+                ids(each.replicas),
+                ids(each.target),
+                each.message or None,
+            )
+            for each in rows
+        ),
+    )
+
+
+def _cancelled(
+    tp: TopicPartition, move: MoveUnderWay | None, result: MoveAsked, dry_run: bool
+) -> MoveCancelled:
+    word = result.error.name
+    if result.error is ErrorCode.NONE:
+        word = "would_cancel" if dry_run else "cancelled"
+    replicas, target = ((), ()) if move is None else (move.replicas, move.target)
+    return MoveCancelled(tp.topic, tp.partition, word, replicas, target, result.message)
 
 
 @app.command("list", epilog="Example: tidelog reassign list")
@@ -131,6 +249,7 @@ def list_moves(
             found[tp].adding,
             found[tp].removing,
             found[tp].target,
+            found[tp].original,
         )
         for tp in sorted(found)
     ]
@@ -138,14 +257,15 @@ def list_moves(
         print_document(rows)
     elif rows:
         print_table(
-            ("topic", "partition", "replicas", "adding", "removing"),
+            ("topic", "partition", "replicas", "adding", "removing", "before"),
             (
                 (
                     each.topic,
                     each.partition,
-                    _ids(each.replicas),
-                    _ids(each.adding),
-                    _ids(each.removing),
+                    ids(each.replicas),
+                    ids(each.adding),
+                    ids(each.removing),
+                    ids(each.original) or None,
                 )
                 for each in rows
             ),
@@ -165,7 +285,7 @@ def verify(
     timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show whether partitions are where a file wants them. Exit code 1 unless all of them are."""
-    where, targets = _read(file, text)
+    where, targets, _ = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
         # In this order, a move that ends in between counts as under way and not as lost.
         moving = client.list_reassignments(targets)
@@ -190,8 +310,8 @@ def verify(
                     each.topic,
                     each.partition,
                     each.state,
-                    _ids(each.replicas),
-                    _ids(each.replicas_wanted),
+                    ids(each.replicas),
+                    ids(each.replicas_wanted),
                 )
                 for each in rows
             ),
@@ -214,10 +334,6 @@ def _word(error: ErrorCode, dry_run: bool) -> str:
     return "would_move" if dry_run else "accepted"
 
 
-def _ids(replicas: tuple[int, ...]) -> str:
-    return ",".join(map(str, replicas))
-
-
 def _await(client: BlockingClient, begun: list[TopicPartition]) -> None:
     def done() -> int:
         return len(begun) - len(client.list_reassignments(begun))
@@ -237,59 +353,3 @@ def _partitions_of(
             raise ReassignmentFileError(f"{where}: there is no partition {tp}")
         found[tp] = tuple(partition.replicas)
     return found
-
-
-def _read(file: Path | None, text: str | None) -> tuple[str, Targets]:
-    """Return the content of a file or of `--json`, and its name for messages."""
-    if (file is None) == (text is None):
-        raise typer.BadParameter("give FILE, or --json with what it would hold")
-    where = "--json" if file is None else str(file)
-    try:
-        if text is None:
-            assert file is not None
-            text = sys.stdin.read() if where == "-" else file.read_text(encoding="utf-8")
-        document = json.loads(text)
-    except OSError as error:
-        raise ReassignmentFileError(f"{where}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ReassignmentFileError(f"{where} is not JSON: {error}") from error
-    return where, targets_of(document, where)
-
-
-def targets_of(document: Any, where: str) -> Targets:
-    """Return the targets in a document of Kafka's form; ReassignmentFileError."""
-    entries = document.get("partitions") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise ReassignmentFileError(f"{where} lists no partitions: {_EXPECTED} expected")
-    if document.get("version", 1) != 1:
-        raise ReassignmentFileError(f"{where} is of version {document['version']!r}: 1 expected")
-    targets: Targets = {}
-    for index, entry in enumerate(entries):
-        tp, replicas = _entry(entry, f"{where}: partitions[{index}]")
-        if tp in targets:
-            raise ReassignmentFileError(f"{where} names {tp} more than once")
-        targets[tp] = replicas
-    return targets
-
-
-def _entry(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
-    if not isinstance(entry, dict):
-        raise ReassignmentFileError(f"{where} is no object: {_EXPECTED} expected")
-    topic, partition, replicas = (entry.get(key) for key in ("topic", "partition", "replicas"))
-    if not isinstance(topic, str) or not topic:
-        raise ReassignmentFileError(f"{where} names no topic")
-    if type(partition) is not int or partition < 0:
-        raise ReassignmentFileError(f"{where}: partition is {partition!r}: a number expected")
-    if (
-        not isinstance(replicas, list)
-        or not replicas
-        or any(type(each) is not int or each < 0 for each in replicas)
-    ):
-        raise ReassignmentFileError(f"{where}: replicas is {replicas!r}: broker ids expected")
-    directories = entry.get("log_dirs")
-    if directories is not None and directories != ["any"] * len(replicas):
-        raise ReassignmentFileError(
-            f"{where}: log_dirs is {directories!r}: brokers choose directories themselves, leave it"
-            ' out or write "any" for each replica'
-        )
-    return TopicPartition(topic, partition), tuple(replicas)

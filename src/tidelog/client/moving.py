@@ -48,6 +48,9 @@ class MoveUnderWay:
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
+    #: The replicas that a cancel returns to, in their order; empty where they are not known, as
+    #: with a controller of Apache Kafka (R1).
+    original: tuple[int, ...] = ()
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -65,16 +68,26 @@ class MoveAdmin:
         self,
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         allow_replication_factor_change: bool = True,
+        expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
         """Move each partition to these brokers, the first of which is to lead it.
 
-        None cancels a move. Returns when the moves have begun; errors of single partitions are in
-        the result. Raises KafkaError where the whole request failed; UNSUPPORTED_VERSION where the
-        brokers cannot forbid another number of replicas.
+        None cancels a move. A partition among `expected` is refused where it has other replicas by
+        now (R18); controllers of Apache Kafka do not look. Returns when the moves have begun;
+        errors of single partitions are in the result. Raises KafkaError where the whole request
+        failed; UNSUPPORTED_VERSION where the brokers cannot forbid another number of replicas.
         """
         topics = [
             ReassignableTopic(
-                name, [ReassignablePartition(n, targets[TopicPartition(name, n)]) for n in numbers]
+                name,
+                [
+                    ReassignablePartition(
+                        number,
+                        targets[TopicPartition(name, number)],
+                        (expected or {}).get(TopicPartition(name, number), ()),
+                    )
+                    for number in numbers
+                ],
             )
             for name, numbers in by_topic(targets).items()
         ]
@@ -129,7 +142,10 @@ class MoveAdmin:
                 raise KafkaError(error_code(response.error_code), reason)
             return {
                 TopicPartition(topic.name, each.partition_index): MoveUnderWay(
-                    tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+                    tuple(each.replicas),
+                    tuple(each.adding_replicas),
+                    tuple(each.removing_replicas),
+                    tuple(each.original_replicas),
                 )
                 for topic in response.topics
                 for each in topic.partitions

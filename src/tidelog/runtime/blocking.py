@@ -189,10 +189,15 @@ class BlockingClient:
         return self.run(self._upkeep.elect_leaders(election, partitions))
 
     def reassign(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+        self,
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
+        expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
     ) -> dict[TopicPartition, MoveAsked]:
-        """Reassign partitions to brokers, or cancel with None; errors of each are in the result."""
-        return self.run(self._moves.reassign(targets))
+        """Reassign partitions to brokers, or cancel with None; errors of each are in the result.
+
+        A partition among `expected` is refused where it has other replicas by now (R18).
+        """
+        return self.run(self._moves.reassign(targets, expected=expected))
 
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None

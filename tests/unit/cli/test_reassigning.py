@@ -12,7 +12,7 @@ from tests.support.client.fake_logs import FakeLogs
 from tests.unit.cli.test_commands import Shell
 
 from tidelog.cli import documents
-from tidelog.cli.reassign import ReassignmentFileError, targets_of
+from tidelog.cli.reassignment_files import ReassignmentFileError, targets_of
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
@@ -90,6 +90,78 @@ class TestExecute:
         assert "INVALID_REPLICA_ASSIGNMENT" in told and "broker 9 is dead" in told
         assert "1 of 2 moves were refused" in shell.err
 
+    def test_the_way_back_is_printed_or_saved(
+        self, shell: Shell, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        shell("reassign", "execute", "--json", moves_to([2]))
+        back = (
+            '{"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1]}]}'
+        )
+        assert f"to move them back once they are moved, execute: {back}" in shell.err
+        saved = tmp_path / "back.json"
+        shell("reassign", "execute", "--json", moves_to([2]), "--save-rollback", str(saved))
+        assert saved.read_text() == back + "\n"
+        assert targets_of(json.loads(saved.read_text()), "it") == {
+            TopicPartition("flights", 0): (1,)
+        }
+
+    def test_a_second_batch_is_refused_unless_it_is_additional(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        under_way(logs, OngoingPartitionReassignment(1, [2, 1], [2], [1]))
+        shell("reassign", "execute", "--json", moves_to([2]), code=1)
+        assert "partitions are on the move already (1, the first is flights-1)" in shell.err
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+        assert "accepted" in shell("reassign", "execute", "--json", moves_to([2]), "--additional")
+
+    @pytest.mark.rule("R18")
+    def test_a_file_made_for_other_replicas_moves_nothing(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        document = json.loads(moves_to([2], [3]))
+        document["partitions"][0]["expected_replicas"] = [1]
+        document["partitions"][1]["expected_replicas"] = [2, 1]
+        shell("reassign", "execute", "--json", json.dumps(document), code=1)
+        assert "nothing was moved: flights-1 has 1 and not 2,1." in shell.err
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+        document["partitions"][1]["expected_replicas"] = [1]
+        shell("reassign", "execute", "--json", json.dumps(document))
+        (asked,) = logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+        assert [list(one.expected_replicas) for one in asked.topics[0].partitions] == [[1], [1]]
+        document["partitions"][1]["expected_replicas"] = "1"
+        shell("reassign", "execute", "--json", json.dumps(document), code=1)
+        assert "partitions[1]: expected_replicas is '1': broker ids expected" in shell.err
+
+    def test_nothing_moves_without_the_file_for_the_way_back(
+        self, shell: Shell, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        where = str(tmp_path / "missing" / "back.json")
+        shell("reassign", "execute", "--json", moves_to([2]), "--save-rollback", where, code=1)
+        assert "cannot be written, and nothing was moved" in shell.err
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+
+    def test_a_partition_on_the_move_goes_back_to_where_it_began(
+        self, shell: Shell, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        under_way(logs, OngoingPartitionReassignment(0, [2, 3, 1], [2], [3, 1], [3, 1]))
+        saved, more = tmp_path / "back.json", ("--additional", "--save-rollback")
+        shell("reassign", "execute", "--json", moves_to([3], [2]), *more, str(saved))
+        assert targets_of(json.loads(saved.read_text()), "it") == {
+            TopicPartition("flights", 0): (3, 1),
+            TopicPartition("flights", 1): (1,),
+        }
+
+    def test_a_move_that_began_elsewhere_has_no_way_back_in_the_file(
+        self, shell: Shell, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        under_way(logs, OngoingPartitionReassignment(0, [2, 1], [2], [1]))
+        saved, more = tmp_path / "back.json", ("--additional", "--save-rollback")
+        shell("reassign", "execute", "--json", moves_to([3], [2]), *more, str(saved))
+        assert list(targets_of(json.loads(saved.read_text()), "it")) == [
+            TopicPartition("flights", 1)
+        ]
+        assert "the way back has no flights-0: on the move, from where is not recorded" in shell.err
+
     def test_a_dry_run_asks_for_nothing(self, shell: Shell, logs: FakeLogs) -> None:
         words = ("reassign", "execute", "--json", moves_to([2]), "--dry-run")
         assert "would_move" in shell(*words)
@@ -97,6 +169,7 @@ class TestExecute:
 
     def test_it_waits_until_nothing_is_being_moved(self, shell: Shell, logs: FakeLogs) -> None:
         answers = [
+            ListPartitionReassignmentsResponse(),
             ListPartitionReassignmentsResponse(
                 topics=[
                     OngoingTopicReassignment(
@@ -128,7 +201,7 @@ class TestExecute:
 
 class TestList:
     def test_what_is_under_way(self, shell: Shell, logs: FakeLogs) -> None:
-        under_way(logs, OngoingPartitionReassignment(1, [3, 2, 1], [3], [1]))
+        under_way(logs, OngoingPartitionReassignment(1, [3, 2, 1], [3], [1], [1, 2]))
         (one,) = shell.json(list[documents.MoveListed], "reassign", "list")
         assert one == {
             "topic": "flights",
@@ -137,12 +210,60 @@ class TestList:
             "adding": [3],
             "removing": [1],
             "target": [3, 2],
+            "original": [1, 2],
         }
         assert "3,2,1" in shell("reassign", "list")
 
     def test_nothing(self, shell: Shell) -> None:
         assert shell("reassign", "list") == ""
         assert "no partition is being moved" in shell.err
+
+
+class TestCancel:
+    MOVES = (
+        OngoingPartitionReassignment(0, [2, 1], [2], [1]),
+        OngoingPartitionReassignment(1, [3, 1], [3], [1]),
+    )
+
+    def test_all_moves_are_sent_back(self, shell: Shell, logs: FakeLogs) -> None:
+        under_way(logs, *self.MOVES)
+        first, second = shell.json(list[documents.MoveCancelled], "reassign", "cancel", "--all")
+        assert (first["result"], first["replicas"], first["target"]) == ("cancelled", [2, 1], [2])
+        assert second["target"] == [3]
+        (asked,) = logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+        assert [one.replicas for one in asked.topics[0].partitions] == [None, None]
+
+    @pytest.mark.parametrize(
+        ("option", "numbers"),
+        [(("--topic", "flights"), [0, 1]), (("--topic", "x"), []), (("--broker", "3"), [1])],
+    )
+    def test_the_moves_of_a_topic_or_a_broker(
+        self, shell: Shell, logs: FakeLogs, option: tuple[str, str], numbers: list[int]
+    ) -> None:
+        under_way(logs, *self.MOVES)
+        words = ("reassign", "cancel", *option, "--dry-run")
+        told = shell.json(list[documents.MoveCancelled], *words)
+        assert [(one["partition"], one["result"]) for one in told] == [
+            (number, "would_cancel") for number in numbers
+        ]
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+
+    def test_the_moves_of_a_file_and_a_refusal(self, shell: Shell, logs: FakeLogs) -> None:
+        under_way(logs, self.MOVES[0])
+        accept(logs, 0, 85)
+        told = shell("reassign", "cancel", "--json", moves_to([2], [3]), code=1)
+        assert "cancelled" in told and "NO_REASSIGNMENT_IN_PROGRESS" in told
+        assert "1 of 2 cancels were refused" in shell.err
+
+    def test_nothing_to_cancel(self, shell: Shell, logs: FakeLogs) -> None:
+        shell("reassign", "cancel", "--all")
+        assert "no partition is being moved" in shell.err
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+
+    @pytest.mark.parametrize("words", [(), ("--all", "--topic", "t"), ("--broker", "1", "x.json")])
+    def test_one_selection_is_needed(self, shell: Shell, words: tuple[str, ...]) -> None:
+        shell("reassign", "cancel", *words, code=2)
+        assert "give one of FILE, --json, --all, --topic and --broker" in shell.err
 
 
 class TestVerify:

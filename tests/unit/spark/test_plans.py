@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidelog.cli.reassign import targets_of
+from tidelog.cli.reassignment_files import targets_of
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import (
     Broker,
@@ -254,8 +254,16 @@ def test_files_are_of_kafkas_form_and_lead_back() -> None:
     assert moved == {move.tp: move.after for move in made.moves}
     back = targets_of(files["rollback.json"], "rollback.json")
     assert back == {move.tp: move.before for move in made.moves}
-    first = kafka_json({TopicPartition("t", 0): (1, 2)})["partitions"][0]
-    assert first == {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}
+    tp = TopicPartition("t", 0)
+    assert kafka_json({tp: (1, 2)}, {tp: (3, 2)})["partitions"] == [
+        {
+            "topic": "t",
+            "partition": 0,
+            "replicas": [1, 2],
+            "expected_replicas": [3, 2],
+            "log_dirs": ["any", "any"],
+        }
+    ]
 
 
 def test_a_plan_is_written_to_a_new_directory_only(tmp_path: Path) -> None:

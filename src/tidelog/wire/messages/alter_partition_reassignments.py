@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, boolean, int16, int32, string
 from tidelog.wire.structs import dataclass
 
+#: Far from the tags that Kafka assigns, as in LeaderAndIsr.
+EXPECTED_TAG = 20_021
+
 
 @dataclass(slots=True)
 class ReassignablePartition:
@@ -17,6 +20,8 @@ class ReassignablePartition:
 
     partition_index: int = int32("0+")
     replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
+    #: Ours (R18): the replicas that the partition must still have; empty where any will do.
+    expected_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=EXPECTED_TAG)
 
 
 @dataclass(slots=True)

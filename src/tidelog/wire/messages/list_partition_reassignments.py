@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from tidelog.wire.schema import Api, array, int16, int32, string
 from tidelog.wire.structs import dataclass
 
+#: Far from the tags that Kafka assigns, as in LeaderAndIsr.
+ORIGINAL_TAG = 20_020
+
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsTopics:
@@ -37,6 +40,8 @@ class OngoingPartitionReassignment:
     replicas: Sequence[int] = array("int32", "0+")
     adding_replicas: Sequence[int] = array("int32", "0+")
     removing_replicas: Sequence[int] = array("int32", "0+")
+    #: Ours (R1): the replicas that a cancel returns to; empty where they are not recorded.
+    original_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=ORIGINAL_TAG)
 
 
 @dataclass(slots=True)

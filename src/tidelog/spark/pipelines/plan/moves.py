@@ -225,8 +225,14 @@ def _packed(moves: Sequence[Move], count: int) -> list[Batch]:
     return batches
 
 
-def kafka_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    """Return the document that kafka-reassign-partitions and `tidelog reassign` execute."""
+def kafka_json(
+    replicas: Mapping[TopicPartition, Sequence[int]],
+    expected: Mapping[TopicPartition, Sequence[int]],
+) -> dict[str, Any]:
+    """Return the document that kafka-reassign-partitions and `tidelog reassign` execute.
+
+    The latter refuses it where a partition has other replicas by then than `expected` (R18).
+    """
     return {
         "version": 1,
         "partitions": [
@@ -234,6 +240,7 @@ def kafka_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[str, An
                 "topic": tp.topic,
                 "partition": tp.partition,
                 "replicas": list(replicas[tp]),
+                "expected_replicas": list(expected[tp]),
                 "log_dirs": ["any"] * len(replicas[tp]),
             }
             for tp in sorted(replicas)
@@ -245,9 +252,13 @@ def plan_files(batches: Sequence[Batch]) -> dict[str, dict[str, Any]]:
     """Return the documents of a plan by file name: each batch, and the way back."""
     digits = max(2, len(str(len(batches))))
     files = {
-        f"batch-{number:0{digits}}.json": kafka_json({m.tp: m.after for m in batch.moves})
+        f"batch-{number:0{digits}}.json": kafka_json(
+            {move.tp: move.after for move in batch.moves},
+            {move.tp: move.before for move in batch.moves},
+        )
         for number, batch in enumerate(batches, 1)
     }
     before = {move.tp: move.before for batch in batches for move in batch.moves}
-    files["rollback.json"] = kafka_json(before)
+    after = {move.tp: move.after for batch in batches for move in batch.moves}
+    files["rollback.json"] = kafka_json(before, after)
     return files

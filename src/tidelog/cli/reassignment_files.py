@@ -1,0 +1,145 @@
+"""Files of `tidelog reassign`: targets, the replicas that a plan was made for, and the way back.
+
+They are those of Kafka's kafka-reassign-partitions. `expected_replicas` is a key of ours (R18):
+Kafka's tool passes over it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicPartition
+
+_EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
+
+Targets = dict[TopicPartition, tuple[int, ...]]
+
+
+class ReassignmentFileError(TidelogError):
+    """The error of a file without valid targets; the message names the place and the reason."""
+
+
+class Document(NamedTuple):
+    """The content of a file or of `--json`."""
+
+    #: Its name for messages.
+    where: str
+    targets: Targets
+    #: Replicas that partitions must still have (R18).
+    expected: Targets
+
+
+def read(file: Path | None, text: str | None) -> Document:
+    """Return the content of a file or of `--json`."""
+    if (file is None) == (text is None):
+        raise typer.BadParameter("give FILE, or --json with what it would hold")
+    where = "--json" if file is None else str(file)
+    try:
+        if text is None:
+            assert file is not None
+            text = sys.stdin.read() if where == "-" else file.read_text(encoding="utf-8")
+        document = json.loads(text)
+    except OSError as error:
+        raise ReassignmentFileError(f"{where}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReassignmentFileError(f"{where} is not JSON: {error}") from error
+    return Document(where, targets_of(document, where), _expected_of(document, where))
+
+
+def targets_of(document: Any, where: str) -> Targets:
+    """Return the targets in a document of Kafka's form; ReassignmentFileError."""
+    entries = document.get("partitions") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise ReassignmentFileError(f"{where} lists no partitions: {_EXPECTED} expected")
+    if document.get("version", 1) != 1:
+        raise ReassignmentFileError(f"{where} is of version {document['version']!r}: 1 expected")
+    targets: Targets = {}
+    for index, entry in enumerate(entries):
+        tp, replicas = _entry(entry, f"{where}: partitions[{index}]")
+        if tp in targets:
+            raise ReassignmentFileError(f"{where} names {tp} more than once")
+        targets[tp] = replicas
+    return targets
+
+
+def _expected_of(document: Any, where: str) -> Targets:
+    """Return the replicas that entries expect; ReassignmentFileError."""
+    expected: Targets = {}
+    for index, entry in enumerate(document["partitions"]):
+        replicas = entry.get("expected_replicas")
+        if replicas is None:
+            continue
+        if not isinstance(replicas, list) or any(type(each) is not int for each in replicas):
+            raise ReassignmentFileError(
+                f"{where}: partitions[{index}]: expected_replicas is {replicas!r}: broker ids"
+                " expected"
+            )
+        expected[TopicPartition(entry["topic"], entry["partition"])] = tuple(replicas)
+    return expected
+
+
+def _entry(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
+    if not isinstance(entry, dict):
+        raise ReassignmentFileError(f"{where} is no object: {_EXPECTED} expected")
+    topic, partition, replicas = (entry.get(key) for key in ("topic", "partition", "replicas"))
+    if not isinstance(topic, str) or not topic:
+        raise ReassignmentFileError(f"{where} names no topic")
+    if type(partition) is not int or partition < 0:
+        raise ReassignmentFileError(f"{where}: partition is {partition!r}: a number expected")
+    if (
+        not isinstance(replicas, list)
+        or not replicas
+        or any(type(each) is not int or each < 0 for each in replicas)
+    ):
+        raise ReassignmentFileError(f"{where}: replicas is {replicas!r}: broker ids expected")
+    directories = entry.get("log_dirs")
+    if directories is not None and directories != ["any"] * len(replicas):
+        raise ReassignmentFileError(
+            f"{where}: log_dirs is {directories!r}: brokers choose directories themselves, leave it"
+            ' out or write "any" for each replica'
+        )
+    return TopicPartition(topic, partition), tuple(replicas)
+
+
+def check_expected(where: str, expected: Targets, before: Targets) -> None:
+    """Raise ReassignmentFileError where partitions have changed since the file was made (R18)."""
+    changed = [
+        f"{tp} has {ids(before[tp])} and not {ids(expected[tp])}"
+        for tp in sorted(expected)
+        if before[tp] != expected[tp]
+    ]
+    if changed:
+        raise ReassignmentFileError(
+            f"{where} was made for other replicas, and nothing was moved: {'; '.join(changed)}."
+            " Make it again from what there is"
+        )
+
+
+def rollback(replicas: Targets) -> str:
+    """Return the document that moves partitions back to these replicas (R5)."""
+    partitions = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas[tp])}
+        for tp in replicas
+    ]
+    return json.dumps({"version": 1, "partitions": partitions})
+
+
+def save(path: Path, text: str) -> None:
+    """Write the rollback before anything moves; ReassignmentFileError."""
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ReassignmentFileError(
+            f"{path} cannot be written, and nothing was moved: {error.strerror or error}"
+        ) from error
+
+
+def ids(replicas: tuple[int, ...]) -> str:
+    """Return broker ids as a command prints them."""
+    return ",".join(map(str, replicas))
