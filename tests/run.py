@@ -44,11 +44,13 @@ DECISION_RULES = tuple(
     f"tests/rules/test_{name}_rules.py"
     for name in (
         "bad_isr_request",
+        "cancel",
         "damaged_member",
         "direct",
         "display",
         "held_expansion",
         "pending_read",
+        "reassignment",
         "recovery",
         "relinquishing",
         "superseded_change",

@@ -288,6 +288,17 @@ def test_a_topic_changed_meanwhile_is_cancelled_when_it_was_read() -> None:
     assert kinds(writes) == [WriteAssignments]
 
 
+@pytest.mark.rule("R2")
+def test_a_cancel_waits_for_an_election_of_the_same_moment() -> None:
+    controller = moving(1, 2, 3)
+    controller.offer(BrokersRead(brokers(2, 3, 4, 5)))
+    writes, _ = step(controller, CancelRead(is_requested=True))
+    assert kinds(writes) == [WritePartitionState]
+    writes, _ = step(controller)
+    assert kinds(writes) == [WriteAssignments]
+    assert controller.image.cancels_all
+
+
 @pytest.mark.rule("R19", "R5")
 def test_a_thousand_go_back_with_one_write_of_their_topic() -> None:
     count = 1_000

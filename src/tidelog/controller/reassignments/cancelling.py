@@ -17,7 +17,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.reassignments import targets, transitions
 from tidelog.controller.reassignments.progress import ReassignmentsDraft
 from tidelog.controller.settlement import Settlement
-from tidelog.controller.writes import Conflict, Outcome, Write
+from tidelog.controller.writes import Outcome, Write
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import TopicPartition
 
@@ -61,9 +61,8 @@ class ForgetCancel(Write):
     """Remove `/admin/cancel_reassignment_in_progress`: every reassignment goes back, or cannot."""
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Let reassignments begin again."""
-        if not isinstance(outcome, Conflict):
-            settlement.apply(CancelFound(is_requested=False))
+        """Let reassignments begin again: the node is gone, whoever removed it."""
+        settlement.apply(CancelFound(is_requested=False))
 
 
 def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
