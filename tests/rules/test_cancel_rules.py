@@ -270,12 +270,13 @@ def test_the_next_controller_goes_on_with_a_cancel_of_all() -> None:
     assert ForgetCancel in kinds(writes)
 
 
-@pytest.mark.rule("R2")
+@pytest.mark.rule("R2", "R5")
 def test_a_move_that_completes_is_left_to_end() -> None:
     controller, _ = completing(4, 5, 1)
     writes, effects = step(controller, CancelRead(is_requested=True))
     assert kinds(writes) == [ForgetCancel]
     assert effects.notices.of(CancelEnded) == [CancelEnded(0)]
+    assert effects.notices.of(CancelSkipped) == []
     run(controller, stopped(2), stopped(3))
     assert controller.image.replicas(TP) == (4, 5, 1)
 
