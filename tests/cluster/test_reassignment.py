@@ -141,14 +141,15 @@ def test_a_cancel_takes_partitions_back_at_once_while_a_target_hangs(
     finally:
         cluster.resume(hung)
     eventually(lambda: client.list_reassignments() == {}, "the end of the moves")
-    for tp in tps:
-        assert count(client, tp) == len(RECORDS)
-        eventually(
-            lambda name=str(tp): (
-                {one for one, names in holding(cluster, name).items() if names} == set(originals)
-            ),
-            "the directories",
-        )
+    assert [count(client, tp) for tp in tps] == [len(RECORDS)] * 3
+
+    def holders(tp: TopicPartition) -> list[int]:
+        return [one for one, names in holding(cluster, str(tp)).items() if names]
+
+    eventually(
+        lambda: all(holders(tp) == sorted(originals) for tp in tps),
+        "the directories",
+    )
 
 
 def test_a_dead_broker_does_not_hold_a_move_up_and_finds_a_stray(
