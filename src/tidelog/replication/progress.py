@@ -172,7 +172,7 @@ class FollowerProgress:
     def is_in_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower may stay in the ISR by F3 to F6."""
         return (
-            self.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+            leader_end_offset == self.log_end_offset
             or self.has_pending_read(now_ms)
             or now_ms - self.caught_up_ms() <= max_lag_ms
         )
