@@ -34,6 +34,7 @@ from tests.support.controller.values import (
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections.leaders import MinimumRead
 from tidelog.controller.incarnations import Brokers
+from tidelog.controller.reassignments import transitions
 from tidelog.controller.reassignments.cancelling import (
     CancelEnded,
     CancelRead,
@@ -135,6 +136,15 @@ def test_a_lower_minimum_ends_the_wait() -> None:
     run(controller, reassign(TP, None))
     run(controller, MinimumRead({"t": 1}), SweepDue())
     assert controller.image.states[TP].isr == (1,)
+
+
+@pytest.mark.rule("R3")
+def test_a_dead_member_does_not_count_for_the_minimum() -> None:
+    """Broker 2 is in the ISR still and dead: without 4 the partition would take no more records."""
+    around = (state((1, 2, 4)), (1, 2, 3), brokers(1, 3, 4))
+    assert transitions.rolled_back(*around, (), 2, 9) is None
+    done = transitions.rolled_back(*around, (), 1, 9)
+    assert done is not None and done.isr == (1, 2)
 
 
 @pytest.mark.rule("R3", "E6")

@@ -1,4 +1,4 @@
-"""`tidelog reassign`: move partitions to other brokers, and show the progress.
+"""`tidelog reassign`: move partitions to other brokers, show the moves, and take them back.
 
 Files are those of Kafka's kafka-reassign-partitions: {"version":1,"partitions":[{"topic":"t",
 "partition":0,"replicas":[1,2,3]}]}; the first replica is the preferred leader. Moves continue in

@@ -242,7 +242,8 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        work = Work.SYNC if any(step.sync_names for step in operation.steps) else Work.FAST
+        # The last step syncs names where any does.
+        work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:
             self._written(operation, groups, completion)
@@ -254,7 +255,6 @@ class AppendQueue:
         log = self._log
         config = log.config
         segment = log.segments[-1]
-        names_unsynced = log.names_unsynced
         position = segment.size_bytes
         step = WriteStep(segment.file, position)
         steps = [step]
@@ -267,8 +267,9 @@ class AppendQueue:
             ):  # fmt: skip
                 segment = Segment(log.path, _first_offset(plan), plan.now_ms)
                 position = 0
-                step = WriteStep(segment.file, 0, create=True, sync_names=names_unsynced)
-                names_unsynced = True
+                # Of two files that one operation makes, the first has no durable name yet.
+                sync_names = len(steps) > 1 or log.names_unsynced
+                step = WriteStep(segment.file, 0, create=True, sync_names=sync_names)
                 steps.append(step)
                 groups.append((segment, []))
             step.buffers.append(plan.buffer)
