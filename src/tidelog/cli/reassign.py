@@ -185,7 +185,8 @@ def cancel(
             wanted = [tp for tp in wanted if tp.topic in topics]
         if broker is not None:
             wanted = [tp for tp in wanted if broker in moving[tp].replicas]
-        results = dict.fromkeys(wanted, MoveAsked(ErrorCode.NONE, ""))
+        nothing = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        results = {tp: MoveAsked(ErrorCode.NONE if tp in moving else nothing, "") for tp in wanted}
         if wanted and not dry_run:
             results = client.reassign(dict.fromkeys(wanted))
         begun = [tp for tp in wanted if results[tp].error is ErrorCode.NONE]

@@ -255,6 +255,13 @@ class TestCancel:
         assert "cancelled" in told and "NO_REASSIGNMENT_IN_PROGRESS" in told
         assert "1 of 2 cancels were refused" in shell.err
 
+    def test_a_dry_run_names_what_is_not_on_the_move(self, shell: Shell, logs: FakeLogs) -> None:
+        under_way(logs, self.MOVES[0])
+        words = ("reassign", "cancel", "--json", moves_to([2], [3]), "--dry-run")
+        told = shell(*words, code=1)
+        assert "would_cancel" in told and "NO_REASSIGNMENT_IN_PROGRESS" in told
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+
     def test_nothing_to_cancel(self, shell: Shell, logs: FakeLogs) -> None:
         shell("reassign", "cancel", "--all")
         assert "no partition is being moved" in shell.err
