@@ -381,7 +381,7 @@ def test_leaders_change_from_kafka_to_us_and_back_and_followers_cut_by_epoch(pee
         produce(peers.bootstrap, tp, safe[-1])
         peers.brokers[follower].pause()
         alone = values_of(f"under {leader} alone", 100)
-        # Many batches: the fetch that waits while its follower is paused can still be answered with the first ones.
+        # Many batches: a fetch that waited when its follower was paused is answered with the first.
         produce(peers.brokers[leader].address, tp, alone, acks="1", flush_every=5)
         peers.brokers[leader].kill()
         had = peers.batches(leader, tp, 1 << 62)

@@ -294,8 +294,9 @@ class Partition:
         if state.leader == NO_LEADER:
             self._services.tracer.mark("follower_without_leader")
         else:
-            self.watchers.another_leads()
-            log.producers.refused.another_leads(self._services.clock.monotonic_ms())
+            now_ms = self._services.clock.monotonic_ms()
+            self.watchers.another_leads(now_ms)
+            log.producers.refused.another_leads(now_ms)
         core = FollowerReplica(
             leader=state.leader,
             leader_epoch=state.leader_epoch,

@@ -197,9 +197,10 @@ class PartitionWatchers:
         for watcher in self._consumers:
             watcher.changed()
 
-    def another_leads(self) -> None:
-        """Forget refused batches: the other leader may acknowledge them (V38)."""
-        self._unanswered = None
+    def another_leads(self, now_ms: int) -> None:
+        """Note that another broker leads, which may acknowledge what was refused (V38)."""
+        if self._unanswered is not None:
+            self._unanswered.another_leads(now_ms)
 
     def leadership_lost(self, partition: WatchedReplica, error: ErrorCode) -> None:
         """Respond to all waiting requests (V38)."""
