@@ -219,13 +219,18 @@ def test_a_batch_behind_one_whose_check_outlived_the_leadership_gets_the_same_er
 # batches that come first to a new leader, before those that the former leader refused
 
 
-async def a_successor(recovery_state: int = RECOVERED, records: int = 3) -> FakeBroker:
+async def a_successor(
+    recovery_state: int = RECOVERED, records: int = 3, leader_epoch: int = 1
+) -> FakeBroker:
     """Broker 2, which followed until now, leads a log with so many records.
 
     Its log checks batches as a real one does. It knows a producer's batch with sequence 0.
     """
     broker = a_cluster()[2]
-    await broker.command(state(1, is_new=True))
+    if leader_epoch > 0:
+        await broker.command(state(1, is_new=True))
+    else:
+        await broker.command(state(2, is_new=True))
     log: Any = broker.log()
     log.fill(*[0] * records)
     log.producers.append(BatchView(batch(0)), 0)
@@ -238,7 +243,7 @@ async def a_successor(recovery_state: int = RECOVERED, records: int = 3) -> Fake
         return Completion.of(None)
 
     log.plan_leader_append = plan
-    command = state(2, leader_epoch=1)
+    command = state(2, leader_epoch=leader_epoch)
     command.leader_recovery_state = recovery_state
     await broker.command(command)
     assert broker.partition().is_leader
@@ -361,13 +366,20 @@ def test_a_new_leader_lets_no_later_batch_of_an_unknown_producer_come_first() ->
 
 
 @pytest.mark.rule("V38")
-def test_the_leader_of_a_log_without_records_awaits_nothing() -> None:
-    """A recreated topic: its producers go on with the sequences that they have."""
+@pytest.mark.parametrize("leader_epoch", [0, 1])
+def test_the_first_leader_of_a_partition_awaits_nothing_and_its_successor_does(
+    leader_epoch: int,
+) -> None:
+    """Producers of a recreated topic go on with the sequences that they have.
+
+    A former leader may have refused batches before it had any record.
+    """
 
     async def story() -> None:
-        broker = await a_successor(records=0)
+        broker = await a_successor(records=0, leader_epoch=leader_epoch)
         broker.log().producers.undo((5, None))
-        assert code_of(broker, 7) == ErrorCode.NONE
+        waits = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert code_of(broker, 7) == (ErrorCode.NONE if leader_epoch == 0 else waits)
 
     asyncio.run(story())
 
@@ -501,5 +513,25 @@ def test_a_batch_that_timed_out_holds_others_up_for_long_unless_another_broker_l
         await asked.leader.clock.advance(STORED_BATCH_AWAITED_MS)
         repeated = asked.send(1).answer.error_code
         assert (repeated == ErrorCode.NONE) is (between == 2)
+
+    asyncio.run(story())
+
+
+@pytest.mark.rule("V38")
+def test_a_batch_that_waited_to_the_end_is_acknowledged_before_those_behind_it() -> None:
+    """Its producer had the refusal a moment ago, and sends it again behind the others."""
+
+    async def story() -> None:
+        asked = await an_asked_leader()
+        asked.answers[0].refused(OVERDUE, "late")
+        asked.commit(4)
+        await asked.leader.clock.advance(REFUSED_BATCH_AWAITED_MS - 1)
+        assert asked.send(1).answer.error_code == OVERDUE
+        await asked.leader.clock.advance(1)
+        assert [asked.send(sequence).answer.error_code for sequence in (2, 1, 2)] == [
+            OVERDUE,
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+        ]
 
     asyncio.run(story())

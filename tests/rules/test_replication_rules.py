@@ -318,6 +318,14 @@ def answered(
 
 
 @pytest.mark.rule("V67")
+def test_a_follower_whose_last_epoch_begins_later_at_its_leader_cuts_that_epoch_off() -> None:
+    leader, own = LeaderEpochs([(0, 0), (1, 66), (2, 120)]), LeaderEpochs([(0, 0), (2, 63)])
+    diverging = truncation.diverging_epoch(leader, 150, 2, 64)
+    assert diverging is not None
+    assert truncation.truncation_offset(diverging, own, 64) == 63
+
+
+@pytest.mark.rule("V67")
 def test_a_follower_below_the_leaders_log_starts_over_there() -> None:
     follower = a_follower(log_end_offset=10, high_watermark=10)
     assert answered(follower, error=ErrorCode.OFFSET_OUT_OF_RANGE) == (AskLogStart(),)

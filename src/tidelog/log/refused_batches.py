@@ -9,9 +9,10 @@ that was refused after its append (REQUEST_TIMED_OUT) counts, too.
 
 A gap ends when its batches are stored or answered, or with a newer epoch of the producer. Otherwise
 it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then
-gets OUT_OF_ORDER_SEQUENCE_NUMBER. A gap outlives a demotion: the broker may lead again before the
-producer resends. The number of gaps is bounded; the oldest ends first. A new leader also awaits
-what the former one refused (`check_skipped`). No files, no clock. Sources: rdkafka_request.c
+gets OUT_OF_ORDER_SEQUENCE_NUMBER. The earliest batch that the gap itself refused then comes before
+those behind it: the producer sends it again. A gap outlives a demotion: the broker may lead again
+before the producer resends. The number of gaps is bounded; the oldest ends first. A new leader also
+awaits what the former one refused (`check_skipped`). No files, no clock. Sources: rdkafka_request.c
 (rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
 """
 
@@ -61,6 +62,10 @@ class Gap(NamedTuple):
     error: ErrorCode
     #: Monotonic time of the last refusal that was not caused by the gap itself.
     refused_ms: int
+    #: Sequence number of the earliest batch that the gap itself refused, -1 where there is none,
+    #: and the monotonic time of its last refusal.
+    behind: int = -1
+    behind_ms: int = 0
 
     def covers(self, sequence: int) -> bool:
         """Return whether a record of this sequence number was refused."""
@@ -113,7 +118,7 @@ class RefusedBatches:
         if gap is None or gap.producer_epoch != batch.producer_epoch or not gap.covers(expected):
             return
         if 0 < _ahead(expected, batch.base_sequence) <= _HALF:
-            self._refuse_behind(gap, batch, expected)
+            self._refuse_behind(gap, batch, expected, now_ms)
 
     def check_stored(self, batch: BatchView | SentBatch, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where a stored batch comes behind a refused one.
@@ -127,7 +132,8 @@ class RefusedBatches:
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
         if self._holds_up(gap, batch, now_ms):
-            self._refuse_behind(gap, batch, gap.first)
+            self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
+        gap = self._gaps[batch.producer_id]
         if gap.covers(batch.base_sequence):
             self._fill(batch.producer_id, gap, batch.last_sequence)
 
@@ -140,7 +146,7 @@ class RefusedBatches:
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
         if self._holds_up(gap, batch, now_ms):
-            self._refuse_behind(gap, batch, gap.first)
+            self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def another_leads(self, now_ms: int) -> None:
         """Note that another broker leads, which may acknowledge what was refused until now."""
@@ -156,7 +162,21 @@ class RefusedBatches:
         is_ours = gap.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
         if is_ours and gap.refused_ms > self._another_led_ms:
             return True
-        return now_ms - gap.refused_ms < STORED_BATCH_AWAITED_MS
+        if now_ms - gap.refused_ms < STORED_BATCH_AWAITED_MS:
+            return True
+        rest = self._passed_on(batch.producer_id, gap, now_ms)
+        return rest is not None and self._holds_up(rest, batch, now_ms)
+
+    def _passed_on(self, producer_id: int, gap: Gap, now_ms: int) -> Gap | None:
+        """Let a gap whose time is over begin at the earliest batch that it refused itself.
+
+        Returns None where that one was not sent again lately.
+        """
+        if gap.behind < 0 or now_ms - gap.behind_ms >= STORED_BATCH_AWAITED_MS:
+            return None
+        rest = gap._replace(first=gap.behind, refused_ms=gap.behind_ms, behind=-1)
+        self._gaps[producer_id] = rest
+        return rest
 
     def check_unknown(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError where an unknown producer's earlier batch was refused."""
@@ -164,7 +184,7 @@ class RefusedBatches:
         if gap is None or gap.producer_epoch != batch.producer_epoch:
             return
         if 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
-            self._refuse_behind(gap, batch, gap.first)
+            self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def await_skipped(self, until_ms: int) -> None:
         """Expect batches that the former leader refused; `until_ms` is monotonic, 0 for none."""
@@ -202,10 +222,15 @@ class RefusedBatches:
             and gap.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
 
-    def _refuse_behind(self, gap: Gap, batch: BatchView | SentBatch, expected: int) -> None:
+    def _refuse_behind(
+        self, gap: Gap, batch: BatchView | SentBatch, expected: int, now_ms: int
+    ) -> None:
         """Extend the gap by the batch, without prolonging it: the batches behind it wait, too."""
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
-        self._gaps[batch.producer_id] = gap._replace(first=first, end=end)
+        gap = gap._replace(first=first, end=end)
+        if gap.behind < 0 or _ahead(first, batch.base_sequence) <= _ahead(first, gap.behind):
+            gap = gap._replace(behind=batch.base_sequence, behind_ms=now_ms)
+        self._gaps[batch.producer_id] = gap
         raise EarlierBatchRefusedError(
             gap.error,
             f"producer {batch.producer_id} sent sequence {batch.base_sequence} behind {expected},"
@@ -229,7 +254,8 @@ class RefusedBatches:
         """Let a gap begin behind a sequence number, or end where nothing is left."""
         rest = gap._replace(first=_after(last_sequence))
         if gap.covers(rest.first):
-            self._gaps[producer_id] = rest
+            is_past = gap.behind >= 0 and not rest.covers(gap.behind)
+            self._gaps[producer_id] = rest._replace(behind=-1) if is_past else rest
         else:
             del self._gaps[producer_id]
 
@@ -245,9 +271,9 @@ class RefusedBatches:
 
     def _live(self, producer_id: int, now_ms: int) -> Gap | None:
         gap = self._gaps.get(producer_id)
-        if gap is None or now_ms - gap.refused_ms >= REFUSED_BATCH_AWAITED_MS:
-            return None
-        return gap
+        if gap is None or now_ms - gap.refused_ms < REFUSED_BATCH_AWAITED_MS:
+            return gap
+        return self._passed_on(producer_id, gap, now_ms)
 
 
 def _after(sequence: int) -> int:

@@ -44,8 +44,14 @@ def diverging_epoch(
     """
     if last_fetched_epoch < 0:
         return None
-    if last_fetched_epoch == epochs.latest_epoch and fetch_offset <= log_end_offset:
+    is_latest = last_fetched_epoch == epochs.latest_epoch
+    if is_latest and epochs.latest_start_offset < fetch_offset <= log_end_offset:
         return None  # the usual case needs no lookup
+    here = epochs.epoch_at(fetch_offset - 1)
+    if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:
+        # The epoch begins later here. No checksum covers the epoch of a batch, so a damaged one
+        # shows only so.
+        return epochs.end_offset_for(here, log_end_offset)
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
         raise KafkaError(

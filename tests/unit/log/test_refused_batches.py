@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.draws import examples
 
 from tidelog.core.errors import ErrorCode
-from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
+from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS, STORED_BATCH_AWAITED_MS
 from tidelog.log.refused_batches import (
     EarlierBatchRefusedError,
     RefusedBatches,
@@ -110,7 +110,7 @@ def test_a_batch_that_does_not_come_again_in_time_is_awaited_no_longer() -> None
     end_ms = NOW_MS + REFUSED_BATCH_AWAITED_MS
     refuse(refused, batch(5))
     refuse(refused, batch(0, producer_id=2), now_ms=NOW_MS + 1)
-    assert behind(refused, batch(6), 5, end_ms - 1) == FULL
+    assert behind(refused, batch(6), 5, NOW_MS) == FULL
     assert behind(refused, batch(7), 5, end_ms) == ErrorCode.NONE, "waiting batches prolong nothing"
     assert unknown(refused, batch(7), end_ms) == ErrorCode.NONE
     refused.expire(end_ms)
@@ -118,6 +118,24 @@ def test_a_batch_that_does_not_come_again_in_time_is_awaited_no_longer() -> None
     refuse(refused, batch(5))
     refuse(refused, batch(5), now_ms=end_ms - 1)
     assert behind(refused, batch(7), 5, end_ms) == FULL, "its own refusals do"
+
+
+def test_the_batches_that_waited_to_the_end_come_in_their_order() -> None:
+    """The producer sends them all again, and the later ones must not be acknowledged first."""
+    end_ms = NOW_MS + REFUSED_BATCH_AWAITED_MS
+    refused = RefusedBatches()
+    refuse(refused, batch(5))
+    for view in (batch(7), batch(6), batch(8)):
+        assert behind(refused, view, 5, end_ms - 1) == FULL
+    assert unknown(refused, batch(8), end_ms) == FULL, "6 comes first"
+    assert unknown(refused, batch(6), end_ms) == ErrorCode.NONE
+    refused.stored(1, 0, 6)
+    refused.stored(1, 0, 8)
+    assert len(refused) == 0
+    refuse(refused, batch(5))
+    assert behind(refused, batch(6), 5, end_ms - 1) == FULL
+    later_ms = end_ms - 1 + STORED_BATCH_AWAITED_MS
+    assert unknown(refused, batch(8), later_ms) == ErrorCode.NONE, "6 did not come again"
 
 
 def test_a_batch_from_before_the_gap_leaves_it_open() -> None:

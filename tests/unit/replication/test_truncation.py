@@ -21,6 +21,7 @@ def test_a_prefix_does_not_diverge() -> None:
     assert truncation.diverging_epoch(epochs, 20, 3, 15) is None
     assert truncation.diverging_epoch(epochs, 20, 1, 10) is None
     assert truncation.diverging_epoch(epochs, 20, -1, 0) is None
+    assert truncation.diverging_epoch(epochs, 20, 1, 0) is None, "nothing is known of what is below"
 
 
 @pytest.mark.rule("V32")
@@ -34,6 +35,15 @@ def test_an_offset_beyond_the_end_of_its_epoch_diverges_there() -> None:
     epochs = LeaderEpochs([(1, 0), (3, 10)])
     assert truncation.diverging_epoch(epochs, 20, 1, 12) == EpochEnd(1, 10)
     assert truncation.diverging_epoch(epochs, 20, 3, 25) == EpochEnd(3, 20)
+
+
+@pytest.mark.rule("V67")
+def test_an_epoch_that_begins_later_here_diverges_at_the_one_before() -> None:
+    """No checksum covers a batch's epoch: a damaged bit there makes a log that never fits."""
+    epochs = LeaderEpochs([(0, 0), (1, 66), (2, 120), (4, 300)])
+    assert truncation.diverging_epoch(epochs, 320, 2, 64) == EpochEnd(0, 66)
+    assert truncation.diverging_epoch(epochs, 320, 4, 300) == EpochEnd(2, 300)
+    assert truncation.diverging_epoch(epochs, 320, 4, 301) is None
 
 
 @pytest.mark.rule("V67")

@@ -99,9 +99,13 @@ class LeaderRole:
             self._syncs.start()
 
     def _await_skipped_batches(self) -> None:
-        """Expect batches that the former leader refused, unless this leader lacks records (V38)."""
+        """Expect batches that the former leader refused, unless this leader lacks records (V38).
+
+        The first leader of a partition has no former one.
+        """
         core, until_ms = self.core, 0
-        if core.epoch_start_offset > 0 and not core.is_recovering:
+        is_first = core.epoch_start_offset == 0 and core.leader_epoch == 0
+        if not is_first and not core.is_recovering:
             until_ms = self._services.clock.monotonic_ms() + SKIPPED_BATCHES_AWAITED_MS
         self._log.producers.refused.await_skipped(until_ms)
 
