@@ -133,7 +133,7 @@ def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
 def test_a_request_that_cannot_be_read_is_said_to_be_taken_away(desk: Desk, path: str) -> None:
     desk.harness.write(Create(path, b"{"))
     desk.harness.do(desk.reader.preferred_election(ignored))
-    desk.harness.do(desk.reader.reassignments(ignored))
+    desk.harness.do(desk.reader.reassignments.reassignments(ignored))
     [line] = desk.told()
     assert line.startswith(f"node cannot be read, removed: {path}: not JSON")
 
