@@ -118,6 +118,8 @@ def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
     if move is not None:
         if image.is_completing(topic_partition) or transitions.goes_back(assigned, move):
             return "another move of the partition ends first"
+        if move.original and targets.goes_offline(topic_partition, move.original, image):
+            return "its original replicas are not in sync, and it would go offline"
         return ""
     between = _between(assigned, target)
     return slots.lack(between) if between else ""
