@@ -178,9 +178,11 @@ def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> b
     changed = [move for move in begun if move.changes_leader]
     now = [move.tp for move in changed if is_over or set(move.after) == set(move.before)]
     if len(now) < len(changed):
+        later = len(changed) - len(now)
+        leaders = "1 leader changes" if later == 1 else f"{later} leaders change"
         say(
-            f"{len(changed) - len(now)} leaders change when their moves are done: by the brokers'"
-            " leader balance, or at once by tidelog leaders elect --all"
+            f"{leaders} when the move is done: by the brokers' leader balance, or at once by"
+            " tidelog leaders elect --all"
         )
     if not now:
         return True

@@ -249,8 +249,8 @@ class TestDecommissioned:
         with pytest.raises(PlanError) as refused:
             decommissioned(state, {3})
         assert str(refused.value) == (
-            "without 3 2 brokers remain (1, 2), too few for t (3 replicas): add brokers, or lower"
-            " the number first (tidelog topics alter TOPIC --replication-factor 2)"
+            "without broker 3 there are only brokers 1, 2, too few for t (3 replicas): add brokers,"
+            " or lower the number first (tidelog topics alter TOPIC --replication-factor 2)"
         )
 
     def test_brokers_that_cannot_be(self) -> None:

@@ -121,10 +121,11 @@ def _check_enough(state: ClusterState, leaving: AbstractSet[int], stay: list[int
         return
     names = [f"{topic} ({wanted[topic]} replicas)" for topic in sorted(wanted)]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    remain = "1 broker remains" if len(stay) == 1 else f"{len(stay)} brokers remain"
+    remain = "only broker" if len(stay) == 1 else "only brokers"
     gone = ", ".join(map(str, sorted(leaving)))
     raise PlanError(
-        f"without {gone} {remain} ({', '.join(map(str, stay))}), too few for"
-        f" {', '.join(names[:_MOST_NAMED])}{more}: add brokers, or lower the number first (tidelog"
-        f" topics alter TOPIC --replication-factor {len(stay)})"
+        f"without broker {gone} there {'is' if len(stay) == 1 else 'are'} {remain}"
+        f" {', '.join(map(str, stay))}, too few for {', '.join(names[:_MOST_NAMED])}{more}: add"
+        " brokers, or lower the number first (tidelog topics alter TOPIC --replication-factor"
+        f" {len(stay)})"
     )
