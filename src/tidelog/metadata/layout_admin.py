@@ -79,7 +79,9 @@ def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
     """Where partitions are to be, as an administrator wrote it or we did; whether that can be is
     the controller's matter. LayoutError, also for a partition that is named twice."""
     found: dict[TopicPartition, ReassignmentEntry] = {}
-    for item in parse_object(path, data).objects("partitions"):
+    fields = parse_object(path, data)
+    fields.integer("version", 1, minimum=1, maximum=1)
+    for item in fields.objects("partitions"):
         topic_partition = TopicPartition(item.text("topic"), item.integer("partition", minimum=0))
         replicas = item.integers("replicas", distinct=False)
         original = item.integers("original_replicas") if item.has("original_replicas") else ()

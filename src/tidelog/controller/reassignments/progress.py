@@ -109,7 +109,7 @@ class WriteAssignments(Write):
         for partition in self.begun:
             agenda.reassignments[TopicPartition(topic.name, partition)] = None
         ended = [partition for partition in before if partition not in topic.moves]
-        if ended:
+        if ended or self.begun:
             agenda.look_at_requests(image)
         for partition in ended:
             settlement.notices.add(
