@@ -462,6 +462,48 @@ class MoveBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class MovePlanned:
+    """A move that a command planned. `result` is accepted, or Kafka's error name.
+
+    `moved_bytes` are copied, to all added replicas together. `reason` says why the plan moves the
+    partition. `message` is the broker's reason for a refusal, empty if it gave none.
+    """
+
+    topic: str
+    partition: int
+    result: str
+    replicas_before: tuple[int, ...]
+    replicas: tuple[int, ...]
+    moved_bytes: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentEntry:
+    """The target of one partition, preferred leader first.
+
+    `expected_replicas` are those that it must still have. Kafka's tool passes over this key and
+    over `reason`.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    expected_replicas: tuple[int, ...]
+    log_dirs: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentDocument:
+    """A document of Kafka's form, which `tidelog reassign execute` and Kafka's tool execute."""
+
+    version: int
+    partitions: list[ReassignmentEntry]
+
+
+@dataclass(frozen=True, slots=True)
 class MoveCancelled:
     """A move that was to be cancelled. `result` is cancelled, would_cancel, or Kafka's error name.
 

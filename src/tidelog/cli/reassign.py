@@ -15,6 +15,7 @@ import typer
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import (
     ReassignmentFileError,
     Targets,
@@ -321,6 +322,10 @@ def verify(
     if missing:
         say(f"tidelog: {missing} of {len(rows)} partitions are not where they are wanted")
         raise typer.Exit(1)
+
+
+app.command(epilog="Example: tidelog reassign plan --rebalance -o json > moves.json")(plan)
+app.command(epilog="Example: tidelog reassign rebalance --wait")(rebalance)
 
 
 def _state(target: tuple[int, ...], replicas: tuple[int, ...], move: MoveUnderWay | None) -> str:

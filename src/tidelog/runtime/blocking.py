@@ -27,6 +27,7 @@ from tidelog.client.fetching import (
 from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions
+from tidelog.client.move_sampling import MoveSampler, MoveSamples
 from tidelog.client.moving import MoveAdmin, MoveAsked, MoveUnderWay
 from tidelog.client.producing import LogWriter
 from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaAdmin
@@ -81,6 +82,7 @@ class BlockingClient:
         self._strays = StrayAdmin(self._router)
         self._replicas = ReplicaAdmin(self._router)
         self._moves = MoveAdmin(self._router)
+        self._sampler = MoveSampler(self._router, self._moves, self._upkeep)
         self._coordinators = Coordinators(self._router)
         self._groups = GroupAdmin(self._router, self._coordinators)
 
@@ -215,6 +217,10 @@ class BlockingClient:
     def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
         """Return the log directories of a broker."""
         return self.run(self._upkeep.describe_log_dirs(broker_id))
+
+    def sample_moves(self) -> MoveSamples:
+        """Return one sample of each reassignment under way, for a `ProgressMeter` (R16)."""
+        return self.run(self._sampler.sample())
 
     def eligibility(self, topics: Sequence[str]) -> dict[TopicPartition, Eligibility]:
         """Return the eligible leader replicas of topics, and who is awaited without a leader."""

@@ -15,7 +15,7 @@ from tests.support.client.fake_coordinator import FakeCoordinator
 from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.cli import completion, documents, reading
-from tidelog.cli.brokers import size_text
+from tidelog.cli.output import size_text
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from tidelog.wire.messages.describe_groups import (
