@@ -80,6 +80,8 @@ class Moves:
     queued: dict[TopicPartition, MoveQueued]
     #: No move begins (R11).
     is_frozen: bool
+    #: The controller has a queue and a freeze.
+    knows_queue: bool
 
 
 class MoveAdmin:
@@ -116,24 +118,41 @@ class MoveAdmin:
             )
             for name, numbers in by_topic(targets).items()
         ]
-        return self._alter(
-            "reassigning partitions",
-            lambda timeout_ms: AlterPartitionReassignmentsRequest(
-                timeout_ms, allow_replication_factor_change, topics, queued=queued
-            ),
+        if queued:
+            yield from self._check_knows_queue()
+        return (
+            yield from self._alter(
+                "reassigning partitions",
+                lambda timeout_ms: AlterPartitionReassignmentsRequest(
+                    timeout_ms, allow_replication_factor_change, topics, queued=queued
+                ),
+            )
         )
 
     def freeze(self, is_frozen: bool) -> Operation[dict[TopicPartition, MoveAsked]]:
         """Let no move begin from now on, or end that (R11). Raises KafkaError.
 
-        Moves under way go on, and can be cancelled. A controller of Apache Kafka ignores it: see
-        `moves`.
+        Moves under way go on, and can be cancelled. UNSUPPORTED_VERSION where the controller is one
+        of Apache Kafka.
         """
+        yield from self._check_knows_queue()
         freeze = FREEZE if is_frozen else UNFREEZE
-        return self._alter(
-            "freezing reassignments" if is_frozen else "unfreezing reassignments",
-            lambda timeout_ms: AlterPartitionReassignmentsRequest(timeout_ms, freeze=freeze),
+        return (
+            yield from self._alter(
+                "freezing reassignments" if is_frozen else "unfreezing reassignments",
+                lambda timeout_ms: AlterPartitionReassignmentsRequest(timeout_ms, freeze=freeze),
+            )
         )
+
+    def _check_knows_queue(self) -> Operation[None]:
+        """Raise KafkaError where the controller would ignore a queue or a freeze."""
+        found = yield from self.moves(())
+        if not found.knows_queue:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "the controller is a broker of Apache Kafka, which neither queues nor freezes"
+                " reassignments",
+            )
 
     def _alter(
         self, what: str, request: Callable[[int], AlterPartitionReassignmentsRequest]
@@ -218,4 +237,5 @@ def _moves_of(response: ListPartitionReassignmentsResponse) -> Moves:
             for each in response.queued
         },
         response.frozen,
+        response.knows_queue,
     )

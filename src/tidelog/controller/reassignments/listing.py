@@ -58,6 +58,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
         )
     response = ListPartitionReassignmentsResponse(
         topics=list(found.values()),
+        knows_queue=True,
         frozen=image.is_frozen,
         queued=_queued(None if named is None else wanted, draft),
     )

@@ -39,7 +39,7 @@ class MoveQueue:
         self._now_ns = now_ns
         self._target = target
         self._entries: dict[TopicPartition, Replicas] = {}
-        #: When partitions were last asked for by another way; None in the future.
+        #: When partitions were last asked for by another way, unless that is answered.
         self._asked_ns: dict[TopicPartition, int] = {}
         self._cancelled_ns = -_OPEN_NS
         #: A client knows that no reassignment begins.
@@ -52,6 +52,11 @@ class MoveQueue:
     def asking(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that a request for partitions is made that does not go by the queue."""
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
+
+    def answered(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that requests for these partitions have had their effect."""
+        for partition in partitions:
+            self._asked_ns.pop(partition, None)
 
     def made(self, entries: Mapping[TopicPartition, Replicas]) -> None:
         """Note that an administrator has written the queue's node."""

@@ -27,7 +27,7 @@ _ACTS: Final = {
     "move": 2.0,
     "cancel": 1.5,
     "cancel_all": 1.0,
-    "wait": 4.0,
+    "wait": 6.0,
 }
 
 
@@ -74,7 +74,7 @@ class MovesQueued(PartitionsMoved):
             self._queue.cancelling()
             self._cancel_all()
         else:
-            await self.pause(2_000, 12_000)
+            await self.pause(1_000, 9_000)
 
     def _targets(self) -> dict[TopicPartition, tuple[int, ...]]:
         movable = [*self.work.steady, *self._of_groups()]
@@ -92,7 +92,7 @@ class MovesQueued(PartitionsMoved):
             self._queue.asking(targets)
         results = await self.client.run(self._admin.reassign({**targets}, queued=queued))
         if not queued:
-            self._queue.asking(targets)
+            self._queue.answered(targets)
         begun = sum(result.error is ErrorCode.NONE for result in results.values())
         if begun:
             self.succeeded(f"{begun} moves {'queued' if queued else 'asked for'}")

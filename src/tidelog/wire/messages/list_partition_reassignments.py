@@ -14,6 +14,7 @@ from tidelog.wire.structs import dataclass
 ORIGINAL_TAG = 20_020
 FROZEN_TAG = 20_022
 QUEUED_TAG = 20_023
+KNOWS_QUEUE_TAG = 20_024
 REQUEST_TAG = 20_025
 #: No request node asked for the move.
 NO_REQUEST = -1
@@ -77,6 +78,8 @@ class ListPartitionReassignmentsResponse:
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, "0+")
+    #: Ours: the controller queues moves and freezes them; Kafka's ignores that it is asked to.
+    knows_queue: bool = boolean("0+", ignorable=True, tag=KNOWS_QUEUE_TAG)
     #: Ours (R11): no move begins.
     frozen: bool = boolean("0+", ignorable=True, tag=FROZEN_TAG)
     #: Ours (R8).
