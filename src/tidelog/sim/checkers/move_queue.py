@@ -20,7 +20,7 @@ _QUEUE: Final = "/admin/reassign_partitions_queue"
 _FREEZE: Final = "/admin/reassign_cancel"
 _CANCEL: Final = "/admin/cancel_reassignment_in_progress"
 #: A request without an answer may still be carried out for this long.
-_OPEN_NS: Final = 8_000_000_000
+_OPEN_NS: Final = 4_000_000_000
 
 Replicas = tuple[int, ...]
 

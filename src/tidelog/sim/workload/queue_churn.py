@@ -27,7 +27,7 @@ _ACTS: Final = {
     "move": 2.0,
     "cancel": 1.5,
     "cancel_all": 1.0,
-    "wait": 6.0,
+    "wait": 4.0,
 }
 
 
@@ -74,7 +74,7 @@ class MovesQueued(PartitionsMoved):
             self._queue.cancelling()
             self._cancel_all()
         else:
-            await self.pause(1_000, 9_000)
+            await self.pause(500, 4_500)
 
     def _targets(self) -> dict[TopicPartition, tuple[int, ...]]:
         movable = [*self.work.steady, *self._of_groups()]
