@@ -1,9 +1,9 @@
 """Reads and changes of the configuration of topics, one broker, and all brokers (KIP-226, 339).
 
 Only a broker itself serves requests for its own settings. Any live broker serves all others, and
-the rates of the replication throttle of brokers that are down (R15). A change names single keys: other keys stay as they are. A change may be repeated. Appends to and
-subtractions from a list are idempotent, too: brokers neither append a present element nor fail on a
-missing one.
+the rates of the replication throttle of brokers that are down (R15). A change names single keys:
+other keys stay as they are. A change may be repeated. Appends to and subtractions from a list are
+idempotent, too: brokers neither append a present element nor fail on a missing one.
 """
 
 from __future__ import annotations

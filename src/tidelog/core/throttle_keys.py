@@ -1,4 +1,4 @@
-"""Declarations of the keys of the replication throttle (R15, KIP-73), and what a replica list means.
+"""Declarations of the keys of the replication throttle (R15, KIP-73), and lists of its replicas.
 
 A broker has a rate for each side, in bytes a second; its own setting counts before that of all
 brokers. A topic names the replicas that are throttled: on the leaders' side, where they are sent to

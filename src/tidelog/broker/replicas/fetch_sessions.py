@@ -137,6 +137,7 @@ class FetchSession:
         "replica_id",
         "session_id",
         "throttled",
+        "throttled_under",
         "uses_topic_ids",
         "waiting",
     )
@@ -164,6 +165,8 @@ class FetchSession:
         self.dirty: dict[SessionPartition, None] = {}
         #: Partitions with records for a follower that the throttle holds back (R15).
         self.throttled: dict[SessionPartition, None] = {}
+        #: Number of the throttle's settings under which they wait.
+        self.throttled_under = 0
         self.waiting: WaitingFetch | None = None
         #: The reads under way for a follower; None for a consumer (F5).
         self.reads = reads
@@ -223,6 +226,10 @@ class FetchSessions:
     def get(self, session_id: int) -> FetchSession | None:
         """Return the session of this id."""
         return self._sessions.get(session_id)
+
+    def all(self) -> list[FetchSession]:
+        """Return every session."""
+        return list(self._sessions.values())
 
     def topics(self, session_id: int) -> list[str]:
         """Return the topic of each partition of a session, as far as its name is known."""

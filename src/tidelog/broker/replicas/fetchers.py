@@ -98,6 +98,10 @@ class Fetchers:
         for fetcher in list(self._fetchers.values()):
             fetcher.throttle_changed()
 
+    def throttled(self) -> list[Partition]:
+        """Return the partitions that wait for the throttle."""
+        return [each for fetcher in self._fetchers.values() for each in fetcher.throttled()]
+
     def _close_empty(self, fetcher: Fetcher) -> None:
         if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
             del self._fetchers[fetcher.key]
@@ -193,6 +197,10 @@ class Fetcher:
         followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
         if followed is not None:
             followed.renew()
+
+    def throttled(self) -> list[Partition]:
+        """Return the partitions that wait for the throttle."""
+        return [followed.partition for followed in self._throttled]
 
     def close(self) -> None:
         """Close the fetcher; requests in flight are dropped."""

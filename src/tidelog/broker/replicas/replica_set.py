@@ -105,7 +105,7 @@ class ReplicaSet:
         self.generation = 0
         #: One command is run at a time, in the order of arrival.
         self.command_order = asyncio.Lock()
-        self.upkeep = ReplicaUpkeep(services, self, takeovers)
+        self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
@@ -169,6 +169,9 @@ class ReplicaSet:
             return
         del self._partitions[partition.topic_partition]
         self._count_topic(partition, -1)
+        if partition.topic_id not in self._topics:
+            # Changes of its configuration are not read while no replica of it is here.
+            self.throttles.topic_gone(partition.topic_partition.topic)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             self._coordinators.replica_gone(partition)
 

@@ -42,8 +42,10 @@ class ThrottledReads:
     def begin_look(self) -> None:
         """Begin a look at the session: partitions that waited may have their turn now."""
         self._bytes = 0
-        if self._session.throttled and not self._throttles.leader_is_exceeded():
-            self._session.unthrottle()
+        session, number = self._session, self._throttles.settings_number
+        is_changed, session.throttled_under = session.throttled_under != number, number
+        if session.throttled and (is_changed or not self._throttles.leader_is_exceeded()):
+            session.unthrottle()
 
     def leaves_out(self, item: SessionPartition, partition: Partition) -> bool:
         """Return whether the records of a partition must wait; then it waits in the session."""

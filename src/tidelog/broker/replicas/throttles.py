@@ -45,6 +45,8 @@ class ReplicationThrottles:
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
+        #: Rises with each change of the leader's side.
+        self.settings_number = 0
         #: Looks again at what this broker does not fetch: the follower's side has changed.
         self.fetch_again: Callable[[], None] = lambda: None
         self.rates_changed()
@@ -66,6 +68,13 @@ class ReplicationThrottles:
             if partitions:
                 topics[topic] = partitions
 
+    def topic_gone(self, topic: str) -> None:
+        """Forget a topic without a replica here: its configuration is read when one comes."""
+        leads = self._leader_topics.pop(topic, None)
+        follows = self._follower_topics.pop(topic, None)
+        if leads or follows:
+            self.rates_changed()
+
     def rates_changed(self) -> None:
         """Put the broker's rates and the topics' replicas in force."""
         services = self._services
@@ -78,6 +87,7 @@ class ReplicationThrottles:
             config.follower_replication_throttled_rate, dict(self._follower_topics)
         )
         if self.leader.configure(CONFIGURED, leading, now_ms):
+            self.settings_number += 1
             self._report("leader", self.leader)
         if self.follower.configure(CONFIGURED, following, now_ms):
             self._report("follower", self.follower)

@@ -92,6 +92,7 @@ _ORDER: Final = (
     "older_disks",
     "damaged_leaders",
     "rolled_segments",
+    "throttled_moves",
 )
 _BY_NAME: Final = {
     profile.name: profile

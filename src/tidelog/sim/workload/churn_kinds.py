@@ -13,6 +13,7 @@ from tidelog.sim.workload import (  # noqa: F401
     offset_churn,
     record_churn,
     reread_churn,
+    throttle_churn,
     topic_churn,
     topic_flushes,
     topic_mishaps,
