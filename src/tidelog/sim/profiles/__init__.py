@@ -93,6 +93,7 @@ _ORDER: Final = (
     "damaged_leaders",
     "rolled_segments",
     "queued_moves",
+    "throttled_moves",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -152,6 +152,32 @@ TOPICS: Final = (
         scenario="controller_lost_at_each_write",
         has_own_streams=True,
     ),
+    # Partitions move while the rates of the replication throttle are set, changed and removed, of
+    # brokers that are down too (R15). Reads are small, so that low rates hold replicas back.
+    Profile(
+        "throttled_moves",
+        weights={
+            "crash_any": 2.0,
+            "crash_leader": 1.0,
+            "expire_session": 1.0,
+            "slow_link": 1.0,
+            "cut_two_ways": 1.0,
+            "reset_connections": 1.0,
+        },
+        left_out=0.3,
+        mean_interval_ms=(600, 2_000),
+        restart_ms=((20, 400), (200, 2_500)),
+        recreates=0.0,
+        brokers=5,
+        properties={
+            "replica.fetch.max.bytes": "1000",
+            "replica.fetch.response.max.bytes": "4000",
+            "replication.quota.window.num": "3",
+        },
+        churn=("partitions_moved", "throttles_changed"),
+        throttles=True,
+        has_own_streams=True,
+    ),
     # A topic's node contains nonsense for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",

@@ -14,6 +14,7 @@ from tidelog.sim.workload import (  # noqa: F401
     queue_churn,
     record_churn,
     reread_churn,
+    throttle_churn,
     topic_churn,
     topic_flushes,
     topic_mishaps,
