@@ -1,0 +1,714 @@
+"""Model 8, reassignments: a move, a change of its target and a cancel, over controllers that die.
+
+Real: `Controller` with all that it decides, writes and sends; `StoreReader` and `StoreWriter`; the
+roles and deletions that brokers obey, merged while they wait; leaders, followers and truncation.
+The administrator asks by request, or by nodes in the store. A controller dies between any two
+writes, or before its commands are sent; the next one loads what the store has. A broker dies and
+comes back with its log. A response to the ISR change of a leader arrives at once, or never.
+
+Bounds: requests, deaths, records, members that fall behind. Replicas are not alike: no renaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tests.support.controller.values import TP, reassign, settings, topic_id
+from tests.support.models import reassignment_store as stores
+from tests.support.models.explorer import State, Step, Table
+from tests.support.models.isr_model import give_up, send_due
+from tests.support.models.moving_replicas import Assigned, MovingReplica, commands_key, obey
+from tests.support.models.reassignment_store import Nodes
+from tests.support.models.replicas import Log, Replica, Replicas
+
+from tidelog.controller import lifecycle
+from tidelog.controller.commands import Commands
+from tidelog.controller.controller import Controller
+from tidelog.controller.events import Event
+from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
+from tidelog.controller.producer_ids import ProducerIdsRead
+from tidelog.controller.reassignments.progress import SweepDue
+from tidelog.controller.records import LastProducerId
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.topics.deletion import DeletionsRead
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, ReassignmentEntry
+from tidelog.metadata import layout
+from tidelog.replication.isr import IsrChange
+from tidelog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+BROKERS = (1, 2, 3, 4)
+VERSION = 3
+#: No controller is in office; no replica is on the broker; no command waits for it.
+GONE = NOTHING = -1
+MOVE, CHANGE, CANCEL, ALTER = "move", "change", "cancel", "alter"
+TICKETS = {MOVE: 1, CHANGE: 2, CANCEL: 3, ALTER: 4}
+Replicas4 = tuple[int, int, int, int]
+
+
+class Bounds(NamedTuple):
+    """How much happens."""
+
+    original: tuple[int, ...] = (1, 2)
+    target: tuple[int, ...] = (3, 4)
+    #: A second target for the same partition; None: there is none.
+    second: tuple[int, ...] | None = None
+    cancels: bool = True
+    #: The administrator asks through `/admin` instead of by requests.
+    by_nodes: bool = False
+    minimum: int = 1
+    controller_deaths: int = 1
+    #: Broker that may die once, and come back; None: none.
+    mortal: int | None = None
+    drops: int = 0
+
+    def __str__(self) -> str:
+        what = [f"{list(self.original)} to {list(self.target)}"]
+        what += [f"then {list(self.second)}"] if self.second else []
+        what += ["cancelled"] if self.cancels else []
+        what += ["by nodes"] if self.by_nodes else []
+        what += [f"min ISR {self.minimum}"] if self.minimum > 1 else []
+        what += [f"{self.controller_deaths} controllers die"]
+        what += [f"{self.mortal} dies"] if self.mortal else []
+        what += [f"{self.drops} fall behind"] if self.drops else []
+        return ", ".join(what)
+
+
+class Term(NamedTuple):
+    """The controller, between two decisions."""
+
+    epoch: int
+    controller: Controller
+    #: Requests of the administrator's that wait for a later decision.
+    waiting: tuple[str, ...]
+
+
+class Left(NamedTuple):
+    """What may still happen."""
+
+    asked: tuple[str, ...]
+    controller_deaths: int
+    may_die: bool
+    drops: int
+    writes: int
+
+
+class Effect(NamedTuple):
+    """The end of a decision, or of the controller in the midst of it."""
+
+    #: Transactions after which the controller died, -1 where it lives.
+    died: int
+    nodes: int
+    term: int
+    commands: tuple[tuple[int, Commands], ...] = ()
+    #: Errors of the administrator's requests by kind.
+    said: tuple[tuple[str, int], ...] = ()
+    altered: Any = None
+    #: A cancel was accepted that R6 forbids.
+    is_rash: bool = False
+
+
+class World(NamedTuple):
+    """A state, taken apart."""
+
+    nodes: int
+    term: int
+    live: int
+    goals: int
+    left: int
+    committed: int
+    faults: int
+    parts: Replicas4
+    pending: Replicas4
+
+    def packed(self) -> State:
+        return (*self[:7], *self.parts, *self.pending)
+
+
+def unpacked(state: State) -> World:
+    """Take a state apart."""
+    parts, pending = state[7:11], state[11:15]
+    return World(*state[:7], parts, pending)  # type: ignore[arg-type]  # four of each
+
+
+class ReassignmentModel:
+    """State: nodes, controller, registrations, accepted goals, what may happen, committed records,
+    faults found on the way; then each broker's replica, and the commands that wait for it."""
+
+    def __init__(self, bounds: Bounds = Bounds()) -> None:
+        self.bounds = bounds
+        self.name = f"reassignments, {bounds}"
+        self.nodes: Table[Nodes] = Table()
+        self.terms: Table[Term] = Table()
+        self.lives: Table[tuple[int, ...]] = Table()
+        self.goals: Table[tuple[tuple[int, ...], ...]] = Table()
+        self.lefts: Table[Left] = Table()
+        self.logs: Table[Log] = Table()
+        self.faults: Table[tuple[str, ...]] = Table()
+        self.replicas = Replicas(one_life=False)
+        self.commands: Table[Commands] = Table()
+        self._decided: dict[tuple[object, ...], list[Effect]] = {}
+        self._fetched: dict[tuple[int, int], tuple[int, int]] = {}
+        self._obeyed: dict[tuple[int, int, int], tuple[int, list[Event]]] = {}
+        self._targets = {MOVE: bounds.target, CHANGE: bounds.second, CANCEL: bounds.original}
+
+    # parts
+
+    def _keep(self, replica: Replica | None) -> int:
+        return NOTHING if replica is None else self.replicas.keep(replica)
+
+    def _replica(self, part: int) -> MovingReplica | None:
+        if part == NOTHING:
+            return None
+        found = self.replicas.values[part]
+        assert isinstance(found, MovingReplica)
+        return found
+
+    def _office(self, term: Term) -> int:
+        asked = term.controller.image.reassignments
+        of_node = None if asked is None else (asked.version, tuple(asked.entries.values()))
+        key = (term.epoch, term.controller.key(), of_node, term.waiting)
+        return self.terms.number(key, term)
+
+    def infos(self, live: int) -> dict[int, BrokerInfo]:
+        """The registrations; a broker that came back lost nothing."""
+        return {
+            number: BrokerInfo(
+                number, life, (), previous_broker_epoch=NO_BROKER_EPOCH if life == 1 else 1
+            )
+            for number, life in zip(BROKERS, self.lives.values[live], strict=True)
+            if life > 0
+        }
+
+    # the exploration
+
+    def first(self) -> State:
+        """A partition in full health, and a controller that has loaded it."""
+        bounds = self.bounds
+        lives = (1,) * len(BROKERS)
+        live = self.lives.number(lives, lives)
+        infos = self.infos(live)
+        members = {number: infos[number] for number in bounds.original}
+        state = lifecycle.first_state(bounds.original, members, 1)
+        assert state is not None
+        nodes, _ = stores.elected(stores.first_nodes(state, bounds.original, bounds.minimum))
+        parts = []
+        for number in BROKERS:
+            replica = None
+            if number in bounds.original:
+                replica = MovingReplica(number, 1, bounds.minimum)
+                role = Assigned(state.leader, 0, state.isr, 0, bounds.original, False)
+                replica.assign(role)
+            parts.append(self._keep(replica))
+        left = Left((), bounds.controller_deaths, bounds.mortal is not None, bounds.drops, 1)
+        [loaded] = [e for e in self._load(self.nodes.number(nodes, nodes), live, 1) if e.died < 0]
+        world = World(
+            loaded.nodes,
+            loaded.term,
+            live,
+            self.goals.number((bounds.original,), (bounds.original,)),
+            self.lefts.number(left, left),
+            self.logs.number((), ()),
+            self.faults.number((), ()),
+            tuple(parts),  # type: ignore[arg-type]  # four
+            (NOTHING,) * 4,
+        )
+        return self._after(world, loaded, infos).packed()
+
+    def canonical(self, state: State) -> State:
+        """Return a state as it is: no two states are equivalent."""
+        return state
+
+    def successors(self, state: State) -> Iterator[tuple[Step, State]]:
+        """What the cluster does, and what befalls it."""
+        world = unpacked(state)
+        for step, after in self._progress(world):
+            yield step, after.packed()
+        for step, after in self._befalls(world):
+            yield step, after.packed()
+
+    def _progress(self, world: World) -> Iterator[tuple[Step, World]]:
+        """What the cluster does by itself."""
+        if world.term == GONE:
+            yield from self._elects(world)
+        else:
+            yield from self._controls(world)
+            yield from self._alters(world)
+            for index in range(len(BROKERS)):
+                yield from self._obeys(world, index)
+        for index in range(len(BROKERS)):
+            yield from self._fetches(world, index)
+
+    # the controller
+
+    def _elects(self, world: World) -> Iterator[tuple[Step, World]]:
+        nodes, epoch = stores.elected(self.nodes.values[world.nodes])
+        number = self.nodes.number(nodes, nodes)
+        yield from self._ends(world, ("elected", epoch), self._load(number, world.live, epoch))
+
+    def _load(self, nodes: int, live: int, epoch: int) -> list[Effect]:
+        controller = Controller(replace(settings(), controller_epoch=epoch))
+        found = self.nodes.values[nodes]
+        events = (
+            stores.topics_read(found),
+            DeletionsRead([]),
+            ProducerIdsRead(LastProducerId(last_id=-1, version=0)),
+            *stores.requests_read(found),
+            BrokersRead(self.infos(live)),
+        )
+        term = self._office(Term(epoch, controller, ()))
+        return self._decide(nodes, term, ("load", live), events)
+
+    def _controls(self, world: World) -> Iterator[tuple[Step, World]]:
+        term = self.terms.values[world.term]
+        image = term.controller.image
+        nodes = self.nodes.values[world.nodes]
+        if term.controller.has_work:
+            yield from self._decides(world, ("goes on",))
+        infos = self.infos(world.live)
+        known = {number: broker.broker_epoch for number, broker in image.brokers.items()}
+        if known != {number: broker.broker_epoch for number, broker in infos.items()}:
+            yield from self._decides(world, ("reads brokers", world.live), BrokersRead(infos))
+        if self.bounds.by_nodes:
+            asked, cancel = stores.requests_read(nodes)
+            if asked.found != image.reassignments:
+                yield from self._decides(world, ("reads the moves",), asked)
+            if cancel.is_requested != image.cancels_all:
+                yield from self._decides(world, ("reads the cancel",), cancel)
+        if image.moving and not term.controller.has_work:
+            swept = self._decide(world.nodes, world.term, ("sweeps",), [SweepDue()])
+            if any(each.died >= 0 for each in swept):
+                yield from self._ends(world, ("sweeps",), swept)
+
+    def _decides(self, world: World, step: Step, *events: Event) -> Iterator[tuple[Step, World]]:
+        yield from self._ends(world, step, self._decide(world.nodes, world.term, step, events))
+
+    def _decide(self, nodes: int, number: int, what: Step, events: Sequence[Event]) -> list[Effect]:
+        """A decision about these events: carried out, or cut off before any of its writes."""
+        key = (nodes, number, what)
+        known = self._decided.get(key)
+        if known is None:
+            known = self._decided[key] = list(self._effects(nodes, number, what, events))
+        return known
+
+    def _effects(
+        self, nodes: int, number: int, what: Step, events: Sequence[Event]
+    ) -> Iterator[Effect]:
+        term, before = self.terms.values[number], self.nodes.values[nodes]
+        controller = term.controller.copy()
+        for event in events:
+            controller.offer(event)
+        decision = controller.decide()
+        if decision.writes:
+            for died in range(len(decision.writes) + 1):
+                left, _ = stores.written(before, term.epoch, decision.writes, died)
+                yield Effect(died, self.nodes.number(left, left), GONE)
+        after, outcomes = stores.written(before, term.epoch, decision.writes, None)
+        assert outcomes is not None
+        effects = controller.applied(decision, outcomes)
+        asked = (what[0],) if what[0] in self._targets else ()
+        said, altered = [], None
+        for ticket, message in effects.answers:
+            if isinstance(message, AlterPartitionResponse):
+                altered = message
+                continue
+            [kind] = [kind for kind, own in TICKETS.items() if own == ticket]
+            [[result]] = [topic.partitions for topic in message.responses]
+            said.append((kind, int(result.error_code)))
+        waiting = tuple(
+            kind for kind in (*term.waiting, *asked) if kind not in [kind for kind, _ in said]
+        )
+        is_rash = (CANCEL, 0) in said and self._is_rash(before, controller)
+        yield Effect(
+            -1,
+            self.nodes.number(after, after),
+            self._office(Term(term.epoch, controller, waiting)),
+            tuple(effects.commands.items()),
+            tuple(said),
+            altered,
+            is_rash,
+        )
+
+    def _is_rash(self, nodes: Nodes, controller: Controller) -> bool:
+        """Whether a cancel takes a partition from those who have it to those who have not (R6)."""
+        isr = stores.ModelStore(nodes).state().isr
+        is_online = any(member in controller.image.brokers for member in isr)
+        return is_online and not any(member in self.bounds.original for member in isr)
+
+    def _ends(
+        self, world: World, step: Step, effects: Sequence[Effect]
+    ) -> Iterator[tuple[Step, World]]:
+        left = self.lefts.values[world.left]
+        infos = self.infos(world.live)
+        for effect in effects:
+            if effect.died < 0:
+                yield step, self._after(world, effect, infos)
+            elif left.controller_deaths:
+                dead = self._died(world._replace(nodes=effect.nodes), step)
+                yield (*step, "dies after", effect.died), dead
+
+    def _died(self, world: World, step: Step = ()) -> World:
+        """The controller is gone, and what it had not sent."""
+        left = self.lefts.values[world.left]
+        left = left._replace(controller_deaths=left.controller_deaths - 1)
+        waiting = () if world.term == GONE else self.terms.values[world.term].waiting
+        goals = list(self.goals.values[world.goals])
+        for kind in (*waiting, *step[:1]):
+            target = self._targets.get(kind)
+            goals += [] if target is None else [target]  # it may have been carried out
+        return world._replace(
+            term=GONE,
+            left=self.lefts.number(left, left),
+            goals=self._goals(goals),
+            pending=(NOTHING,) * 4,
+        )
+
+    def _goals(self, goals: Sequence[tuple[int, ...]]) -> int:
+        kept = tuple(sorted(dict.fromkeys(goals)))
+        return self.goals.number(kept, kept)
+
+    def _after(self, world: World, effect: Effect, infos: dict[int, BrokerInfo]) -> World:
+        """Return what follows from a decision: commands wait, the administrator has answers."""
+        pending = list(world.pending)
+        for broker_id, sent in effect.commands:
+            assert broker_id in infos or broker_id not in BROKERS or True
+            if broker_id not in infos:
+                continue
+            index = BROKERS.index(broker_id)
+            sent = replace(sent, roles=dict(sent.roles), stops=dict(sent.stops))
+            if pending[index] != NOTHING:
+                first = self.commands.values[pending[index]]
+                merged = replace(first, roles=dict(first.roles), stops=dict(first.stops))
+                merged.merge(sent)
+                sent = merged
+            if sent.full or sent.roles or sent.stops:
+                pending[index] = self.commands.number(commands_key(sent), sent)
+        goals = self.goals.values[world.goals]
+        for kind, error in effect.said:
+            target = self._targets[kind]
+            assert target is not None
+            if error == ErrorCode.NONE:
+                goals = (target,)
+        faults = self.faults.values[world.faults]
+        if effect.is_rash:
+            faults = tuple(dict.fromkeys((*faults, "CancelStaysOnline")))
+        return world._replace(
+            nodes=effect.nodes,
+            term=effect.term,
+            goals=self._goals(goals),
+            faults=self.faults.number(faults, faults),
+            pending=tuple(pending),
+        )
+
+    # brokers
+
+    def _with_part(self, world: World, index: int, part: int) -> World:
+        """Another replica of a broker's; what its leader commits is committed."""
+        parts = (*world.parts[:index], part, *world.parts[index + 1 :])
+        world = world._replace(parts=parts)  # type: ignore[arg-type]  # four
+        replica = self._replica(part)
+        if replica is None or replica.leading is None:
+            return world
+        committed, known = replica.committed(), self.logs.values[world.committed]
+        shared = min(len(committed), len(known))
+        if committed[:shared] != known[:shared]:
+            faults = tuple(dict.fromkeys((*self.faults.values[world.faults], "WeakIsr")))
+            world = world._replace(faults=self.faults.number(faults, faults))
+        elif len(committed) > len(known):
+            world = world._replace(committed=self.logs.number(committed, committed))
+        return world
+
+    def _obeys(self, world: World, index: int) -> Iterator[tuple[Step, World]]:
+        waits = world.pending[index]
+        if waits == NOTHING:
+            return
+        number = BROKERS[index]
+        broker = self.infos(world.live)[number]
+        key = (world.parts[index], waits, broker.broker_epoch)
+        known = self._obeyed.get((index, *key))  # type: ignore[call-overload]  # the broker is part
+        if known is None:
+            before = self._replica(world.parts[index])
+            replica = None if before is None else before.copy()
+            made, answers = obey(
+                number, replica, self.commands.values[waits], broker, self.bounds.minimum
+            )
+            known = self._obeyed[(index, *key)] = (self._keep(made), answers)  # type: ignore[index]
+        part, answers = known
+        pending = (*world.pending[:index], NOTHING, *world.pending[index + 1 :])
+        after = self._with_part(world, index, part)._replace(pending=pending)  # type: ignore[arg-type]
+        yield from self._decides(after, ("obeys", number, broker.broker_epoch, part, waits), *answers)
+
+    def _alters(self, world: World) -> Iterator[tuple[Step, World]]:
+        for index, number in enumerate(BROKERS):
+            replica = self._replica(world.parts[index])
+            change = None if replica is None else replica.due()
+            if change is None:
+                continue
+            assert replica is not None
+            step = (ALTER, number, change)
+            asked = proposed(number, replica.broker_epoch, change)
+            sent = self.replicas.apply(world.parts[index], send_due)
+            for effect in self._decide(world.nodes, world.term, step, [asked]):
+                part = self.replicas.apply(sent, give_up)
+                if effect.died < 0:
+                    assert effect.altered is not None
+                    part = self.replicas.apply(sent, _learn, change, _answer(effect.altered))
+                for label, after in self._ends(world, step, [effect]):
+                    yield label, self._with_part(after, index, part)
+
+    def _fetches(self, world: World, index: int) -> Iterator[tuple[Step, World]]:
+        follower = self._replica(world.parts[index])
+        asked = None if follower is None else follower.fetch()
+        if asked is None:
+            return
+        at = BROKERS.index(asked.leader)
+        leader = self._replica(world.parts[at])
+        if leader is None or leader.leading is None:
+            return
+        key = (world.parts[at], world.parts[index])
+        known = self._fetched.get(key)
+        if known is None:
+            assert follower is not None
+            leader, follower = leader.copy(), follower.copy()
+            answer = leader.serve(asked)
+            assert answer is not None
+            follower.follow(answer)
+            known = self._fetched[key] = (self._keep(leader), self._keep(follower))
+        if known != key:
+            after = self._with_part(self._with_part(world, at, known[0]), index, known[1])
+            yield ("fetches", asked.replica, asked.leader), after
+
+    # what befalls the cluster
+
+    def _befalls(self, world: World) -> Iterator[tuple[Step, World]]:
+        left = self.lefts.values[world.left]
+        if world.term != GONE:
+            yield from self._asks(world, left)
+            if left.controller_deaths:
+                yield ("dies",), self._died(world)
+        yield from self._lives(world, left)
+        for index, number in enumerate(BROKERS):
+            replica = self._replica(world.parts[index])
+            role = None if replica is None else replica.leading
+            if role is None:
+                continue
+            if left.writes:
+                after = self.replicas.apply(world.parts[index], Replica.write, 1)
+                changed = self._with_left(world, left._replace(writes=left.writes - 1))
+                yield ("writes", number), self._with_part(changed, index, after)
+            for member, progress in role.followers.items() if left.drops else ():
+                is_behind = progress.log_end_offset != role.log_end_offset
+                if is_behind and progress.in_target_isr and not role.isr.in_flight:
+                    after = self.replicas.apply(world.parts[index], Replica.drop, member)
+                    changed = self._with_left(world, left._replace(drops=left.drops - 1))
+                    yield ("drops", number, member), self._with_part(changed, index, after)
+
+    def _with_left(self, world: World, left: Left) -> World:
+        return world._replace(left=self.lefts.number(left, left))
+
+    def _asks(self, world: World, left: Left) -> Iterator[tuple[Step, World]]:
+        """The administrator asks, each for one thing once; a change and a cancel need a move."""
+        wanted = [MOVE] if MOVE not in left.asked else []
+        if not wanted:
+            wanted += [CHANGE] if self.bounds.second and CHANGE not in left.asked else []
+            wanted += [CANCEL] if self.bounds.cancels and CANCEL not in left.asked else []
+        for kind in wanted:
+            asking = left._replace(asked=tuple(sorted((*left.asked, kind))))
+            after = self._with_left(world, asking)
+            target = self._targets[kind]
+            if self.bounds.by_nodes:
+                yield from self._writes_node(after, kind)
+            else:
+                named = None if kind == CANCEL else target
+                request = reassign(TP, named, ticket=TICKETS[kind])
+                yield from self._decides(after, (kind,), request)
+
+    def _writes_node(self, world: World, kind: str) -> Iterator[tuple[Step, World]]:
+        nodes, target = self.nodes.values[world.nodes], self._targets[kind]
+        assert target is not None
+        path, data = layout.CANCEL_REASSIGNMENTS, b""
+        if kind != CANCEL:
+            path = layout.REASSIGN_PARTITIONS
+            data = layout.encode_reassignments([ReassignmentEntry(TP, target)])
+        if any(known == path for known, *_ in nodes):
+            return  # one at a time
+        after = stores.with_node(nodes, path, data)
+        goals = self._goals((*self.goals.values[world.goals], target))
+        yield (
+            ("node", kind),
+            world._replace(nodes=self.nodes.number(after, after), goals=goals),
+        )
+
+    def _lives(self, world: World, left: Left) -> Iterator[tuple[Step, World]]:
+        mortal = self.bounds.mortal
+        if mortal is None:
+            return
+        index = BROKERS.index(mortal)
+        lives = self.lives.values[world.live]
+        life = lives[index]
+        if life == 1 and left.may_die:
+            now, world = -1, self._with_left(world, left._replace(may_die=False))
+        elif life < 0:
+            now = 2
+        else:
+            return
+        after = (*lives[:index], now, *lives[index + 1 :])
+        part = world.parts[index]
+        if part != NOTHING:
+            part = self.replicas.apply(part, MovingReplica.restart, abs(now))
+        parts = (*world.parts[:index], part, *world.parts[index + 1 :])
+        pending = (*world.pending[:index], NOTHING, *world.pending[index + 1 :])
+        yield (
+            ("session", mortal, now),
+            world._replace(
+                live=self.lives.number(after, after),
+                parts=parts,  # type: ignore[arg-type]  # four
+                pending=pending,  # type: ignore[arg-type]  # four
+            ),
+        )
+
+    # invariants
+
+    def broken(self, state: State) -> tuple[str, ...]:
+        """Invariants that do not hold."""
+        world = unpacked(state)
+        store = stores.ModelStore(self.nodes.values[world.nodes])
+        now, assignment = store.state(), store.assignment()
+        found = list(self.faults.values[world.faults])
+        assigned = assignment.partitions[0]
+        if now.leader != NO_LEADER and now.leader not in now.isr:
+            found.append("LeaderInIsr")
+        if not set(now.isr) <= set(assigned):
+            found.append("LeaderInIsr")
+        committed = self.logs.values[world.committed]
+        for member in now.isr:
+            replica = self._replica(world.parts[BROKERS.index(member)])
+            if replica is None or replica.log[: len(committed)] != committed:
+                found.append("StrongIsr")
+        if not found and next(self._progress(world), None) is None:
+            found += self._unfinished(world)
+        return tuple(dict.fromkeys(found))
+
+    def _unfinished(self, world: World) -> Iterator[str]:
+        """What is wrong where the cluster does nothing more by itself."""
+        store = stores.ModelStore(self.nodes.values[world.nodes])
+        now, assignment = store.state(), store.assignment()
+        live = self.infos(world.live)
+        if now.leader not in live and any(member in live for member in now.isr):
+            yield "Leaderless"
+        goals = self.goals.values[world.goals]
+        is_over = not (assignment.adding or assignment.removing or assignment.original)
+        if is_over and assignment.partitions[0] not in goals:
+            yield "Exact"
+        if not is_over and self._must_be_over(world, goals):
+            yield "Liveness"
+        if is_over:
+            yield from self._leftovers(world, assignment.partitions[0])
+
+    def _must_be_over(self, world: World, goals: Sequence[tuple[int, ...]]) -> bool:
+        """Whether every replica of whatever is wanted is alive, or enough of those to return to."""
+        live = self.infos(world.live)
+        if all(replica in live for goal in goals for replica in goal):
+            return True
+        isr = stores.ModelStore(self.nodes.values[world.nodes]).state().isr
+        original = [replica for replica in self.bounds.original if replica in live]
+        return (
+            goals == (self.bounds.original,)
+            and len(original) >= self.bounds.minimum
+            and any(replica in isr for replica in original)
+        )
+
+    def _leftovers(self, world: World, assigned: tuple[int, ...]) -> Iterator[str]:
+        """What is left of a reassignment that is over, in the store and on live brokers."""
+        paths = [path for path, *_ in self.nodes.values[world.nodes]]
+        if layout.REASSIGN_PARTITIONS in paths or layout.CANCEL_REASSIGNMENTS in paths:
+            yield "NothingLeft"
+        for number in self.infos(world.live):
+            replica = self._replica(world.parts[BROKERS.index(number)])
+            if (replica is not None) != (number in assigned):
+                yield "NothingLeft"
+            elif replica is not None and set(replica.replicas) != set(assigned):
+                yield "NothingLeft"
+
+    # stories
+
+    def tell(self, step: Step) -> str:
+        """Return a step in words."""
+        return " ".join(str(part) for part in step)
+
+    def describe(self, state: State) -> str:
+        """The nodes, the goals, and every replica."""
+        world = unpacked(state)
+        store = stores.ModelStore(self.nodes.values[world.nodes])
+        now, assignment = store.state(), store.assignment()
+        parts = [self._replica(part) for part in world.parts]
+        waits = [n for n, part in zip(BROKERS, world.pending, strict=True) if part != NOTHING]
+        return (
+            f"goals {list(self.goals.values[world.goals])}; node {assignment.partitions[0]} "
+            f"+{assignment.adding.get(0, ())} -{assignment.removing.get(0, ())} of "
+            f"{assignment.original.get(0, ())}; state {now.leader}@{now.leader_epoch}."
+            f"{now.partition_epoch} ISR {list(now.isr)} to {now.reassigned_to}; "
+            f"lives {self.lives.values[world.live]}; commands for {waits}; "
+            f"{'; '.join(str(each) for each in parts if each is not None)}; "
+            f"{len(self.logs.values[world.committed])} committed"
+        )
+
+
+def proposed(leader: int, broker_epoch: int, change: IsrChange) -> AlterPartitionAsked:
+    """A leader's request."""
+    data = RequestPartitionData(
+        partition_index=0,
+        leader_epoch=change.leader_epoch,
+        new_isr_with_epochs=[
+            BrokerState(member, epoch)
+            for member, epoch in zip(change.isr, change.isr_epochs, strict=True)
+        ],
+        leader_recovery_state=change.leader_recovery_state,
+        partition_epoch=change.partition_epoch,
+    )
+    topic = RequestTopicData(topic_id("t"), partitions=[data])
+    request = AlterPartitionRequest(leader, broker_epoch, [topic])
+    return AlterPartitionAsked(TICKETS[ALTER], VERSION, request)
+
+
+class Said(NamedTuple):
+    """The controller's answer to a change of the ISR."""
+
+    error: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    has_eligible: bool
+
+
+def _answer(message: AlterPartitionResponse) -> Said:
+    if message.error_code:
+        return Said(int(message.error_code), -1, (), -1, False)
+    [[data]] = [topic.partitions for topic in message.topics]
+    return Said(
+        int(data.error_code),
+        data.leader_epoch,
+        tuple(data.isr),
+        data.partition_epoch,
+        data.has_eligible,
+    )
+
+
+def _learn(leader: Replica, change: IsrChange, said: Said) -> None:
+    role = leader.leading
+    assert role is not None
+    if said.error:
+        role.change_refused(change, ErrorCode(said.error), 0)
+        return
+    role.change_accepted(
+        change, said.isr, said.leader_epoch, said.partition_epoch, 0, said.has_eligible
+    )
+    leader.known = max(leader.known, (role.leader_epoch, role.isr.partition_epoch))
