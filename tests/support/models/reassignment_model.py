@@ -11,7 +11,7 @@ Bounds: requests, deaths, records, members that fall behind. Replicas are not al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,8 +34,9 @@ from tidelog.controller.records import LastProducerId
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, ReassignmentEntry
+from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, PartitionState, ReassignmentEntry
 from tidelog.metadata import layout
+from tidelog.metadata.layout import TopicAssignment
 from tidelog.replication.isr import IsrChange
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -69,6 +70,10 @@ class Bounds(NamedTuple):
     #: Broker that may die once, and come back; None: none.
     mortal: int | None = None
     drops: int = 0
+    #: Records that clients write, beside the one that is committed at the beginning.
+    writes: int = 0
+    #: Each fetch is a step of its own; otherwise a follower fetches until that changes nothing.
+    splits: bool = False
 
     def __str__(self) -> str:
         what = [f"{list(self.original)} to {list(self.target)}"]
@@ -79,6 +84,8 @@ class Bounds(NamedTuple):
         what += [f"{self.controller_deaths} controllers die"]
         what += [f"{self.mortal} dies"] if self.mortal else []
         what += [f"{self.drops} fall behind"] if self.drops else []
+        what += [f"{self.writes} written"] if self.writes else []
+        what += ["single fetches"] if self.splits else []
         return ", ".join(what)
 
 
@@ -108,7 +115,8 @@ class Effect(NamedTuple):
     died: int
     nodes: int
     term: int
-    commands: tuple[tuple[int, Commands], ...] = ()
+    #: Commands by their number in the table, and by broker.
+    commands: tuple[tuple[int, int], ...] = ()
     #: Errors of the administrator's requests by kind.
     said: tuple[tuple[str, int], ...] = ()
     altered: Any = None
@@ -158,6 +166,9 @@ class ReassignmentModel:
         self._decided: dict[tuple[object, ...], list[Effect]] = {}
         self._fetched: dict[tuple[int, int], tuple[int, int]] = {}
         self._obeyed: dict[tuple[int, int, int], tuple[int, list[Event]]] = {}
+        self._infos: dict[int, dict[int, BrokerInfo]] = {}
+        self._published: dict[int, tuple[PartitionState, TopicAssignment]] = {}
+        self._merged: dict[tuple[int, int], int] = {}
         self._targets = {MOVE: bounds.target, CHANGE: bounds.second, CANCEL: bounds.original}
 
     # parts
@@ -180,13 +191,24 @@ class ReassignmentModel:
 
     def infos(self, live: int) -> dict[int, BrokerInfo]:
         """The registrations; a broker that came back lost nothing."""
-        return {
-            number: BrokerInfo(
-                number, life, (), previous_broker_epoch=NO_BROKER_EPOCH if life == 1 else 1
-            )
-            for number, life in zip(BROKERS, self.lives.values[live], strict=True)
-            if life > 0
-        }
+        known = self._infos.get(live)
+        if known is None:
+            known = self._infos[live] = {
+                number: BrokerInfo(
+                    number, life, (), previous_broker_epoch=NO_BROKER_EPOCH if life == 1 else 1
+                )
+                for number, life in zip(BROKERS, self.lives.values[live], strict=True)
+                if life > 0
+            }
+        return known
+
+    def published(self, nodes: int) -> tuple[PartitionState, TopicAssignment]:
+        """The partition's state, and what the topic's node says."""
+        known = self._published.get(nodes)
+        if known is None:
+            store = stores.ModelStore(self.nodes.values[nodes])
+            known = self._published[nodes] = store.state(), store.assignment()
+        return known
 
     # the exploration
 
@@ -200,15 +222,22 @@ class ReassignmentModel:
         state = lifecycle.first_state(bounds.original, members, 1)
         assert state is not None
         nodes, _ = stores.elected(stores.first_nodes(state, bounds.original, bounds.minimum))
-        parts = []
-        for number in BROKERS:
-            replica = None
-            if number in bounds.original:
-                replica = MovingReplica(number, 1, bounds.minimum)
-                role = Assigned(state.leader, 0, state.isr, 0, bounds.original, False)
-                replica.assign(role)
-            parts.append(self._keep(replica))
-        left = Left((), bounds.controller_deaths, bounds.mortal is not None, bounds.drops, 1)
+        role = Assigned(state.leader, 0, state.isr, 0, bounds.original, False)
+        first: dict[int, MovingReplica] = {}
+        for number in bounds.original:
+            first[number] = MovingReplica(number, 1, bounds.minimum)
+            first[number].assign(role)
+        leader = first.pop(state.leader)
+        leader.write(1)
+        for _ in range(3):
+            for follower in first.values():
+                _fetch(leader, follower)
+        assert leader.high_watermark == 1
+        first[state.leader] = leader
+        parts = [self._keep(first.get(number)) for number in BROKERS]
+        left = Left(
+            (), bounds.controller_deaths, bounds.mortal is not None, bounds.drops, bounds.writes
+        )
         [loaded] = [e for e in self._load(self.nodes.number(nodes, nodes), live, 1) if e.died < 0]
         world = World(
             loaded.nodes,
@@ -216,12 +245,12 @@ class ReassignmentModel:
             live,
             self.goals.number((bounds.original,), (bounds.original,)),
             self.lefts.number(left, left),
-            self.logs.number((), ()),
+            self.logs.number(leader.committed(), leader.committed()),
             self.faults.number((), ()),
             tuple(parts),  # type: ignore[arg-type]  # four
             (NOTHING,) * 4,
         )
-        return self._after(world, loaded, infos).packed()
+        return self._after(world, loaded).packed()
 
     def canonical(self, state: State) -> State:
         """Return a state as it is: no two states are equivalent."""
@@ -270,15 +299,17 @@ class ReassignmentModel:
     def _controls(self, world: World) -> Iterator[tuple[Step, World]]:
         term = self.terms.values[world.term]
         image = term.controller.image
-        nodes = self.nodes.values[world.nodes]
         if term.controller.has_work:
             yield from self._decides(world, ("goes on",))
         infos = self.infos(world.live)
-        known = {number: broker.broker_epoch for number, broker in image.brokers.items()}
-        if known != {number: broker.broker_epoch for number, broker in infos.items()}:
+        if len(infos) != len(image.brokers) or any(
+            infos[number].broker_epoch != broker.broker_epoch
+            for number, broker in image.brokers.items()
+            if number in infos
+        ):
             yield from self._decides(world, ("reads brokers", world.live), BrokersRead(infos))
         if self.bounds.by_nodes:
-            asked, cancel = stores.requests_read(nodes)
+            asked, cancel = stores.requests_read(self.nodes.values[world.nodes])
             if asked.found != image.reassignments:
                 yield from self._decides(world, ("reads the moves",), asked)
             if cancel.is_requested != image.cancels_all:
@@ -331,11 +362,17 @@ class ReassignmentModel:
             -1,
             self.nodes.number(after, after),
             self._office(Term(term.epoch, controller, waiting)),
-            tuple(effects.commands.items()),
+            tuple(self._sent(effects.commands)),
             tuple(said),
             altered,
             is_rash,
         )
+
+    def _sent(self, sent: Mapping[int, Commands]) -> Iterator[tuple[int, int]]:
+        """Roles and deletions; clients' metadata makes no difference here."""
+        for broker_id, each in sent.items():
+            if each.full or each.roles or each.stops:
+                yield broker_id, self.commands.number(commands_key(each), each)
 
     def _is_rash(self, nodes: Nodes, controller: Controller) -> bool:
         """Whether a cancel takes a partition from those who have it to those who have not (R6)."""
@@ -347,10 +384,9 @@ class ReassignmentModel:
         self, world: World, step: Step, effects: Sequence[Effect]
     ) -> Iterator[tuple[Step, World]]:
         left = self.lefts.values[world.left]
-        infos = self.infos(world.live)
         for effect in effects:
             if effect.died < 0:
-                yield step, self._after(world, effect, infos)
+                yield step, self._after(world, effect)
             elif left.controller_deaths:
                 dead = self._died(world._replace(nodes=effect.nodes), step)
                 yield (*step, "dies after", effect.died), dead
@@ -375,22 +411,13 @@ class ReassignmentModel:
         kept = tuple(sorted(dict.fromkeys(goals)))
         return self.goals.number(kept, kept)
 
-    def _after(self, world: World, effect: Effect, infos: dict[int, BrokerInfo]) -> World:
+    def _after(self, world: World, effect: Effect) -> World:
         """Return what follows from a decision: commands wait, the administrator has answers."""
         pending = list(world.pending)
         for broker_id, sent in effect.commands:
-            assert broker_id in infos or broker_id not in BROKERS or True
-            if broker_id not in infos:
-                continue
             index = BROKERS.index(broker_id)
-            sent = replace(sent, roles=dict(sent.roles), stops=dict(sent.stops))
-            if pending[index] != NOTHING:
-                first = self.commands.values[pending[index]]
-                merged = replace(first, roles=dict(first.roles), stops=dict(first.stops))
-                merged.merge(sent)
-                sent = merged
-            if sent.full or sent.roles or sent.stops:
-                pending[index] = self.commands.number(commands_key(sent), sent)
+            if broker_id in self.infos(world.live):
+                pending[index] = self._merge(pending[index], sent)
         goals = self.goals.values[world.goals]
         for kind, error in effect.said:
             target = self._targets[kind]
@@ -407,6 +434,18 @@ class ReassignmentModel:
             faults=self.faults.number(faults, faults),
             pending=tuple(pending),
         )
+
+    def _merge(self, first: int, later: int) -> int:
+        """The number of the commands that wait after `later`, as production merges them."""
+        if first == NOTHING:
+            return later
+        known = self._merged.get((first, later))
+        if known is None:
+            before, after = self.commands.values[first], self.commands.values[later]
+            merged = replace(before, roles=dict(before.roles), stops=dict(before.stops))
+            merged.merge(replace(after, roles=dict(after.roles), stops=dict(after.stops)))
+            known = self._merged[first, later] = self.commands.number(commands_key(merged), merged)
+        return known
 
     # brokers
 
@@ -467,7 +506,7 @@ class ReassignmentModel:
     def _fetches(self, world: World, index: int) -> Iterator[tuple[Step, World]]:
         follower = self._replica(world.parts[index])
         asked = None if follower is None else follower.fetch()
-        if asked is None:
+        if asked is None or asked.leader not in self.infos(world.live):
             return
         at = BROKERS.index(asked.leader)
         leader = self._replica(world.parts[at])
@@ -477,11 +516,12 @@ class ReassignmentModel:
         known = self._fetched.get(key)
         if known is None:
             assert follower is not None
-            leader, follower = leader.copy(), follower.copy()
-            answer = leader.serve(asked)
-            assert answer is not None
-            follower.follow(answer)
-            known = self._fetched[key] = (self._keep(leader), self._keep(follower))
+            known = key
+            for _ in range(1 if self.bounds.splits else len(BROKERS)):
+                leader, follower = leader.copy(), follower.copy()
+                _fetch(leader, follower)
+                known = (self._keep(leader), self._keep(follower))
+            self._fetched[key] = known
         if known != key:
             after = self._with_part(self._with_part(world, at, known[0]), index, known[1])
             yield ("fetches", asked.replica, asked.leader), after
@@ -501,7 +541,7 @@ class ReassignmentModel:
             if role is None:
                 continue
             if left.writes:
-                after = self.replicas.apply(world.parts[index], Replica.write, 1)
+                after = self.replicas.apply(world.parts[index], Replica.write, left.writes + 1)
                 changed = self._with_left(world, left._replace(writes=left.writes - 1))
                 yield ("writes", number), self._with_part(changed, index, after)
             for member, progress in role.followers.items() if left.drops else ():
@@ -580,8 +620,7 @@ class ReassignmentModel:
     def broken(self, state: State) -> tuple[str, ...]:
         """Invariants that do not hold."""
         world = unpacked(state)
-        store = stores.ModelStore(self.nodes.values[world.nodes])
-        now, assignment = store.state(), store.assignment()
+        now, assignment = self.published(world.nodes)
         found = list(self.faults.values[world.faults])
         assigned = assignment.partitions[0]
         if now.leader != NO_LEADER and now.leader not in now.isr:
@@ -599,8 +638,7 @@ class ReassignmentModel:
 
     def _unfinished(self, world: World) -> Iterator[str]:
         """What is wrong where the cluster does nothing more by itself."""
-        store = stores.ModelStore(self.nodes.values[world.nodes])
-        now, assignment = store.state(), store.assignment()
+        now, assignment = self.published(world.nodes)
         live = self.infos(world.live)
         if now.leader not in live and any(member in live for member in now.isr):
             yield "Leaderless"
@@ -618,7 +656,7 @@ class ReassignmentModel:
         live = self.infos(world.live)
         if all(replica in live for goal in goals for replica in goal):
             return True
-        isr = stores.ModelStore(self.nodes.values[world.nodes]).state().isr
+        isr = self.published(world.nodes)[0].isr
         original = [replica for replica in self.bounds.original if replica in live]
         return (
             goals == (self.bounds.original,)
@@ -647,8 +685,7 @@ class ReassignmentModel:
     def describe(self, state: State) -> str:
         """The nodes, the goals, and every replica."""
         world = unpacked(state)
-        store = stores.ModelStore(self.nodes.values[world.nodes])
-        now, assignment = store.state(), store.assignment()
+        now, assignment = self.published(world.nodes)
         parts = [self._replica(part) for part in world.parts]
         waits = [n for n, part in zip(BROKERS, world.pending, strict=True) if part != NOTHING]
         return (
@@ -660,6 +697,13 @@ class ReassignmentModel:
             f"{'; '.join(str(each) for each in parts if each is not None)}; "
             f"{len(self.logs.values[world.committed])} committed"
         )
+
+
+def _fetch(leader: Replica, follower: Replica) -> None:
+    asked = follower.fetch()
+    answer = None if asked is None else leader.serve(asked)
+    if answer is not None:
+        follower.follow(answer)
 
 
 def proposed(leader: int, broker_epoch: int, change: IsrChange) -> AlterPartitionAsked:
