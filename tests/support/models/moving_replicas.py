@@ -6,18 +6,19 @@ sent them to this broker; those that wait are merged as production merges them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tests.support.controller.values import TP
-from tests.support.models.replicas import MAX_LAG_MS, NOW_MS, Command, Replica, everybody
+from tests.support.models.replicas import MAX_LAG_MS, NOW_MS, Command, Replica
 
 from tidelog.controller.commands import Commands
 from tidelog.controller.events import Event
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import BrokerInfo, TopicPartition
-from tidelog.replication import commands, isr as isr_rules
+from tidelog.replication import commands
+from tidelog.replication import isr as isr_rules
 from tidelog.replication.commands import Placement
 from tidelog.replication.isr import IsrChange, IsrState
 from tidelog.replication.leader import LeaderReplica
@@ -38,11 +39,15 @@ class Assigned(NamedTuple):
 class MovingReplica(Replica):
     """A replica whose partition's replicas change."""
 
-    __slots__ = ("has_eligible", "minimum", "replicas")
+    __slots__ = ("alive", "has_eligible", "minimum", "replicas")
 
-    def __init__(self, number: int, broker_epoch: int, minimum: int) -> None:
+    def __init__(
+        self, number: int, broker_epoch: int, minimum: int, alive: tuple[int, ...]
+    ) -> None:
         super().__init__(number, broker_epoch)
         self.minimum = minimum
+        #: Brokers that are alive, as a leader learns from its metadata.
+        self.alive = alive
         #: Replicas that the last command named.
         self.replicas: tuple[int, ...] = ()
         #: Whether it named eligible replicas outside the ISR (E1).
@@ -53,14 +58,14 @@ class MovingReplica(Replica):
         other = super().copy()
         assert isinstance(other, MovingReplica)
         other.minimum, other.replicas = self.minimum, self.replicas
-        other.has_eligible = self.has_eligible
+        other.has_eligible, other.alive = self.has_eligible, self.alive
         return other
 
     def key(self) -> tuple[object, ...]:
         """The whole state as a value."""
         role = self.leading
         leading = None if role is None else (role.replicas, role.has_eligible)
-        return (*super().key(), self.replicas, leading)
+        return (*super().key(), self.replicas, self.alive, leading)
 
     def assign(self, command: Assigned) -> bool:
         """Carry out a role; return False for one that is too old (V30)."""
@@ -75,12 +80,12 @@ class MovingReplica(Replica):
                     command.isr,
                     command.replicas,
                     command.partition_epoch,
-                    everybody,
+                    self.alive.__contains__,
                     NOW_MS,
                     has_eligible=command.has_eligible,
                 )
             return True
-        return self.obey(Command(*command[:4]), everybody, self.minimum)
+        return self.obey(Command(*command[:4]), self.alive.__contains__, self.minimum)
 
     def _lead(self, command: Command, is_alive: Callable[[int], bool], minimum: int) -> None:
         end = len(self.log)
@@ -104,6 +109,12 @@ class MovingReplica(Replica):
         self.role, self.resting = role, 0
         role.examine(NOW_MS)
 
+    def learn(self, alive: tuple[int, ...]) -> None:
+        """Take over which brokers are alive."""
+        self.alive = alive
+        if self.leading is not None:
+            self.leading.eligibility_changed(alive.__contains__, NOW_MS)
+
     def restart(self, broker_epoch: int) -> None:
         """The process ends, and begins again with its log."""
         self.rest()
@@ -117,10 +128,15 @@ class MovingReplica(Replica):
 
 
 def obey(
-    number: int, replica: MovingReplica | None, pending: Commands, broker: BrokerInfo, minimum: int
+    number: int,
+    replica: MovingReplica | None,
+    pending: Commands,
+    infos: Mapping[int, BrokerInfo],
+    minimum: int,
 ) -> tuple[MovingReplica | None, list[Event]]:
     """A broker's replica after commands, which carries them out, and the broker's answers."""
     answers: list[Event] = []
+    broker = infos[number]
     stop = pending.stops.get(TP)
     if stop is not None:
         known = -1 if replica is None else replica.known[0]
@@ -132,7 +148,7 @@ def obey(
     if pending.full and role is None:
         replica = None  # a stray (V35)
     if role is not None:
-        replica, error = _take_role(number, replica, role.state, broker, minimum)
+        replica, error = _take_role(number, replica, role.state, infos, minimum)
         outcomes: list[tuple[TopicPartition, ErrorCode]] = [(TP, error)]
         answers.append(LeaderAndIsrAnswered(number, broker.broker_epoch, outcomes))
     return replica, answers
@@ -142,7 +158,7 @@ def _take_role(
     number: int,
     replica: MovingReplica | None,
     state: LeaderAndIsrPartitionState,
-    broker: BrokerInfo,
+    infos: Mapping[int, BrokerInfo],
     minimum: int,
 ) -> tuple[MovingReplica | None, ErrorCode]:
     if number not in state.replicas:
@@ -157,7 +173,8 @@ def _take_role(
     )
     if placement is Placement.LOST:
         return None, ErrorCode.REPLICA_NOT_AVAILABLE
-    replica = replica or MovingReplica(number, broker.broker_epoch, minimum)
+    if replica is None:
+        replica = MovingReplica(number, infos[number].broker_epoch, minimum, tuple(infos))
     is_current = replica.assign(
         Assigned(
             state.leader,

@@ -13,15 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.support.controller.values import TP, reassign, settings, topic_id
 from tests.support.models import reassignment_store as stores
-from tests.support.models.explorer import State, Step, Table
+from tests.support.models.explorer import State, Step
 from tests.support.models.isr_model import give_up, send_due
 from tests.support.models.moving_replicas import Assigned, MovingReplica, commands_key, obey
+from tests.support.models.reassignment_states import (
+    ALTER,
+    BROKERS,
+    CANCEL,
+    CHANGE,
+    GONE,
+    MOVE,
+    NOTHING,
+    TICKETS,
+    VERSION,
+    Bounds,
+    Effect,
+    Left,
+    ReassignmentStates,
+    Term,
+    World,
+    is_moving,
+    unpacked,
+)
 from tests.support.models.reassignment_store import Nodes
-from tests.support.models.replicas import Log, Replica, Replicas
+from tests.support.models.replicas import Replica
 
 from tidelog.controller import lifecycle
 from tidelog.controller.commands import Commands
@@ -34,9 +53,11 @@ from tidelog.controller.records import LastProducerId
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.deletion import DeletionsRead
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, BrokerInfo, PartitionState, ReassignmentEntry
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    ReassignmentEntry,
+)
 from tidelog.metadata import layout
-from tidelog.metadata.layout import TopicAssignment
 from tidelog.replication.isr import IsrChange
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -46,169 +67,17 @@ from tidelog.wire.messages.alter_partition import (
     RequestTopicData,
 )
 
-BROKERS = (1, 2, 3, 4)
-VERSION = 3
-#: No controller is in office; no replica is on the broker; no command waits for it.
-GONE = NOTHING = -1
-MOVE, CHANGE, CANCEL, ALTER = "move", "change", "cancel", "alter"
-TICKETS = {MOVE: 1, CHANGE: 2, CANCEL: 3, ALTER: 4}
-Replicas4 = tuple[int, int, int, int]
 
+class ReassignmentModel(ReassignmentStates):
+    """The steps; states are described in `ReassignmentStates`."""
 
-class Bounds(NamedTuple):
-    """How much happens."""
-
-    original: tuple[int, ...] = (1, 2)
-    target: tuple[int, ...] = (3, 4)
-    #: A second target for the same partition; None: there is none.
-    second: tuple[int, ...] | None = None
-    cancels: bool = True
-    #: The administrator asks through `/admin` instead of by requests.
-    by_nodes: bool = False
-    minimum: int = 1
-    controller_deaths: int = 1
-    #: Broker that may die once, and come back; None: none.
-    mortal: int | None = None
-    drops: int = 0
-    #: Records that clients write, beside the one that is committed at the beginning.
-    writes: int = 0
-    #: Each fetch is a step of its own; otherwise a follower fetches until that changes nothing.
-    splits: bool = False
-
-    def __str__(self) -> str:
-        what = [f"{list(self.original)} to {list(self.target)}"]
-        what += [f"then {list(self.second)}"] if self.second else []
-        what += ["cancelled"] if self.cancels else []
-        what += ["by nodes"] if self.by_nodes else []
-        what += [f"min ISR {self.minimum}"] if self.minimum > 1 else []
-        what += [f"{self.controller_deaths} controllers die"]
-        what += [f"{self.mortal} dies"] if self.mortal else []
-        what += [f"{self.drops} fall behind"] if self.drops else []
-        what += [f"{self.writes} written"] if self.writes else []
-        what += ["single fetches"] if self.splits else []
-        return ", ".join(what)
-
-
-class Term(NamedTuple):
-    """The controller, between two decisions."""
-
-    epoch: int
-    controller: Controller
-    #: Requests of the administrator's that wait for a later decision.
-    waiting: tuple[str, ...]
-
-
-class Left(NamedTuple):
-    """What may still happen."""
-
-    asked: tuple[str, ...]
-    controller_deaths: int
-    may_die: bool
-    drops: int
-    writes: int
-
-
-class Effect(NamedTuple):
-    """The end of a decision, or of the controller in the midst of it."""
-
-    #: Transactions after which the controller died, -1 where it lives.
-    died: int
-    nodes: int
-    term: int
-    #: Commands by their number in the table, and by broker.
-    commands: tuple[tuple[int, int], ...] = ()
-    #: Errors of the administrator's requests by kind.
-    said: tuple[tuple[str, int], ...] = ()
-    altered: Any = None
-    #: A cancel was accepted that R6 forbids.
-    is_rash: bool = False
-
-
-class World(NamedTuple):
-    """A state, taken apart."""
-
-    nodes: int
-    term: int
-    live: int
-    goals: int
-    left: int
-    committed: int
-    faults: int
-    parts: Replicas4
-    pending: Replicas4
-
-    def packed(self) -> State:
-        return (*self[:7], *self.parts, *self.pending)
-
-
-def unpacked(state: State) -> World:
-    """Take a state apart."""
-    parts, pending = state[7:11], state[11:15]
-    return World(*state[:7], parts, pending)  # type: ignore[arg-type]  # four of each
-
-
-class ReassignmentModel:
-    """State: nodes, controller, registrations, accepted goals, what may happen, committed records,
-    faults found on the way; then each broker's replica, and the commands that wait for it."""
-
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
-        self.bounds = bounds
-        self.name = f"reassignments, {bounds}"
-        self.nodes: Table[Nodes] = Table()
-        self.terms: Table[Term] = Table()
-        self.lives: Table[tuple[int, ...]] = Table()
-        self.goals: Table[tuple[tuple[int, ...], ...]] = Table()
-        self.lefts: Table[Left] = Table()
-        self.logs: Table[Log] = Table()
-        self.faults: Table[tuple[str, ...]] = Table()
-        self.replicas = Replicas(one_life=False)
-        self.commands: Table[Commands] = Table()
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(bounds)
         self._decided: dict[tuple[object, ...], list[Effect]] = {}
         self._fetched: dict[tuple[int, int], tuple[int, int]] = {}
-        self._obeyed: dict[tuple[int, int, int], tuple[int, list[Event]]] = {}
-        self._infos: dict[int, dict[int, BrokerInfo]] = {}
-        self._published: dict[int, tuple[PartitionState, TopicAssignment]] = {}
+        self._obeyed: dict[tuple[int, int, int, int], tuple[int, list[Event]]] = {}
         self._merged: dict[tuple[int, int], int] = {}
         self._targets = {MOVE: bounds.target, CHANGE: bounds.second, CANCEL: bounds.original}
-
-    # parts
-
-    def _keep(self, replica: Replica | None) -> int:
-        return NOTHING if replica is None else self.replicas.keep(replica)
-
-    def _replica(self, part: int) -> MovingReplica | None:
-        if part == NOTHING:
-            return None
-        found = self.replicas.values[part]
-        assert isinstance(found, MovingReplica)
-        return found
-
-    def _office(self, term: Term) -> int:
-        asked = term.controller.image.reassignments
-        of_node = None if asked is None else (asked.version, tuple(asked.entries.values()))
-        key = (term.epoch, term.controller.key(), of_node, term.waiting)
-        return self.terms.number(key, term)
-
-    def infos(self, live: int) -> dict[int, BrokerInfo]:
-        """The registrations; a broker that came back lost nothing."""
-        known = self._infos.get(live)
-        if known is None:
-            known = self._infos[live] = {
-                number: BrokerInfo(
-                    number, life, (), previous_broker_epoch=NO_BROKER_EPOCH if life == 1 else 1
-                )
-                for number, life in zip(BROKERS, self.lives.values[live], strict=True)
-                if life > 0
-            }
-        return known
-
-    def published(self, nodes: int) -> tuple[PartitionState, TopicAssignment]:
-        """The partition's state, and what the topic's node says."""
-        known = self._published.get(nodes)
-        if known is None:
-            store = stores.ModelStore(self.nodes.values[nodes])
-            known = self._published[nodes] = store.state(), store.assignment()
-        return known
 
     # the exploration
 
@@ -225,7 +94,7 @@ class ReassignmentModel:
         role = Assigned(state.leader, 0, state.isr, 0, bounds.original, False)
         first: dict[int, MovingReplica] = {}
         for number in bounds.original:
-            first[number] = MovingReplica(number, 1, bounds.minimum)
+            first[number] = MovingReplica(number, 1, bounds.minimum, BROKERS)
             first[number].assign(role)
         leader = first.pop(state.leader)
         leader.write(1)
@@ -234,7 +103,7 @@ class ReassignmentModel:
                 _fetch(leader, follower)
         assert leader.high_watermark == 1
         first[state.leader] = leader
-        parts = [self._keep(first.get(number)) for number in BROKERS]
+        parts = [self.keep(first.get(number)) for number in BROKERS]
         left = Left(
             (), bounds.controller_deaths, bounds.mortal is not None, bounds.drops, bounds.writes
         )
@@ -247,7 +116,7 @@ class ReassignmentModel:
             self.lefts.number(left, left),
             self.logs.number(leader.committed(), leader.committed()),
             self.faults.number((), ()),
-            tuple(parts),  # type: ignore[arg-type]  # four
+            tuple(parts),
             (NOTHING,) * 4,
         )
         return self._after(world, loaded).packed()
@@ -259,12 +128,12 @@ class ReassignmentModel:
     def successors(self, state: State) -> Iterator[tuple[Step, State]]:
         """What the cluster does, and what befalls it."""
         world = unpacked(state)
-        for step, after in self._progress(world):
+        for step, after in self.progress(world):
             yield step, after.packed()
         for step, after in self._befalls(world):
             yield step, after.packed()
 
-    def _progress(self, world: World) -> Iterator[tuple[Step, World]]:
+    def progress(self, world: World) -> Iterator[tuple[Step, World]]:
         """What the cluster does by itself."""
         if world.term == GONE:
             yield from self._elects(world)
@@ -293,7 +162,7 @@ class ReassignmentModel:
             *stores.requests_read(found),
             BrokersRead(self.infos(live)),
         )
-        term = self._office(Term(epoch, controller, ()))
+        term = self.office(Term(epoch, controller, ()))
         return self._decide(nodes, term, ("load", live), events)
 
     def _controls(self, world: World) -> Iterator[tuple[Step, World]]:
@@ -361,7 +230,7 @@ class ReassignmentModel:
         yield Effect(
             -1,
             self.nodes.number(after, after),
-            self._office(Term(term.epoch, controller, waiting)),
+            self.office(Term(term.epoch, controller, waiting)),
             tuple(self._sent(effects.commands)),
             tuple(said),
             altered,
@@ -424,16 +293,18 @@ class ReassignmentModel:
             assert target is not None
             if error == ErrorCode.NONE:
                 goals = (target,)
-        faults = self.faults.values[world.faults]
         if effect.is_rash:
-            faults = tuple(dict.fromkeys((*faults, "CancelStaysOnline")))
+            world = self._with_fault(world, "CancelStaysOnline")
         return world._replace(
             nodes=effect.nodes,
             term=effect.term,
             goals=self._goals(goals),
-            faults=self.faults.number(faults, faults),
             pending=tuple(pending),
         )
+
+    def _with_fault(self, world: World, name: str) -> World:
+        faults = tuple(dict.fromkeys((*self.faults.values[world.faults], name)))
+        return world._replace(faults=self.faults.number(faults, faults))
 
     def _merge(self, first: int, later: int) -> int:
         """The number of the commands that wait after `later`, as production merges them."""
@@ -452,15 +323,14 @@ class ReassignmentModel:
     def _with_part(self, world: World, index: int, part: int) -> World:
         """Another replica of a broker's; what its leader commits is committed."""
         parts = (*world.parts[:index], part, *world.parts[index + 1 :])
-        world = world._replace(parts=parts)  # type: ignore[arg-type]  # four
-        replica = self._replica(part)
+        world = world._replace(parts=parts)
+        replica = self.replica(part)
         if replica is None or replica.leading is None:
             return world
         committed, known = replica.committed(), self.logs.values[world.committed]
         shared = min(len(committed), len(known))
         if committed[:shared] != known[:shared]:
-            faults = tuple(dict.fromkeys((*self.faults.values[world.faults], "WeakIsr")))
-            world = world._replace(faults=self.faults.number(faults, faults))
+            world = self._with_fault(world, "WeakIsr")
         elif len(committed) > len(known):
             world = world._replace(committed=self.logs.number(committed, committed))
         return world
@@ -470,29 +340,39 @@ class ReassignmentModel:
         if waits == NOTHING:
             return
         number = BROKERS[index]
-        broker = self.infos(world.live)[number]
-        key = (world.parts[index], waits, broker.broker_epoch)
-        known = self._obeyed.get((index, *key))  # type: ignore[call-overload]  # the broker is part
+        infos = self.infos(world.live)
+        key = (index, world.parts[index], waits, world.live)
+        known = self._obeyed.get(key)
         if known is None:
-            before = self._replica(world.parts[index])
+            before = self.replica(world.parts[index])
             replica = None if before is None else before.copy()
             made, answers = obey(
-                number, replica, self.commands.values[waits], broker, self.bounds.minimum
+                number, replica, self.commands.values[waits], infos, self.bounds.minimum
             )
-            known = self._obeyed[(index, *key)] = (self._keep(made), answers)  # type: ignore[index]
+            known = self._obeyed[key] = (self.keep(made), answers)
         part, answers = known
         pending = (*world.pending[:index], NOTHING, *world.pending[index + 1 :])
-        after = self._with_part(world, index, part)._replace(pending=pending)  # type: ignore[arg-type]
-        yield from self._decides(after, ("obeys", number, broker.broker_epoch, part, waits), *answers)
+        after = self._with_part(world, index, part)._replace(pending=pending)
+        is_gone = part == NOTHING != world.parts[index]
+        if is_gone and number in self.published(world.nodes)[0].isr:
+            # The controller decides on the answer in this step, and may shrink the ISR by it.
+            after = self._with_fault(after, "StrongIsr")
+        yield from self._decides(after, ("obeys", *key), *answers)
 
     def _alters(self, world: World) -> Iterator[tuple[Step, World]]:
         for index, number in enumerate(BROKERS):
-            replica = self._replica(world.parts[index])
+            replica = self.replica(world.parts[index])
             change = None if replica is None else replica.due()
             if change is None:
                 continue
             assert replica is not None
             step = (ALTER, number, change)
+            asking = world
+            if self._is_mistaken(replica, change, world.live):
+                left = self.lefts.values[world.left]
+                if not left.mistakes:
+                    continue
+                asking = self._with_left(world, left._replace(mistakes=left.mistakes - 1))
             asked = proposed(number, replica.broker_epoch, change)
             sent = self.replicas.apply(world.parts[index], send_due)
             for effect in self._decide(world.nodes, world.term, step, [asked]):
@@ -500,16 +380,29 @@ class ReassignmentModel:
                 if effect.died < 0:
                     assert effect.altered is not None
                     part = self.replicas.apply(sent, _learn, change, _answer(effect.altered))
-                for label, after in self._ends(world, step, [effect]):
+                for label, after in self._ends(asking, step, [effect]):
                     yield label, self._with_part(after, index, part)
 
+    def _is_mistaken(self, leader: MovingReplica, change: IsrChange, live: int) -> bool:
+        """Whether a change has a member that restarted since, and has not fetched since either."""
+        role = leader.leading
+        assert role is not None
+        for member, epoch in zip(change.isr, change.isr_epochs, strict=True):
+            life = self.lives.values[live][BROKERS.index(member)]
+            progress = role.followers.get(member)
+            if progress is None or epoch in (NO_BROKER_EPOCH, life):
+                continue
+            if progress.broker_epoch != life:
+                return True
+        return False
+
     def _fetches(self, world: World, index: int) -> Iterator[tuple[Step, World]]:
-        follower = self._replica(world.parts[index])
+        follower = self.replica(world.parts[index])
         asked = None if follower is None else follower.fetch()
         if asked is None or asked.leader not in self.infos(world.live):
             return
         at = BROKERS.index(asked.leader)
-        leader = self._replica(world.parts[at])
+        leader = self.replica(world.parts[at])
         if leader is None or leader.leading is None:
             return
         key = (world.parts[at], world.parts[index])
@@ -520,7 +413,7 @@ class ReassignmentModel:
             for _ in range(1 if self.bounds.splits else len(BROKERS)):
                 leader, follower = leader.copy(), follower.copy()
                 _fetch(leader, follower)
-                known = (self._keep(leader), self._keep(follower))
+                known = (self.keep(leader), self.keep(follower))
             self._fetched[key] = known
         if known != key:
             after = self._with_part(self._with_part(world, at, known[0]), index, known[1])
@@ -532,11 +425,13 @@ class ReassignmentModel:
         left = self.lefts.values[world.left]
         if world.term != GONE:
             yield from self._asks(world, left)
-            if left.controller_deaths:
-                yield ("dies",), self._died(world)
+        if MOVE not in left.asked:
+            return  # nothing of this concerns reassignments yet
+        if world.term != GONE and left.controller_deaths:
+            yield ("dies",), self._died(world)
         yield from self._lives(world, left)
         for index, number in enumerate(BROKERS):
-            replica = self._replica(world.parts[index])
+            replica = self.replica(world.parts[index])
             role = None if replica is None else replica.leading
             if role is None:
                 continue
@@ -555,9 +450,10 @@ class ReassignmentModel:
         return world._replace(left=self.lefts.number(left, left))
 
     def _asks(self, world: World, left: Left) -> Iterator[tuple[Step, World]]:
-        """The administrator asks, each for one thing once; a change and a cancel need a move."""
+        """The administrator asks for each thing once; a change and a cancel need a move."""
         wanted = [MOVE] if MOVE not in left.asked else []
-        if not wanted:
+        assignment = self.published(world.nodes)[1]
+        if not wanted and is_moving(assignment):
             wanted += [CHANGE] if self.bounds.second and CHANGE not in left.asked else []
             wanted += [CANCEL] if self.bounds.cancels and CANCEL not in left.asked else []
         for kind in wanted:
@@ -601,101 +497,23 @@ class ReassignmentModel:
         else:
             return
         after = (*lives[:index], now, *lives[index + 1 :])
-        part = world.parts[index]
-        if part != NOTHING:
-            part = self.replicas.apply(part, MovingReplica.restart, abs(now))
-        parts = (*world.parts[:index], part, *world.parts[index + 1 :])
+        live = self.lives.number(after, after)
+        alive = tuple(self.infos(live))
+        parts = []
+        for at, part in enumerate(world.parts):
+            if at == index and part != NOTHING:
+                part = self.replicas.apply(part, MovingReplica.restart, abs(now))
+            if part != NOTHING:
+                part = self.replicas.apply(part, MovingReplica.learn, alive)
+            parts.append(part)
         pending = (*world.pending[:index], NOTHING, *world.pending[index + 1 :])
         yield (
             ("session", mortal, now),
             world._replace(
-                live=self.lives.number(after, after),
-                parts=parts,  # type: ignore[arg-type]  # four
-                pending=pending,  # type: ignore[arg-type]  # four
+                live=live,
+                parts=tuple(parts),
+                pending=pending,
             ),
-        )
-
-    # invariants
-
-    def broken(self, state: State) -> tuple[str, ...]:
-        """Invariants that do not hold."""
-        world = unpacked(state)
-        now, assignment = self.published(world.nodes)
-        found = list(self.faults.values[world.faults])
-        assigned = assignment.partitions[0]
-        if now.leader != NO_LEADER and now.leader not in now.isr:
-            found.append("LeaderInIsr")
-        if not set(now.isr) <= set(assigned):
-            found.append("LeaderInIsr")
-        committed = self.logs.values[world.committed]
-        for member in now.isr:
-            replica = self._replica(world.parts[BROKERS.index(member)])
-            if replica is None or replica.log[: len(committed)] != committed:
-                found.append("StrongIsr")
-        if not found and next(self._progress(world), None) is None:
-            found += self._unfinished(world)
-        return tuple(dict.fromkeys(found))
-
-    def _unfinished(self, world: World) -> Iterator[str]:
-        """What is wrong where the cluster does nothing more by itself."""
-        now, assignment = self.published(world.nodes)
-        live = self.infos(world.live)
-        if now.leader not in live and any(member in live for member in now.isr):
-            yield "Leaderless"
-        goals = self.goals.values[world.goals]
-        is_over = not (assignment.adding or assignment.removing or assignment.original)
-        if is_over and assignment.partitions[0] not in goals:
-            yield "Exact"
-        if not is_over and self._must_be_over(world, goals):
-            yield "Liveness"
-        if is_over:
-            yield from self._leftovers(world, assignment.partitions[0])
-
-    def _must_be_over(self, world: World, goals: Sequence[tuple[int, ...]]) -> bool:
-        """Whether every replica of whatever is wanted is alive, or enough of those to return to."""
-        live = self.infos(world.live)
-        if all(replica in live for goal in goals for replica in goal):
-            return True
-        isr = self.published(world.nodes)[0].isr
-        original = [replica for replica in self.bounds.original if replica in live]
-        return (
-            goals == (self.bounds.original,)
-            and len(original) >= self.bounds.minimum
-            and any(replica in isr for replica in original)
-        )
-
-    def _leftovers(self, world: World, assigned: tuple[int, ...]) -> Iterator[str]:
-        """What is left of a reassignment that is over, in the store and on live brokers."""
-        paths = [path for path, *_ in self.nodes.values[world.nodes]]
-        if layout.REASSIGN_PARTITIONS in paths or layout.CANCEL_REASSIGNMENTS in paths:
-            yield "NothingLeft"
-        for number in self.infos(world.live):
-            replica = self._replica(world.parts[BROKERS.index(number)])
-            if (replica is not None) != (number in assigned):
-                yield "NothingLeft"
-            elif replica is not None and set(replica.replicas) != set(assigned):
-                yield "NothingLeft"
-
-    # stories
-
-    def tell(self, step: Step) -> str:
-        """Return a step in words."""
-        return " ".join(str(part) for part in step)
-
-    def describe(self, state: State) -> str:
-        """The nodes, the goals, and every replica."""
-        world = unpacked(state)
-        now, assignment = self.published(world.nodes)
-        parts = [self._replica(part) for part in world.parts]
-        waits = [n for n, part in zip(BROKERS, world.pending, strict=True) if part != NOTHING]
-        return (
-            f"goals {list(self.goals.values[world.goals])}; node {assignment.partitions[0]} "
-            f"+{assignment.adding.get(0, ())} -{assignment.removing.get(0, ())} of "
-            f"{assignment.original.get(0, ())}; state {now.leader}@{now.leader_epoch}."
-            f"{now.partition_epoch} ISR {list(now.isr)} to {now.reassigned_to}; "
-            f"lives {self.lives.values[world.live]}; commands for {waits}; "
-            f"{'; '.join(str(each) for each in parts if each is not None)}; "
-            f"{len(self.logs.values[world.committed])} committed"
         )
 
 
