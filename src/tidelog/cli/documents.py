@@ -523,7 +523,10 @@ class MoveCancelled:
 class MoveListed:
     """A partition on the move; `replicas` are all that it has meanwhile, the target first.
 
-    `original` are those that a cancel returns to, empty where they are not known.
+    `original` are those that a cancel returns to, empty where they are not known. `state` is
+    adding, completing, removing (no replica is added) or cancelling. Bytes are those of all added
+    replicas, null where a broker does not report them. `bytes_per_s` and `left_ms` are null in a
+    first sample. `never` says that the copy is not faster than the producers.
     """
 
     topic: str
@@ -533,6 +536,20 @@ class MoveListed:
     removing: tuple[int, ...]
     target: tuple[int, ...]
     original: tuple[int, ...]
+    state: str
+    done_bytes: int | None
+    left_bytes: int | None
+    bytes_per_s: int | None
+    left_ms: int | None
+    never: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MovesSampled:
+    """The moves under way at a time; a line of `tidelog reassign list --watch`."""
+
+    time_ms: int
+    moves: list[MoveListed]
 
 
 @dataclass(frozen=True, slots=True)

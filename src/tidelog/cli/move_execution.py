@@ -175,7 +175,7 @@ def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> b
 
     Before a move is over, that is possible only where it copies nothing (R21).
     """
-    changed = [move for move in begun if move.changes_leader]
+    changed = [move for move in begun if move.needs_election]
     now = [move.tp for move in changed if is_over or set(move.after) == set(move.before)]
     if len(now) < len(changed):
         later = len(changed) - len(now)

@@ -122,6 +122,13 @@ def _show(moves: Moves, output: OutputFormat) -> None:
     say_frozen(moves)
 
 
+def say_waiting(moves: Moves) -> None:
+    """Say how many moves are queued, and that none begins, where that is so."""
+    if moves.queued:
+        say(f"{len(moves.queued)} moves are queued: tidelog reassign queue shows why each waits")
+    say_frozen(moves)
+
+
 def say_frozen(moves: Moves) -> None:
     """Say that no move begins, where that is so."""
     if moves.is_frozen:

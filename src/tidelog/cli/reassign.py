@@ -15,7 +15,8 @@ import typer
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_files import FileArgument, JsonOption, replicas_of
-from tidelog.cli.move_queue import freeze, queue, unfreeze
+from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
+from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
 from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import (
@@ -235,48 +236,34 @@ def _cancelled(
     return MoveCancelled(tp.topic, tp.partition, word, replicas, target, result.message)
 
 
-@app.command("list", epilog="Example: tidelog reassign list")
+@app.command(
+    "list",
+    epilog="Example: tidelog reassign list\n\nExample: tidelog reassign list --watch",
+)
 @prints(list[MoveListed])
 def list_moves(
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until no partition is on the move.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between two samples.")
+    ] = 1.0,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """List the partitions on the move, with the replicas that are added and removed."""
+    """List the partitions on the move: replicas that are added and removed, state, bytes left.
+
+    With --watch rates and times follow, as a bar for each move on terminals, else as a line for
+    each move and sample. -o json then prints one line a sample: time_ms, and moves as below.
+    """
     with choose_target(bootstrap, directory).client(timeout) as client:
-        found = client.list_reassignments()
-    rows = [
-        MoveListed(
-            tp.topic,
-            tp.partition,
-            found[tp].replicas,
-            found[tp].adding,
-            found[tp].removing,
-            found[tp].target,
-            found[tp].original,
-        )
-        for tp in sorted(found)
-    ]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        print_table(
-            ("topic", "partition", "replicas", "adding", "removing", "before"),
-            (
-                (
-                    each.topic,
-                    each.partition,
-                    ids(each.replicas),
-                    ids(each.adding),
-                    ids(each.removing),
-                    ids(each.original) or None,
-                )
-                for each in rows
-            ),
-        )
-    else:
-        say("no partition is being moved")
+        if watch:
+            watch_moves(client, output, interval)
+        else:
+            show_moves(client, output)
+        say_waiting(client.reassignments())
 
 
 @app.command(epilog="Example: tidelog reassign verify moves.json")

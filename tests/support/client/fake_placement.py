@@ -6,7 +6,8 @@ under way while `holds` is true, until `finish`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from tests.support.client.fake_cluster import FakeCluster
 
@@ -27,6 +28,7 @@ from tidelog.wire.messages.describe_configs import (
 )
 from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
@@ -79,6 +81,8 @@ class FakePlacement(FakeCluster):
         #: Whether moves stay under way, and codes with which partitions refuse them.
         self.holds = False
         self.refusals: Mapping[TopicPartition, ErrorCode] = {}
+        #: Called before each list of moves: what happens from one look to the next.
+        self.before_list: Callable[[], None] = lambda: None
         #: Codes with which partitions refuse elections.
         self.refused_elections: Mapping[TopicPartition, ErrorCode] = {}
         for broker in self.brokers:
@@ -87,7 +91,7 @@ class FakePlacement(FakeCluster):
             broker.on(LIST_PARTITION_REASSIGNMENTS, self._list)
             broker.on(ELECT_LEADERS, self._elect)
             broker.on(DESCRIBE_CONFIGS, self._configs)
-            broker.on(DESCRIBE_LOG_DIRS, lambda _, node_id=broker.node_id: self._log_dirs(node_id))
+            broker.on(DESCRIBE_LOG_DIRS, partial(self._log_dirs, broker.node_id))
 
     def place(self, topic: str, *replicas: Replicas) -> None:
         """Create a topic with these replicas of its partitions; the first ones lead."""
@@ -166,6 +170,7 @@ class FakePlacement(FakeCluster):
     def _list(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
+        self.before_list()
         topics = []
         for name in sorted({tp.topic for tp in self.moves}):
             ongoing = []
@@ -206,11 +211,15 @@ class FakePlacement(FakeCluster):
         )
         return DescribeConfigsResponse(results=[result])
 
-    def _log_dirs(self, node_id: int) -> DescribeLogDirsResponse:
+    def _log_dirs(self, node_id: int, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         topics: dict[str, DescribeLogDirsTopic] = {}
         for tp, replicas in sorted(self.replicas.items()):
             added, _ = self.moves.get(tp, ((), ()))
-            if node_id in (*replicas, *added):
+            asked = request.topics is None or any(
+                each.topic == tp.topic and tp.partition in each.partitions
+                for each in request.topics
+            )
+            if asked and node_id in (*replicas, *added):
                 size = self.sizes.get((tp, node_id), 0 if node_id in added else 1_000)
                 topic = topics.setdefault(tp.topic, DescribeLogDirsTopic(tp.topic, []))
                 topic.partitions.append(DescribeLogDirsPartition(tp.partition, size, 0, False))

@@ -16,6 +16,7 @@ from tidelog.cli import documents
 from tidelog.cli.reassignment_files import targets_of
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_LOG_DIRS
 
 T0, T1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -173,7 +174,7 @@ class TestDecommission:
     def test_what_is_on_its_disk_counts_though_nothing_is_assigned(
         self, shell: Shell, cluster: FakePlacement
     ) -> None:
-        full = cluster[1].handler(DESCRIBE_LOG_DIRS)(None)
+        full = cluster[1].handler(DESCRIBE_LOG_DIRS)(DescribeLogDirsRequest(None))
         cluster[1].on(DESCRIBE_LOG_DIRS, lambda _: full)
         words = ("brokers", "decommission", "1", "--wait", "--timeout", "0.5")
         shell(*words, code=1)

@@ -195,7 +195,7 @@ class TestTopicOnBrokers:
         plan = on_brokers(state, "t", (2, 3, 4))
         assert plan.targets == {TopicPartition("t", 0): (3, 2, 4)}
         assert plan.moves[0].reason == "broker 1 is not among those named"
-        assert plan.moves[0].changes_leader
+        assert not plan.moves[0].needs_election
 
     @pytest.mark.parametrize(
         ("brokers", "reason"),
@@ -303,6 +303,7 @@ class TestDrained:
         plan = drained(cluster(partition("t-0", 1, 2), brokers=2), {1})
         assert plan.targets == {TopicPartition("t", 0): (2, 1)}
         assert plan.staying == (TopicPartition("t", 0),)
+        assert plan.moves[0].needs_election
 
     def test_a_dead_broker_is_not_drained(self) -> None:
         with pytest.raises(PlanError, match="there is no live broker 9 to drain"):

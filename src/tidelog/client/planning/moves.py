@@ -24,8 +24,9 @@ class PlannedMove:
     #: Bytes of one copy.
     size_bytes: int
     reason: str
-    #: Whether another replica than the present leader is to lead.
-    changes_leader: bool = False
+    #: Whether the present leader stays a replica and another one is preferred: that takes an
+    #: election. A leader that leaves gives its leadership to the preferred replica at the end.
+    needs_election: bool = False
 
     @property
     def added(self) -> tuple[int, ...]:
@@ -100,7 +101,7 @@ def _move(partition: PlacedPartition, wanted: Chosen) -> PlannedMove:
         wanted.replicas,
         partition.size_bytes,
         wanted.reason,
-        partition.leader != wanted.replicas[0],
+        partition.leader in wanted.replicas[1:],
     )
 
 
