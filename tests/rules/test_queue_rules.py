@@ -218,7 +218,7 @@ def test_what_is_queued_is_checked_when_it_is_asked_for() -> None:
 
 @pytest.mark.rule("R1", "R8")
 def test_a_queue_too_long_for_its_node_says_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.core.limits.MAX_NODE_BYTES", 200)
+    monkeypatch.setattr("tidelog.core.limits.MAX_NODE_BYTES", 260)
     _, effects = step(three(), ask((4, 2, 3), (4, 2, 3), (4, 2, 3)))
     [answer] = answer_of(effects).responses
     assert [each.error_code for each in answer.partitions] == [

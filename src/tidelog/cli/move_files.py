@@ -22,6 +22,16 @@ FileArgument = Annotated[
 JsonOption = Annotated[
     str | None, typer.Option("--json", help="The content of such a file.", show_default=False)
 ]
+ThrottleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--throttle",
+        min=0,
+        help="Bytes a second for each broker that the moves copy from or to. The throttle ends with"
+        " the moves; 0 removes that of moves under way.",
+        show_default=False,
+    ),
+]
 
 
 def replicas_of(

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import MoveBegun, MoveInQueue, prints
-from tidelog.cli.move_files import FileArgument, JsonOption, replicas_of
+from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
 from tidelog.cli.reassignment_files import check_expected, ids, read
 from tidelog.cli.target import (
@@ -34,6 +34,7 @@ _PATIENCE_S = 86_400.0
 def queue(
     file: FileArgument = None,
     text: JsonOption = None,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until every queued move is done.")
@@ -58,7 +59,7 @@ def queue(
         check_expected(where, expected, before)
         results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
         if not dry_run:
-            results = client.reassign(targets, expected, queued=True)
+            results = client.reassign(targets, expected, queued=True, throttle=throttle)
         accepted = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
         if wait and accepted and not dry_run:
 

@@ -14,7 +14,7 @@ import typer
 
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.move_files import FileArgument, JsonOption, replicas_of
+from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
 from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
@@ -62,6 +62,7 @@ def execute(
     additional: Annotated[
         bool, typer.Option("--additional", help="Add to the moves that are under way.")
     ] = False,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until every move is done.")
@@ -97,7 +98,7 @@ def execute(
             )
         results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
         if not dry_run:
-            results = client.reassign(targets, expected)
+            results = client.reassign(targets, expected, throttle=throttle)
             if save_rollback is None and len(unknown) < len(targets):
                 say(f"to move them back once they are moved, execute: {back}")
         begun = [tp for tp in targets if results[tp].error is ErrorCode.NONE]

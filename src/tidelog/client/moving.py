@@ -19,6 +19,7 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
     FREEZE,
+    KEEP_THROTTLE,
     UNFREEZE,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -56,6 +57,8 @@ class MoveUnderWay:
     original: tuple[int, ...] = ()
     #: The transaction that accepted the request node of this very move; -1 without one (R12).
     request_id: int = NO_REQUEST
+    #: The throttle that came with the move, in bytes a second; 0 without one (R4).
+    throttle: int = 0
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -96,13 +99,19 @@ class MoveAdmin:
         allow_replication_factor_change: bool = True,
         expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
         queued: bool = False,
+        throttle: int | None = None,
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
         """Move each partition to these brokers, the first of which is to lead it.
 
         None cancels a move. A partition among `expected` is refused where it has other replicas by
-        now (R18); controllers of Apache Kafka do not look. Returns when the moves have begun;
-        errors of single partitions are in the result. Raises KafkaError where the whole request
-        failed; UNSUPPORTED_VERSION where the brokers cannot forbid another number of replicas.
+        now (R18). `queued` moves begin one after the other, as the limits of the queue allow (R8).
+        A `throttle` is in bytes a second for each broker that the moves copy from or to, and goes
+        with them; 0 removes that of a move under way, None keeps it (R4).
+
+        Returns when the moves have begun or are queued; errors of single partitions are in the
+        result. Raises KafkaError where the whole request failed. Controllers of Apache Kafka pass
+        over `expected`; a queue or a throttle is UNSUPPORTED_VERSION there, as it is where the
+        brokers cannot forbid another number of replicas.
         """
         topics = [
             ReassignableTopic(
@@ -118,13 +127,18 @@ class MoveAdmin:
             )
             for name, numbers in by_topic(targets).items()
         ]
-        if queued:
+        if queued or throttle is not None:
             yield from self._check_knows_queue()
+        rate = KEEP_THROTTLE if throttle is None else throttle
         return (
             yield from self._alter(
                 "reassigning partitions",
                 lambda timeout_ms: AlterPartitionReassignmentsRequest(
-                    timeout_ms, allow_replication_factor_change, topics, queued=queued
+                    timeout_ms,
+                    allow_replication_factor_change,
+                    topics,
+                    queued=queued,
+                    throttle=rate,
                 ),
             )
         )
@@ -145,13 +159,13 @@ class MoveAdmin:
         )
 
     def _check_knows_queue(self) -> Operation[None]:
-        """Raise KafkaError where the controller would ignore a queue or a freeze."""
+        """Raise KafkaError where the controller would ignore a queue, a freeze or a throttle."""
         found = yield from self.moves(())
         if not found.knows_queue:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "the controller is a broker of Apache Kafka, which neither queues nor freezes"
-                " reassignments",
+                " reassignments, and takes no throttle along with them",
             )
 
     def _alter(
@@ -226,6 +240,7 @@ def _moves_of(response: ListPartitionReassignmentsResponse) -> Moves:
                 tuple(each.removing_replicas),
                 tuple(each.original_replicas),
                 each.request_id,
+                each.throttle,
             )
             for topic in response.topics
             for each in topic.partitions

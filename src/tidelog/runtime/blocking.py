@@ -195,13 +195,17 @@ class BlockingClient:
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
         queued: bool = False,
+        throttle: int | None = None,
     ) -> dict[TopicPartition, MoveAsked]:
         """Reassign partitions to brokers, or cancel with None; errors of each are in the result.
 
         A partition among `expected` is refused where it has other replicas by now (R18). `queued`
-        reassignments begin as the limits of the queue allow (R8).
+        reassignments begin as the limits of the queue allow (R8). `throttle`, in bytes a second,
+        goes with them (R4).
         """
-        return self.run(self._moves.reassign(targets, expected=expected, queued=queued))
+        return self.run(
+            self._moves.reassign(targets, expected=expected, queued=queued, throttle=throttle)
+        )
 
     def freeze_reassignments(self, is_frozen: bool) -> None:
         """Let no reassignment begin from now on, or end that (R11)."""

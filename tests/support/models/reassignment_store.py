@@ -16,7 +16,7 @@ from tests.support.controller.values import TP, topic_id
 from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.broker.controller.store_writer import StoreWriter
 from tidelog.controller.reassignments.cancelling import CancelRead
-from tidelog.controller.reassignments.requests import ReassignmentsRead
+from tidelog.controller.reassignments.stored_nodes import ReassignmentsRead
 from tidelog.controller.topics.readings import TopicsRead
 from tidelog.controller.writes import Outcome, Write
 from tidelog.core.types import PartitionState
@@ -182,7 +182,7 @@ def topics_read(nodes: Nodes) -> TopicsRead:
 def requests_read(nodes: Nodes) -> tuple[ReassignmentsRead, CancelRead]:
     """Return the readings of the administrator's requests."""
     reader = _reader(nodes)
-    return finished(reader.reassignments(_ignore)), finished(reader.cancel(_ignore))
+    return finished(reader.reassignments.reassignments(_ignore)), finished(reader.reassignments.cancel(_ignore))
 
 
 def _reader(nodes: Nodes) -> StoreReader:

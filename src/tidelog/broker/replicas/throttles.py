@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The source of rates and replicas that an administrator has set.
 CONFIGURED: Final = "configured"
+#: The source of rates that came with reassignments, and go with them (R4).
+MOVES: Final = "moves"
 _MS_PER_S: Final = 1_000
 
 
@@ -41,6 +43,8 @@ class ReplicationThrottles:
         #: Throttled partitions by topic, of topics that throttle any.
         self._leader_topics: dict[str, ThrottledPartitions] = {}
         self._follower_topics: dict[str, ThrottledPartitions] = {}
+        #: Rates that came with reassignments, by partition (R4).
+        self.moves: dict[TopicPartition, int] = {}
         #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
@@ -91,6 +95,33 @@ class ReplicationThrottles:
             self._report("leader", self.leader)
         if self.follower.configure(CONFIGURED, following, now_ms):
             self._report("follower", self.follower)
+            self.fetch_again()
+
+    def moved(self, topic_partition: TopicPartition, rate: int) -> None:
+        """Take the rate that a role brings along with a reassignment; 0 without one (R4).
+
+        The lowest rate of all reassignments here holds, and of what is configured.
+        """
+        if rate == self.moves.get(topic_partition, 0):
+            return
+        self.moves.pop(topic_partition, None)
+        if rate:
+            self.moves[topic_partition] = rate
+        numbers: dict[str, list[int]] = {}
+        for topic, number in self.moves:
+            numbers.setdefault(topic, []).append(number)
+        settings = ThrottleSettings(
+            min(self.moves.values(), default=throttle_keys.UNLIMITED),
+            {
+                topic: ThrottledPartitions(numbers=frozenset(found))
+                for topic, found in numbers.items()
+            },
+        )
+        now_ms = self._services.clock.monotonic_ms()
+        self._services.tracer.mark("move_throttled" if rate else "move_throttle_ended")
+        if self.leader.configure(MOVES, settings, now_ms):
+            self.settings_number += 1
+        if self.follower.configure(MOVES, settings, now_ms):
             self.fetch_again()
 
     def _report(self, side: str, throttle: SideThrottle) -> None:

@@ -54,6 +54,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
                 move.removing,
                 move.original,
                 NO_REQUEST if request is None else request.request_id,
+                move.throttle,
             )
         )
     response = ListPartitionReassignmentsResponse(

@@ -174,7 +174,7 @@ TOPICS: Final = (
             "replica.fetch.response.max.bytes": "4000",
             "replication.quota.window.num": "3",
         },
-        churn=("partitions_moved", "throttles_changed"),
+        churn=("moves_throttled", "throttles_changed"),
         throttles=True,
         has_own_streams=True,
     ),

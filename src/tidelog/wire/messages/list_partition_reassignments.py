@@ -16,6 +16,7 @@ FROZEN_TAG = 20_022
 QUEUED_TAG = 20_023
 KNOWS_QUEUE_TAG = 20_024
 REQUEST_TAG = 20_025
+THROTTLE_TAG = 20_026
 #: No request node asked for the move.
 NO_REQUEST = -1
 
@@ -50,6 +51,8 @@ class OngoingPartitionReassignment:
     original_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=ORIGINAL_TAG)
     #: Ours (R12): the transaction that made `/admin/reassignments/T/P` of this very move.
     request_id: int = int64("0+", NO_REQUEST, ignorable=True, tag=REQUEST_TAG)
+    #: Ours (R4): the throttle that came with the move, in bytes a second; 0 without one.
+    throttle: int = int64("0+", ignorable=True, tag=THROTTLE_TAG)
 
 
 @dataclass(slots=True)
