@@ -32,7 +32,6 @@ from bench.rig import (
 from bench.systems import BROKERS, Running, System, started
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
 _SMALL = 100
@@ -106,7 +105,7 @@ def run(systems: Sequence[System], rounds: int, volume_bytes: int) -> list[str]:
 
 
 class _Scene:
-    """One running system with its topics: `few` and `many` small partitions, `large`, and `slow`."""
+    """One running system and its topics: `few` and `many` small partitions, `large`, `slow`."""
 
     def __init__(self, running: Running, driver: Driver) -> None:
         self.name = running.name
@@ -121,11 +120,13 @@ class _Scene:
         ring = [(n % BROKERS + 1, (n + 1) % BROKERS + 1) for n in range(_LARGE_PARTITIONS)]
         self._make("large", dict(enumerate(ring)))
         self._make("slow", dict.fromkeys(range(BROKERS), (1, 2, 3)))
-        batch = bytes(build_batch([NewRecord(b"key", b"value", timestamp_ms=0)]))
-        with BlockingClient(running.bootstrap, timeout_ms=60_000) as client:
-            for topic, count in (("few", _SMALL), ("many", _MANY)):
-                for number in range(count):
-                    client.produce(TopicPartition(topic, number), batch)
+        self._produce("few", _SMALL, _SMALL * _RECORD_BYTES)
+        self._produce("many", _MANY, _MANY * _RECORD_BYTES)
+
+    def _produce(self, topic: str, partitions: int, size_bytes: int) -> None:
+        """Write as many records into each partition."""
+        arguments = (topic, partitions, _RECORD_BYTES, size_bytes, -1)
+        self._driver.run("produce", self._running.bootstrap, *arguments, options=PRODUCER_OPTIONS)
 
     def _make(self, topic: str, places: dict[int, tuple[int, ...]]) -> None:
         self._places[topic] = places
@@ -229,8 +230,7 @@ class _Scene:
 
     def fill(self, volume_bytes: int) -> None:
         """Write the volume."""
-        arguments = ("large", _LARGE_PARTITIONS, _RECORD_BYTES, volume_bytes, -1)
-        self._driver.run("produce", self._running.bootstrap, *arguments, options=PRODUCER_OPTIONS)
+        self._produce("large", _LARGE_PARTITIONS, volume_bytes)
 
     def large(self, figures: _Figures, volume_bytes: int) -> None:
         """Move it there, and back beside a producer."""
