@@ -99,7 +99,8 @@ def show_document(plan: Plan) -> None:
     reasons = {move.tp: move.reason for move in plan.moves}
     print_json(reassignment_document(plan.targets, plan.expected, reasons))
     for move in plan.moves:
-        copies = f"{size_text(move.moved_bytes)} to {ids(move.added)}" if move.added else "no copy"
+        to = f"broker{'s' if len(move.added) > 1 else ''} {ids(move.added)}"
+        copies = f"{size_text(move.moved_bytes)} to {to}" if move.added else "no copy"
         say(f"{move.tp}: {ids(move.before)} becomes {ids(move.after)} ({copies}): {move.reason}")
     say_total(plan)
 
