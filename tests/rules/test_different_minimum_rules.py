@@ -198,7 +198,9 @@ def test_it_is_looked_for_whenever_followers_are_examined() -> None:
         broker = await a_leader(2, eligible=(3,))
         broker.produce(1)
         broker.partition().watchers.wait_for_acks(1, Waiting())
-        upkeep = ReplicaUpkeep(broker.services, broker.replicas, broker.takeovers)
+        upkeep = ReplicaUpkeep(
+            broker.services, broker.replicas, broker.takeovers, broker.replicas.throttles
+        )
         upkeep.start()
         await settle()
         await broker.clock.advance(LAG_MS // 2)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.controller.reassigning import FOUR, OTHER, begin, cluster, kinds, outcome
+from tests.support.controller.reassigning import (
+    FOUR,
+    OTHER,
+    begin,
+    caught_up,
+    cluster,
+    kinds,
+    outcome,
+)
 from tests.support.controller.values import (
     TP,
     answer_of,
@@ -210,7 +218,7 @@ def test_what_is_queued_is_checked_when_it_is_asked_for() -> None:
 
 @pytest.mark.rule("R1", "R8")
 def test_a_queue_too_long_for_its_node_says_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.core.limits.MAX_NODE_BYTES", 200)
+    monkeypatch.setattr("tidelog.core.limits.MAX_NODE_BYTES", 260)
     _, effects = step(three(), ask((4, 2, 3), (4, 2, 3), (4, 2, 3)))
     [answer] = answer_of(effects).responses
     assert [each.error_code for each in answer.partitions] == [
@@ -274,6 +282,19 @@ def test_one_that_cannot_go_back_is_dropped_from_the_queue() -> None:
     [(refused, reason)] = refused_moves(effects)
     assert refused == TP
     assert "not recorded" in reason
+
+
+@pytest.mark.rule("R6", "R9")
+def test_one_that_would_go_offline_waits_for_its_originals() -> None:
+    found = topic(assignments={0: (4, 2, 3, 1)}, moves={0: Move((4,), (1,), (1, 2, 3))})
+    controller = cluster(TopicFound(found, {0: state((4,))}))
+    run(controller, queue((TP, (5, 2, 3))))
+    assert listed(controller, list_moves()) == [
+        (0, "its original replicas are not in sync, and it would go offline")
+    ]
+    caught_up(controller, 2, 4)
+    run(controller, SweepDue())
+    assert move_of_first(controller) == Move((), (4,), (1, 2, 3))
 
 
 @pytest.mark.rule("R20")

@@ -113,8 +113,9 @@ class Broker:
             self.groups,
             self.cluster_events,
         )
-        self.fetchers = Fetchers(services)
+        self.fetchers = Fetchers(services, self.replicas.throttles)
         self.replicas.renew_fetch = self.fetchers.renew
+        self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.strays = StrayRecovery(services, self.replicas, self.commands)
         config = services.config

@@ -45,6 +45,7 @@ from tidelog.client.configs import (
     ConfigOperation,
     ConfigResource,
     ConfigValue,
+    is_of_any_broker,
 )
 from tidelog.core.config_reference import reference
 from tidelog.runtime.blocking import BlockingClient
@@ -146,7 +147,8 @@ def alter(
     resource = _resource(topic, broker, brokers)
     changes = changes_of(config, delete_config, append_config, subtract_config)
     with choose_target(bootstrap, directory).client(timeout) as client:
-        _check_there(client, resource)
+        if not is_of_any_broker(changes):
+            _check_there(client, resource)
         change_configs(client, resource, changes, dry_run, output)
 
 

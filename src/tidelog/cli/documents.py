@@ -553,8 +553,22 @@ class MovesSampled:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveInQueue:
+    """A move that waits in the queue; `reason` is empty where it is about to begin."""
+
+    topic: str
+    partition: int
+    target: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MoveVerified:
-    """The progress of one partition's move: done, moving, moving_elsewhere or elsewhere."""
+    """The progress of one partition's move.
+
+    It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
+    another target.
+    """
 
     topic: str
     partition: int

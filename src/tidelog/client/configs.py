@@ -1,9 +1,9 @@
 """Reads and changes of the configuration of topics, one broker, and all brokers (KIP-226, 339).
 
-Only a broker itself serves requests for its own settings. Any live broker serves all others. A
-change names single keys: other keys stay as they are. A change may be repeated. Appends to and
-subtractions from a list are idempotent, too: brokers neither append a present element nor fail on a
-missing one.
+Only a broker itself serves requests for its own settings. Any live broker serves all others, and
+the rates of the replication throttle of brokers that are down (R15). A change names single keys:
+other keys stay as they are. A change may be repeated. Appends to and subtractions from a list are
+idempotent, too: brokers neither append a present element nor fail on a missing one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tidelog.client.routing import ClusterRouter, expect
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.throttle_keys import THROTTLE_RATES
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -160,7 +161,7 @@ class ConfigAdmin:
         )
 
         def attempt(patience: Patience) -> Operation[None]:
-            node = yield from self._whom(resource, patience)
+            node = yield from self._whom_to_alter(resource, changes, patience)
             timeout_ms = max(1, patience.remaining_ms)
             call = Call(node.address, INCREMENTAL_ALTER_CONFIGS, always(message), timeout_ms)
             answer = yield call
@@ -175,6 +176,21 @@ class ConfigAdmin:
         if resource.owner is None:
             return (yield from self._router.any_broker(patience))
         return (yield from self._router.broker(resource.owner, patience))
+
+    def _whom_to_alter(
+        self, resource: ConfigResource, changes: Sequence[ConfigChange], patience: Patience
+    ) -> Operation[BrokerNode]:
+        if resource.owner is not None and is_of_any_broker(changes):
+            for node in (yield from self._router.all_brokers(patience)):
+                if node.broker_id == resource.owner:
+                    return node
+            return (yield from self._router.any_broker(patience))
+        return (yield from self._whom(resource, patience))
+
+
+def is_of_any_broker(changes: Sequence[ConfigChange]) -> bool:
+    """Return whether any live broker takes these changes of one broker, which may be down (R15)."""
+    return bool(changes) and all(change.name in THROTTLE_RATES for change in changes)
 
 
 def _source(number: int) -> str:

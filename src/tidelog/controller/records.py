@@ -30,6 +30,8 @@ class Move:
     #: reading. An older partition state shows that the replicas may not have been sent the target
     #: (V41).
     since_zxid: int = 0
+    #: Bytes a second that brokers may copy for it, 0 for no throttle of its own (R4).
+    throttle: int = 0
 
 
 def target_of(replicas: Sequence[int], move: Move) -> Replicas:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.core import limits, protocol_level, shared_keys
+from tidelog.core import limits, protocol_level, shared_keys, throttle_keys
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -276,6 +276,10 @@ class BrokerConfig:
         5_000, "How often high watermarks are written down.", at_least=1
     )
     num_replica_fetchers: int = integer(1, "Fetchers per source broker.", at_least=1)
+    leader_replication_throttled_rate: int = throttle_keys.leader_rate()
+    follower_replication_throttled_rate: int = throttle_keys.follower_rate()
+    replication_quota_window_num: int = throttle_keys.window_count()
+    replication_quota_window_size_seconds: int = throttle_keys.window_seconds()
 
     # The controller.
     controller_socket_timeout_ms: int = integer(

@@ -234,8 +234,9 @@ def throttled_replicas(meaning: str) -> Any:
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)
-        if "".join(values) != "*" and not all(_is_replica(value) for value in values):
-            raise ValueError
+        wrong = [value for value in values if not _is_replica(value)]
+        if wrong and "".join(values) != "*":
+            raise ValueError(f"{wrong[0]!r} names no replica")
         return tuple(values)
 
     expected = "* or a comma list of partition:broker"

@@ -20,6 +20,7 @@ from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, read_
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.inert_keys import inert_broker_keys
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
+from tidelog.core.throttle_keys import THROTTLE_RATES
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
 
@@ -27,7 +28,9 @@ from tidelog.core.unsupported import why
 #: tidelog's own.
 _DYNAMIC = (
     "cluster.events.enable",
+    "follower.replication.throttled.rate",
     "leader.relinquish.on.slow.reads.enable",
+    "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor",
@@ -257,6 +260,20 @@ def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping
             problems = (f"as defaults of topics, {error}",)
     if problems:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problems[0])
+
+
+def check_rates(settings: Mapping[str, str]) -> None:
+    """Raise KafkaError(INVALID_REQUEST) unless the replication throttle's rates are valid (R15).
+
+    The other settings are of another broker, whose own configuration decides whether they fit.
+    """
+    declared = keys_of(BrokerConfig)
+    for name in THROTTLE_RATES:
+        if name in settings:
+            try:
+                read_value(name, declared[name][1], settings[name])
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _refusal(name: str) -> str:

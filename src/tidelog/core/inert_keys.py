@@ -1,7 +1,7 @@
 """Keys that Kafka changes while brokers run and that have no effect here.
 
-AlterConfigs accepts them with Kafka's validation, because tools count on it: kafka-configs, and
-kafka-reassign-partitions and topicctl with their throttles. Brokers log each one, and
+AlterConfigs accepts them with Kafka's validation, because tools such as kafka-configs and
+kafka-reassign-partitions count on it. Brokers log each one, and
 DescribeConfigs says that it has no effect. Keys of listeners' security are not among them: an
 operator must not take a listener for encrypted that is not. Source: DynamicBrokerConfig,
 DynamicConfig.Broker in Kafka 3.9.
@@ -22,8 +22,6 @@ class _InertKeys:
     """One attribute per key, with Kafka's type, range and default."""
 
     background_threads: int = integer(10, "Threads for background work.", at_least=1)
-    follower_replication_throttled_rate: int = long(INT64_MAX, _RATE, at_least=0)
-    leader_replication_throttled_rate: int = long(INT64_MAX, _RATE, at_least=0)
     log_cleaner_threads: int = integer(1, "Threads of the log cleaner.", at_least=0)
     max_connection_creation_rate: int = integer(2**31 - 1, "Connections a second.", at_least=0)
     max_connections_per_ip: int = integer(2**31 - 1, "Connections of one address.", at_least=0)

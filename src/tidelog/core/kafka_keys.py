@@ -19,10 +19,10 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         connections.max.reauth.ms control.plane.listener.name
         create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
         early.start.listeners eligible.leader.replicas.enable
-        fetch.purgatory.purge.interval.requests follower.replication.throttled.rate
+        fetch.purgatory.purge.interval.requests
         initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs
         kafka.metrics.reporters
-        leader.replication.throttled.rate max.connection.creation.rate
+        max.connection.creation.rate
         max.connections.per.ip max.connections.per.ip.overrides
         metric.reporters metrics.num.samples
         metrics.recording.level metrics.sample.window.ms num.io.threads
@@ -33,7 +33,6 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         queued.max.requests quota.window.num quota.window.size.seconds
         remote.fetch.max.wait.ms replica.alter.log.dirs.io.max.bytes.per.second
         replica.selector.class replica.socket.receive.buffer.bytes
-        replication.quota.window.num replication.quota.window.size.seconds
         reserved.broker.max.id security.providers server.max.startup.time.ms
         socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
         socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes

@@ -23,6 +23,10 @@ TAKEOVERS: Final = "tidelog_takeovers_total"
 TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
 EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
 PARTITIONS_DAMAGED: Final = "tidelog_log_damaged_partitions"
+#: `byte-rate` of kafka.server:type=LeaderReplication and type=FollowerReplication, under the names
+#: that exporters of Kafka's metrics give them.
+LEADER_REPLICATION_BYTE_RATE: Final = "kafka_server_leaderreplication_byte_rate"
+FOLLOWER_REPLICATION_BYTE_RATE: Final = "kafka_server_followerreplication_byte_rate"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
@@ -38,6 +42,8 @@ METRICS: Final[Mapping[str, str]] = {
     TAKEOVER_MS: "total time from the role to the phase's end in these leaderships, by phase",
     EVENTS_DROPPED: "events missing in __cluster_events: too many waited, or none could be sent",
     PARTITIONS_DAMAGED: "replicas of this broker whose log has a damaged batch, not refetched yet",
+    LEADER_REPLICATION_BYTE_RATE: "bytes a second sent to followers of throttled partitions",
+    FOLLOWER_REPLICATION_BYTE_RATE: "bytes a second fetched of throttled partitions",
 }
 
 #: A metric, and the value of its label.

@@ -29,12 +29,10 @@ from tidelog.core.config_keys import (
     read_value,
     throttled_replicas,
     to_text,
-    without_effect,
 )
 from tidelog.core.errors import ConfigError
 
 _DAY_MS = 86_400_000
-_NO_THROTTLES = "there are no quotas and throttles yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +99,16 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio: float = ratio(0.5, "Share of new records that starts compaction.")
 
+    # Replicas that wait while their broker is above its rate (R15, KIP-73).
+    leader_replication_throttled_replicas: tuple[str, ...] = throttled_replicas(
+        "Leaders that send to followers outside the ISR at leader.replication.throttled.rate of "
+        "their broker only."
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = throttled_replicas(
+        "Replicas that outside the ISR fetch at follower.replication.throttled.rate of their "
+        "broker only."
+    )
+
     # Refused by Kafka too, in a cluster without tiered storage or with ZooKeeper.
     remote_storage_enable: bool = only(False, "Records stay on the brokers' disks.", "false")
     remote_log_copy_disable: bool = only(False, "There are no remote records.", "false")
@@ -112,14 +120,6 @@ class TopicConfig:
     message_downconversion_enable: bool = shared_keys.message_downconversion_enable()
     local_retention_ms: int = shared_keys.local_retention_ms()
     local_retention_bytes: int = shared_keys.local_retention_bytes()
-    leader_replication_throttled_replicas: tuple[str, ...] = without_effect(
-        throttled_replicas("Replicas whose leaders are throttled."),
-        _NO_THROTTLES,
-    )
-    follower_replication_throttled_replicas: tuple[str, ...] = without_effect(
-        throttled_replicas("Replicas that are throttled when they follow."),
-        _NO_THROTTLES,
-    )
 
     @classmethod
     def of(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:

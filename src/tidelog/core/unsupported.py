@@ -9,7 +9,7 @@ _NO_KRAFT = "brokers find each other in the metadata store; there is no KRaft"
 _NO_POLICIES = "policies and plug-ins are Java classes"
 _NO_METRICS = "metrics reporters are Java classes"
 _NO_MOVES = "replicas do not move between the directories of a broker yet"
-_NO_QUOTAS = "there are no quotas and throttles yet"
+_NO_QUOTAS = "there are no quotas for clients yet"
 _NO_SECURITY = "listeners are plain text, without authentication, yet"
 _ONE_LOOP = "a broker is one loop, with a thread for each log directory"
 _NO_TRANSACTIONS = "there are no transactions yet"
@@ -41,11 +41,9 @@ _REASONS: dict[str, str] = {
     "early.start.listeners": _NO_KRAFT,
     "eligible.leader.": "eligible leader replicas are not kept yet",
     "fetch.purgatory.": _NO_PURGING,
-    "follower.replication.": _NO_QUOTAS,
     "group.": _NO_GROUP_KEYS,
     "initial.broker.": _NO_KRAFT,
     "kafka.metrics.": _NO_METRICS,
-    "leader.replication.": _NO_QUOTAS,
     "listener.name.": _NO_SECURITY,
     "log.cleaner.": "not needed by this log cleaner",
     "log.dir.failure.": _NO_KRAFT,
@@ -68,7 +66,6 @@ _REASONS: dict[str, str] = {
     "replica.alter.": _NO_MOVES,
     "replica.selector.": "consumers read from leaders",
     "replica.socket.receive.": _SYSTEM_SOCKETS,
-    "replication.quota.": _NO_QUOTAS,
     "reserved.broker.": "broker.id is given, never made up",
     "sasl.": _NO_SECURITY,
     "security.": _NO_SECURITY,

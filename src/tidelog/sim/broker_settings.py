@@ -43,6 +43,8 @@ class Settings:
     levels: dict[int, str] = field(default_factory=dict)
     #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
     isr_stands: bool = False
+    #: Whether replication is throttled at times (`ThrottleChecker`).
+    throttles: bool = False
 
     @property
     def flushes_before_ack(self) -> bool:

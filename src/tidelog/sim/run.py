@@ -87,6 +87,7 @@ class SeedRun:
         settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
         settings.isr_stands = self.profile.isr_stands
+        settings.throttles = self.profile.throttles
         if self.profile.session_timeout_ms:
             settings.session_timeout_ms = self.profile.session_timeout_ms
             settings.detect_ms = None

@@ -23,6 +23,7 @@ from tidelog.sim.broker_settings import LOG_DIRECTORY, Settings
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
 from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
+from tidelog.sim.checkers.throttle_checker import ThrottleChecker
 from tidelog.sim.disk import Loss
 from tidelog.sim.node import Incarnation, SimNode
 from tidelog.sim.seeds import stream
@@ -52,6 +53,10 @@ class BrokerCluster(Protocol):
     @property
     def replication(self) -> ReplicationChecker:
         """The checker of a broker's claims after each of its events."""
+
+    @property
+    def throttling(self) -> ThrottleChecker | None:
+        """The checker of the replication throttle, where it is used."""
 
     def reaches_store(self, host: str) -> bool:
         """Return whether a node and the store can communicate."""
@@ -241,6 +246,9 @@ class SimBroker:
 
     def _begin(self, ports: Ports, store: SimStoreClient) -> None:
         broker = self.broker = Broker(self.config, ports, store)
+        throttling = self._cluster.throttling
+        if throttling is not None:
+            broker.wrap_handlers(throttling.watching(broker))
         asyncio.Task(self._main(broker), loop=ports.loop, name=f"broker {self.node_id}")
 
     async def _main(self, broker: Broker) -> None:

@@ -29,6 +29,7 @@ from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.checkers.synced_checker import SyncedChecker
+from tidelog.sim.checkers.throttle_checker import ThrottleChecker
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget
@@ -113,6 +114,12 @@ class SimCluster:
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
+        #: Checker of the replication throttle, where it is used (R15).
+        self.throttling: ThrottleChecker | None = None
+        if settings.throttles:
+            self.throttling = ThrottleChecker(
+                self.brokers, simulator.violate, lambda: simulator.now_ns
+            )
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
@@ -206,6 +213,8 @@ class SimCluster:
                 self.replication.after_event(broker)
                 if self.in_sync is not None:
                     self.in_sync.after_event()
+                if self.throttling is not None:
+                    self.throttling.after_event(owner.node_id)
 
     def _died(self, incarnation: Incarnation, loss: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)

@@ -308,8 +308,9 @@ class FakeBroker:
             self.cluster_events,
         )
         self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
-        self.fetchers = Fetchers(services)
+        self.fetchers = Fetchers(services, self.replicas.throttles)
         self.replicas.renew_fetch = self.fetchers.renew
+        self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         self.shutdown = self.controlled_shutdown = ControlledShutdown(services, self.replicas)
 

@@ -27,6 +27,7 @@ from tests.support.mutants import (
     serving,
     sessions,
     synced,
+    throttles,
 )
 from tests.support.mutants.mutant import Mutant, MutantGoneError
 
@@ -52,6 +53,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         orders,
         sessions,
         synced,
+        throttles,
     )
     for name, mutant in part.CATALOGUE.mutants.items()
 }

@@ -176,7 +176,7 @@ class TestBrokers:
             ("nonsense", "1", "the key is not known"),
             ("log.retention.mz", "x", "the key is not known"),
             ("num.io.threads", "16", "a broker is one loop"),
-            ("leader.replication.throttled.rate", "1000", "no quotas"),
+            ("max.connections.per.ip", "1000", "max.connections alone"),
             ("metric.reporters", "org.example.Reporter", "Java classes"),
         ],
     )

@@ -171,8 +171,6 @@ def test_settings_without_effect_are_named_unless_they_are_the_default() -> None
         }
     )
     assert found == [
-        "leader.replication.throttled.replicas=* has no effect here: there are no quotas and "
-        "throttles yet",
         "preallocate=true has no effect here: files grow as they are written",
     ]
 

@@ -1,7 +1,8 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs: one resource after the other.
 
 Any broker changes topics and the defaults of all brokers (broker resource without a name). Only the
-broker itself changes its own settings, and clients send them there (KIP-226). Each resource
+broker itself changes its own settings, and clients send them there (KIP-226). The rates of the
+replication throttle are an exception: any broker changes them for any other (R15). Each resource
 succeeds or fails by itself. The error for a key gives the reason: the key needs a restart, is
 unknown for a topic, or has a bad value. Brokers accept unknown keys, which have no effect.
 """
@@ -19,6 +20,7 @@ from tidelog.core.config_keys import Key, keys_of
 from tidelog.core.dynamic_config import Alteration
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import validate_topic_name
+from tidelog.core.throttle_keys import THROTTLE_RATES
 from tidelog.core.topic_config import TopicConfig
 from tidelog.metadata.layout import DEFAULT_ENTITY
 
@@ -123,7 +125,11 @@ async def _alter(
 ) -> None:
     if resource.type == TOPIC_RESOURCE and not resource.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a topic is empty")
-    entity_type, entity = entity_of(services, resource.type, resource.name)
+    is_foreign_rate = _sets_rates_of_another(services, resource)
+    if is_foreign_rate:
+        entity_type, entity = BROKERS, resource.name
+    else:
+        entity_type, entity = entity_of(services, resource.type, resource.name)
     declared: dict[str, Key]
     if entity_type == TOPICS:
         declared = {name: key for name, (_, key, _) in keys_of(TopicConfig).items()}
@@ -141,8 +147,24 @@ async def _alter(
         after = dynamic_config.altered(before, wanted, declared, inherited)
         if entity_type == TOPICS:
             dynamic_config.check_topic(services.config, before, after)
+        elif is_foreign_rate:
+            dynamic_config.check_rates(after)
         else:
             dynamic_config.check_broker(static, before, after)
         return after
 
     await store.change(entity_type, entity, change, validate_only)
+
+
+def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
+    """Return whether only rates of the replication throttle of another broker are changed.
+
+    Any broker takes them, so that a dead broker does not keep a throttle from being set or removed
+    (R15). Their values are valid for every broker, whatever its own configuration.
+    """
+    name = resource.name
+    if resource.type != BROKER_RESOURCE or not (name.isascii() and name.isdigit()):
+        return False
+    names = [alteration.name for alteration in resource.alterations]
+    is_another = name == str(int(name)) != str(services.broker_id)
+    return is_another and bool(names) and all(each in THROTTLE_RATES for each in names)

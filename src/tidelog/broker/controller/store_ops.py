@@ -475,6 +475,7 @@ def _assignment(topic: Topic) -> TopicAssignment:
         {partition: move.adding for partition, move in moves if move.adding},
         {partition: move.removing for partition, move in moves if move.removing},
         {partition: move.original for partition, move in moves if move.original},
+        {partition: move.throttle for partition, move in moves if move.throttle},
     )
 
 

@@ -378,6 +378,7 @@ def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
             assignment.removing.get(partition, ()),
             assignment.original.get(partition, ()),
             mzxid,
+            assignment.throttles.get(partition, 0),
         )
         for partition in sorted({**assignment.adding, **assignment.removing})
     }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
     from tidelog.broker.replicas.takeovers import Takeovers
+    from tidelog.broker.replicas.throttles import ReplicationThrottles
     from tidelog.broker.services import Services
 
 
@@ -48,3 +49,4 @@ class PartitionContext:
     hosted: Callable[[TopicPartition], HostedReplica | None]
     #: The configuration of a topic by name.
     topic_config: Callable[[str], TopicConfig]
+    throttles: ReplicationThrottles

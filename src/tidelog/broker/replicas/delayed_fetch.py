@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.replicas.fetch_checks import Refusal, readable
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.log_bytes import bytes_below
+from tidelog.broker.replicas.throttled_reads import ThrottledReads
 from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -92,7 +93,9 @@ class DelayedFetch:
         "_replicas",
         "_services",
         "_session",
+        "_throttled",
         "_timeout",
+        "_unthrottling",
         "_version",
         "pending",
     )
@@ -133,6 +136,9 @@ class DelayedFetch:
         #: Kept while waiting, so that only changed partitions are looked at again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
+        self._throttled = ThrottledReads(replicas.throttles, session)
+        #: Fires when the throttle lets a waiting follower go on.
+        self._unthrottling: Timeout | None = None
         self._answered = False
         self.pending: Pending | None = None
 
@@ -166,6 +172,8 @@ class DelayedFetch:
         self._read(final=False)
         if self._answered:
             self._complete()
+        else:
+            self._await_throttle()
 
     def abandoned(self) -> None:
         """Respond with nothing: the session went on without this fetch.
@@ -194,6 +202,25 @@ class DelayedFetch:
     def _wait(self, max_wait_ms: int) -> None:
         self._session.waiting = self
         self._timeout = self._services.serving_timers.after(max_wait_ms, self._timed_out)
+        self._await_throttle()
+
+    def _await_throttle(self) -> None:
+        """Look again when the throttle lets this follower have the records that it lacks (R15)."""
+        if self._throttled.waits and self._unthrottling is None:
+            delay_ms = self._throttled.recover_in_ms()
+            timers = self._services.serving_timers
+            self._unthrottling = timers.after(delay_ms, self._throttle_recovered)
+
+    def _throttle_recovered(self) -> None:
+        self._unthrottling = None
+        if self._answered or self._reading:
+            return
+        self._read(final=False)
+        if self._answered:
+            self._services.tracer.mark("throttled_fetch_resumed")
+            self._complete()
+        else:
+            self._await_throttle()
 
     def _timed_out(self) -> None:
         if not self._answered and not self._reading:
@@ -214,6 +241,9 @@ class DelayedFetch:
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
+        if self._unthrottling is not None:
+            self._unthrottling.cancel()
+            self._unthrottling = None
         if not session.session_id:
             for partition in session.partitions.values():
                 partition.unwatch()
@@ -223,6 +253,7 @@ class DelayedFetch:
     def _read(self, final: bool, checked: Checked = _NONE_CHECKED) -> None:
         """Look at the dirty partitions; set `_answered` when the response is complete."""
         session = self._session
+        self._throttled.begin_look()
         remaining = self._max_bytes
         total = 0
         urgent = False
@@ -245,6 +276,7 @@ class DelayedFetch:
                 else:
                     reads.append(_Read(item, answer, read))
                     size = min(item.max_bytes, remaining)
+                self._throttled.read(item, size)
                 total += size
                 remaining -= size
                 # It stays dirty, at the end: other partitions come first next time.
@@ -334,7 +366,7 @@ class DelayedFetch:
         high_watermark = partition.high_watermark
         offset = item.fetch_offset
         end = log.log_end_offset if self._session.replica_id >= 0 else high_watermark
-        if offset >= end:
+        if offset >= end or self._throttled.leaves_out(item, partition):
             if (
                 high_watermark == item.sent_high_watermark
                 and log.log_start_offset == item.sent_log_start_offset
@@ -370,6 +402,7 @@ class DelayedFetch:
 
     def _response(self) -> FetchResponse:
         session = self._session
+        self._throttled.sent(self._answers)
         topics: dict[object, FetchableTopicResponse] = {}
         hinted: dict[int, None] = {}
         for item, answer in self._answers.items():

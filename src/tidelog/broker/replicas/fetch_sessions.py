@@ -136,6 +136,8 @@ class FetchSession:
         "reads",
         "replica_id",
         "session_id",
+        "throttled",
+        "throttled_under",
         "uses_topic_ids",
         "waiting",
     )
@@ -161,6 +163,10 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
+        #: Partitions with records for a follower that the throttle holds back (R15).
+        self.throttled: dict[SessionPartition, None] = {}
+        #: Number of the throttle's settings under which they wait.
+        self.throttled_under = 0
         self.waiting: WaitingFetch | None = None
         #: The reads under way for a follower; None for a consumer (F5).
         self.reads = reads
@@ -171,7 +177,18 @@ class FetchSession:
         if partition is not None:
             partition.unwatch()
             self.dirty.pop(partition, None)
+            self.throttled.pop(partition, None)
         return partition
+
+    def throttle(self, partition: SessionPartition) -> None:
+        """Leave a partition out until `unthrottle`, behind those that wait already (R15)."""
+        self.throttled.setdefault(partition)
+
+    def unthrottle(self) -> None:
+        """Look at the partitions that waited again, before all others: each has its turn (R15)."""
+        if self.throttled:
+            waiting, self.throttled = self.throttled, {}
+            self.dirty = {**waiting, **self.dirty}
 
     def next_epoch(self) -> None:
         """Advance to the epoch of the next incremental fetch (0 is skipped when it wraps)."""
@@ -183,6 +200,7 @@ class FetchSession:
             partition.unwatch()
         self.partitions.clear()
         self.dirty.clear()
+        self.throttled.clear()
         wait, self.waiting = self.waiting, None
         if wait is not None:
             wait.abandoned()
@@ -208,6 +226,10 @@ class FetchSessions:
     def get(self, session_id: int) -> FetchSession | None:
         """Return the session of this id."""
         return self._sessions.get(session_id)
+
+    def all(self) -> list[FetchSession]:
+        """Return every session."""
+        return list(self._sessions.values())
 
     def topics(self, session_id: int) -> list[str]:
         """Return the topic of each partition of a session, as far as its name is known."""

@@ -33,6 +33,7 @@ from tidelog.wire.messages.fetch import (
 from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.throttles import ReplicationThrottles
     from tidelog.broker.server.timers import Timeout
     from tidelog.broker.services import Services
     from tidelog.replication.follower import FollowerReplica
@@ -45,6 +46,8 @@ _MAX_IN_FLIGHT = 2
 _BUSY_WAIT_MS = 20
 #: How long a fetcher without any partition is kept.
 _EMPTY_MS = 1_000
+#: How often partitions that wait for the throttle are looked at, at least: they may be in sync.
+_THROTTLE_LOOK_MS = 500
 _FIRST_RETRY_MS = 20
 _MAX_RETRY_MS = 250
 
@@ -54,8 +57,9 @@ _Key = tuple[TopicId, int]
 class Fetchers:
     """All fetchers of one broker."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, throttles: ReplicationThrottles) -> None:
         self._services = services
+        self._throttles = throttles
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._assigned: dict[TopicPartition, Fetcher] = {}
 
@@ -89,6 +93,15 @@ class Fetchers:
         if fetcher is not None:
             fetcher.renew(partition)
 
+    def throttle_changed(self) -> None:
+        """Fetch what no longer has to wait: the throttle has other settings (R15)."""
+        for fetcher in list(self._fetchers.values()):
+            fetcher.throttle_changed()
+
+    def throttled(self) -> list[Partition]:
+        """Return the partitions that wait for the throttle."""
+        return [each for fetcher in self._fetchers.values() for each in fetcher.throttled()]
+
     def _close_empty(self, fetcher: Fetcher) -> None:
         if fetcher.is_empty and self._fetchers.get(fetcher.key) is fetcher:
             del self._fetchers[fetcher.key]
@@ -108,15 +121,19 @@ class Fetchers:
         )
         fetcher = self._fetchers.get((leader, index))
         if fetcher is None:
-            fetcher = self._fetchers[leader, index] = Fetcher(self._services, leader, index)
+            fetcher = Fetcher(self._services, self._throttles, leader, index)
+            self._fetchers[leader, index] = fetcher
         return fetcher
 
 
 class Fetcher:
     """The fetches from one source over one connection."""
 
-    def __init__(self, services: Services, leader: int, index: int) -> None:
+    def __init__(
+        self, services: Services, throttles: ReplicationThrottles, leader: int, index: int
+    ) -> None:
         self._services = services
+        self._throttles = throttles
         self.key = (leader, index)
         self._leader = leader
         self._purpose = f"fetcher-{index}"
@@ -125,6 +142,11 @@ class Fetcher:
         self._followed: dict[_Key, FollowedPartition] = {}
         #: Partitions that are not in the session, or whose position the session does not know.
         self._changed: dict[FollowedPartition, None] = {}
+        #: Partitions that can be fetched, and wait for the throttle (R15).
+        self._throttled: dict[FollowedPartition, None] = {}
+        #: Whether the last fetch was decided while the throttle held partitions back.
+        self._was_exceeded = False
+        self._recovery: Timeout | None = None
         #: Partitions of the session that leave it with the next fetch.
         self._forgotten: dict[_Key, None] = {}
         self._session_id = 0
@@ -176,6 +198,10 @@ class Fetcher:
         if followed is not None:
             followed.renew()
 
+    def throttled(self) -> list[Partition]:
+        """Return the partitions that wait for the throttle."""
+        return [followed.partition for followed in self._throttled]
+
     def close(self) -> None:
         """Close the fetcher; requests in flight are dropped."""
         self._closed = True
@@ -185,8 +211,11 @@ class Fetcher:
         self._followed.clear()
         self._changed.clear()
         self._appending.clear()
+        self._throttled.clear()
         if self._wait is not None:
             self._wait.cancel()
+        if self._recovery is not None:
+            self._recovery.cancel()
 
     # calls of the followed partitions
 
@@ -213,6 +242,7 @@ class Fetcher:
     def _drop_from_session(self, followed: FollowedPartition) -> None:
         self._changed.pop(followed, None)
         self._appending.pop(followed, None)
+        self._throttled.pop(followed, None)
         if followed.sent_in:
             followed.sent_in = 0
             self._in_session -= 1
@@ -224,6 +254,8 @@ class Fetcher:
         """Send the due fetch: one with news, or, when no fetch is held, the next one."""
         if self._closed or self._is_pausing or not self._followed:
             return
+        if self._throttles.follower.is_active or self._throttled:
+            self._throttle()
         has_news = bool(self._changed or self._forgotten)
         if self._in_flight >= (_MAX_IN_FLIGHT if has_news else 1):
             return
@@ -232,6 +264,48 @@ class Fetcher:
         if not self._changed and not self._in_session:
             return  # no partition can be fetched now
         self._send()
+
+    def _throttle(self) -> None:
+        """Leave out the partitions that must wait, and fetch those again that need not (R15).
+
+        A partition with a new position may have to wait from now on. So may one in the session when
+        the rate is first exceeded, unless a response with its records is on the way.
+        """
+        if not self._throttles.follower_is_exceeded():
+            self._was_exceeded = False
+            self._unthrottle(list(self._throttled))
+            return
+        looked_at: Iterable[FollowedPartition] = self._changed
+        if not self._was_exceeded and not self._in_flight:
+            self._was_exceeded = True
+            looked_at = [each for each in self._followed.values() if each.is_ready]
+        for followed in list(looked_at):
+            if self._throttles.waits(followed.partition):
+                self._drop_from_session(followed)
+                self._throttled[followed] = None
+        if self._throttled and self._recovery is None:
+            delay_ms = min(self._throttles.follower_recovers_in_ms(), _THROTTLE_LOOK_MS)
+            self._recovery = self._services.timers.after(delay_ms, self.throttle_changed)
+
+    def throttle_changed(self) -> None:
+        """Look at the partitions that wait: the rate, the ISR or the settings may have changed."""
+        if self._recovery is not None:
+            self._recovery.cancel()
+            self._recovery = None
+        self._unthrottle(
+            [each for each in self._throttled if not self._throttles.waits(each.partition)]
+        )
+        self.pump()
+
+    def _unthrottle(self, waited: list[FollowedPartition]) -> None:
+        """Name partitions that waited first, those without records for the longest time foremost.
+
+        The leader reads in that order as long as the response has room.
+        """
+        waited.sort(key=lambda followed: followed.read_in)
+        for followed in waited:
+            del self._throttled[followed]
+        self._changed = {**dict.fromkeys(waited), **self._changed}
 
     def _send(self) -> None:
         services = self._services
@@ -351,6 +425,9 @@ class Fetcher:
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 # Named again in a later request: this response is of an earlier position.
+                if followed is not None and data.records:
+                    self._throttles.received(followed.partition, len(data.records))
+                    followed.read_in = sequence
                 if followed is not None and 0 < followed.sent_in <= sequence:
                     keep = followed.answered(data) or keep
                 else:
@@ -400,6 +477,8 @@ class Fetcher:
             followed.sent_in = 0
         self._in_session = 0
         self._forgotten.clear()
+        self._throttled.clear()
+        self._was_exceeded = False
 
     def _failed(self, why: str, is_session: bool = False) -> None:
         """Start over after a growing pause; the fate of requests in flight is unknown."""

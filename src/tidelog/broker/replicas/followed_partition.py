@@ -87,6 +87,7 @@ class FollowedPartition:
         "is_ready",
         "key",
         "partition",
+        "read_in",
         "role",
         "sent_in",
         "sent_log_start",
@@ -110,6 +111,8 @@ class FollowedPartition:
         self.sent_position = role.position
         self.sent_in = 0
         self.sent_log_start = -1
+        #: The request whose response had records last; 0 for none.
+        self.read_in = 0
         #: Whether it can be fetched now.
         self.is_ready = False
         self._backoff: Timeout | None = None

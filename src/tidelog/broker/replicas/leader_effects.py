@@ -42,7 +42,7 @@ def run(
                 context.takeovers.committed(partition)
             watchers.high_watermark_moved(partition)
         elif kind is IsrCommitted:
-            _isr_committed(tracer, partition, core)
+            _isr_committed(context, partition, core)
         elif kind is IsrBelowMinimum:
             if watchers.acks_waiting:
                 tracer.mark("acks_waiting_at_small_isr")
@@ -59,14 +59,19 @@ def run(
             raise InvariantError(f"{effect} is not an effect of a leader")
 
 
-def _isr_committed(tracer: Tracer, partition: HostedReplica, core: LeaderReplica) -> None:
-    tracer.event(
+def _isr_committed(
+    context: PartitionContext, partition: HostedReplica, core: LeaderReplica
+) -> None:
+    context.services.tracer.event(
         "isr_committed",
         partition=str(partition.topic_partition),
         isr=core.isr.committed,
         partition_epoch=core.isr.partition_epoch,
     )
     partition.watchers.isr_or_log_start_changed(partition)
+    if context.throttles.leader.is_active:
+        # A follower that joined may wait for the throttle, and members of the ISR never do (R15).
+        partition.watchers.log_end_moved(partition)
 
 
 def below_minimum(partition: HostedReplica, core: LeaderReplica) -> str:

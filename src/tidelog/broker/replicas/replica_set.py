@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.throttles import ReplicationThrottles
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
@@ -69,6 +70,8 @@ class ReplicaSet:
         self._services = services
         self._coordinators = coordinators
         self.takeovers = takeovers
+        #: Both sides of the replication throttle (R15).
+        self.throttles = ReplicationThrottles(services)
         self._context = PartitionContext(
             services,
             appends,
@@ -78,6 +81,7 @@ class ReplicaSet:
             events,
             self.get,
             self.topic_config,
+            self.throttles,
         )
         self._partitions: dict[TopicPartition, Partition] = {}
         #: topic id -> (topic, how many of its partitions are here).
@@ -101,7 +105,7 @@ class ReplicaSet:
         self.generation = 0
         #: One command is run at a time, in the order of arrival.
         self.command_order = asyncio.Lock()
-        self.upkeep = ReplicaUpkeep(services, self, takeovers)
+        self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
@@ -164,7 +168,11 @@ class ReplicaSet:
         if self._partitions.get(partition.topic_partition) is not partition:
             return
         del self._partitions[partition.topic_partition]
+        self.throttles.moved(partition.topic_partition, 0)
         self._count_topic(partition, -1)
+        if partition.topic_id not in self._topics:
+            # Changes of its configuration are not read while no replica of it is here.
+            self.throttles.topic_gone(partition.topic_partition.topic)
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             self._coordinators.replica_gone(partition)
 
@@ -226,6 +234,8 @@ class ReplicaSet:
                 break
         for topic, path, node in zip(wanted, paths, nodes, strict=True):
             self._take_config(topic, path, b"" if node is None else node.data)
+            self.throttles.topic_changed(topic, self.topic_config(topic))
+        self.throttles.rates_changed()
 
     def _take_config(self, topic: str, path: str, data: bytes) -> None:
         self._overrides.pop(topic, None)
@@ -270,6 +280,7 @@ class ReplicaSet:
         for directory in self.directories:
             directory.default_config = self.default_log_config()
         self.upkeep.configured()
+        self.throttles.rates_changed()
         self.configs_changed(self.topics())
 
     # start and end

@@ -2,7 +2,8 @@
 
 Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, flushes that
 a topic asks for by age, and old strays (V35). It also looks for followers that fall behind: every
-half of `replica.lag.time.max.ms`, even when no follower fetches (V62). Each kind has its own loop,
+half of `replica.lag.time.max.ms`, even when no follower fetches (V62), and for throttled ones that
+do not catch up (R15). Each kind has its own loop,
 so that a slow disk delays its own kind only.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
 from tidelog.broker.replicas.relinquishing import Relinquishing
+from tidelog.broker.replicas.throttle_watch import ThrottleWatch
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import StorageError
@@ -23,7 +25,9 @@ from tidelog.replication import commands
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.takeovers import Takeovers
+    from tidelog.broker.replicas.throttles import ReplicationThrottles
     from tidelog.broker.services import Services
+    from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory
 
 T = TypeVar("T")
@@ -45,6 +49,9 @@ class HostedReplicas(Protocol):
 
     def __len__(self) -> int: ...
 
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition, None when there is none."""
+
     def least_flush_ms(self) -> int:
         """Return the least `flush.ms` of all topics here."""
 
@@ -52,12 +59,19 @@ class HostedReplicas(Protocol):
 class ReplicaUpkeep:
     """The loops of one broker."""
 
-    def __init__(self, services: Services, hosted: HostedReplicas, takeovers: Takeovers) -> None:
+    def __init__(
+        self,
+        services: Services,
+        hosted: HostedReplicas,
+        takeovers: Takeovers,
+        throttles: ReplicationThrottles,
+    ) -> None:
         self._services = services
         self._hosted = hosted
         self._takeovers = takeovers
         self._relinquishing = Relinquishing(services)
         self._frozen_watermarks = FrozenWatermarks(services)
+        self._throttle_watch = ThrottleWatch(services, throttles)
         self._closing = False
         settings = _cleaner_settings(services.config)
         self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
@@ -148,6 +162,7 @@ class ReplicaUpkeep:
             partition.role.examine()
         self._relinquishing.look(self._hosted.all())
         self._frozen_watermarks.look(self._hosted.all())
+        self._throttle_watch.look(self._hosted.get)
         self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:

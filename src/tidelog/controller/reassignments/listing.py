@@ -54,10 +54,12 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
                 move.removing,
                 move.original,
                 NO_REQUEST if request is None else request.request_id,
+                move.throttle,
             )
         )
     response = ListPartitionReassignmentsResponse(
         topics=list(found.values()),
+        knows_queue=True,
         frozen=image.is_frozen,
         queued=_queued(None if named is None else wanted, draft),
     )

@@ -83,7 +83,7 @@ class Queue:
 
     def _look_at(self, entry: ReassignmentEntry, slots: Slots) -> bool:
         """Return whether an entry stays; raises KafkaError where it is impossible."""
-        topic_partition, target, _ = entry
+        topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
             return True
@@ -101,14 +101,14 @@ class Queue:
             self._reassignments.begin(topic_partition, original)
             return True
         self._stored.overrule({topic_partition: target}, spare_queue=True)
-        self._reassignments.begin(topic_partition, target)
+        self._reassignments.begin(topic_partition, target, entry.throttle)
         slots.take(_between(assigned, target))
         return True
 
 
 def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
     """Return why a queued reassignment does not begin now, "" where it may."""
-    topic_partition, target, _ = entry
+    topic_partition, target = entry.topic_partition, entry.replicas
     if image.is_frozen:
         return "reassignments are frozen"
     dead = sorted({each for each in target if each not in image.brokers})
@@ -118,6 +118,8 @@ def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
     if move is not None:
         if image.is_completing(topic_partition) or transitions.goes_back(assigned, move):
             return "another move of the partition ends first"
+        if move.original and targets.goes_offline(topic_partition, move.original, image):
+            return "its original replicas are not in sync, and it would go offline"
         return ""
     between = _between(assigned, target)
     return slots.lack(between) if between else ""

@@ -23,6 +23,7 @@ from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
     FREEZE,
+    KEEP_THROTTLE,
     NO_FREEZE,
     UNFREEZE,
     AlterPartitionReassignmentsRequest,
@@ -80,6 +81,7 @@ class ReassignmentRequests:
         wanted: Sequence[tuple[TopicPartition, ReassignablePartition]],
     ) -> None:
         may_change_factor = asked.request.allow_replication_factor_change
+        throttle = _throttle(asked.request)
         answer = self._answer(asked)
         accepted: list[tuple[Result[TopicPartition], tuple[int, ...] | None]] = []
         for result, requested in _each_once(answer, wanted):
@@ -97,7 +99,7 @@ class ReassignmentRequests:
                 result.write = overruled
                 continue
             try:
-                result.write = self._reassignments.begin(result.subject, target)
+                result.write = self._reassignments.begin(result.subject, target, throttle)
             except KafkaError as error:
                 result.refuse(error)
 
@@ -144,7 +146,8 @@ class ReassignmentRequests:
                 targets.check_expected(topic_partition, tuple(requested.expected_replicas), image)
                 targets.check_not_cancelled(topic_partition, image)
                 target = self._check_queued(topic_partition, requested, may_change_factor)
-                entry = ReassignmentEntry(topic_partition, target)
+                throttle = _throttle(asked.request) or 0
+                entry = ReassignmentEntry(topic_partition, target, throttle=throttle)
                 size_bytes += size_of({topic_partition: entry})
                 _check_room(len(entries), size_bytes, topic_partition)
             except KafkaError as error:
@@ -205,6 +208,11 @@ class ReassignmentRequests:
         )
         self._draft.answer(answer)
         return answer
+
+
+def _throttle(request: AlterPartitionReassignmentsRequest) -> int | None:
+    """Return the throttle that a request sets; None where moves keep what they have."""
+    return None if request.throttle <= KEEP_THROTTLE else request.throttle
 
 
 def _each_once(

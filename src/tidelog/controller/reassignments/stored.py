@@ -36,7 +36,7 @@ from tidelog.core.types import ReassignmentEntry, TopicPartition
 Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 #: Bytes of an entry's JSON besides its topic and its replicas, at most.
-_ENTRY_BYTES = 80
+_ENTRY_BYTES = 112
 
 
 class Route(Enum):
@@ -234,7 +234,7 @@ class StoredRequests:
 
     def _look_at(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
         """Return what is left of an entry, None for an entry that is done; raises KafkaError."""
-        topic_partition, target, _ = entry
+        topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
             return entry
@@ -251,7 +251,7 @@ class StoredRequests:
         if image.is_frozen or image.is_completing(topic_partition):
             return entry
         targets.check_target(topic_partition, target, image)
-        self._reassignments.begin(topic_partition, target)
+        self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
         return None if begun is None else entry._replace(original=begun.original)
 

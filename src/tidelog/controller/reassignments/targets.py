@@ -145,18 +145,25 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
     return move.original
 
 
-def check_stays_online(
+def goes_offline(
     topic_partition: TopicPartition, original: tuple[int, ...], image: Image
-) -> None:
-    """Raise KafkaError where a cancel would take a partition offline (R6).
+) -> list[int]:
+    """Return the online replicas by which a cancel would take a partition offline (R6).
 
     No original replica is in sync, and one that the move added is, and lives. With all of them
     offline there is nothing to take offline.
     """
     state = image.states.get(topic_partition)
     if state is None or any(member in original for member in state.isr):
-        return
-    online = [member for member in state.isr if member in image.brokers]
+        return []
+    return [member for member in state.isr if member in image.brokers]
+
+
+def check_stays_online(
+    topic_partition: TopicPartition, original: tuple[int, ...], image: Image
+) -> None:
+    """Raise KafkaError where a cancel would take a partition offline (R6)."""
+    online = goes_offline(topic_partition, original, image)
     if online:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,

@@ -92,6 +92,8 @@ _ORDER: Final = (
     "older_disks",
     "damaged_leaders",
     "rolled_segments",
+    "queued_moves",
+    "throttled_moves",
 )
 _BY_NAME: Final = {
     profile.name: profile

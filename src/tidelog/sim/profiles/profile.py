@@ -47,6 +47,8 @@ class Profile:
     keeps_promises: bool = True
     #: Whether each follower is healthy throughout, so that none may leave an ISR (F5).
     isr_stands: bool = False
+    #: Whether rates of the replication throttle change, and brokers are checked for it (R15).
+    throttles: bool = False
     #: Session timeout of the brokers, which the store does not shorten; 0: a seed draws both.
     session_timeout_ms: int = 0
     #: Configuration of the brokers, beside the simulator's own settings.

@@ -14,7 +14,9 @@ from tidelog.wire.structs import dataclass
 ORIGINAL_TAG = 20_020
 FROZEN_TAG = 20_022
 QUEUED_TAG = 20_023
+KNOWS_QUEUE_TAG = 20_024
 REQUEST_TAG = 20_025
+THROTTLE_TAG = 20_026
 #: No request node asked for the move.
 NO_REQUEST = -1
 
@@ -49,6 +51,8 @@ class OngoingPartitionReassignment:
     original_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=ORIGINAL_TAG)
     #: Ours (R12): the transaction that made `/admin/reassignments/T/P` of this very move.
     request_id: int = int64("0+", NO_REQUEST, ignorable=True, tag=REQUEST_TAG)
+    #: Ours (R4): the throttle that came with the move, in bytes a second; 0 without one.
+    throttle: int = int64("0+", ignorable=True, tag=THROTTLE_TAG)
 
 
 @dataclass(slots=True)
@@ -77,6 +81,8 @@ class ListPartitionReassignmentsResponse:
     error_code: int = int16("0+")
     error_message: str | None = string("0+", None, nullable="0+")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, "0+")
+    #: Ours: the controller queues moves and freezes them; Kafka's ignores that it is asked to.
+    knows_queue: bool = boolean("0+", ignorable=True, tag=KNOWS_QUEUE_TAG)
     #: Ours (R11): no move begins.
     frozen: bool = boolean("0+", ignorable=True, tag=FROZEN_TAG)
     #: Ours (R8).

@@ -1,0 +1,236 @@
+"""Both sides of the replication throttle of one broker, fed from its configuration (R15, KIP-73).
+
+The rates come from the broker's configuration, the throttled replicas from the topics that have a
+replica here. `replication.throttle` decides; `delayed_fetch` leaves partitions out of responses to
+followers, and `fetchers` out of this broker's own fetches. `throttle_watch` reports followers that
+fall behind for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core import throttle_keys
+from tidelog.core.config import BrokerConfig
+from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
+from tidelog.core.throttle_keys import ThrottledPartitions
+from tidelog.core.types import TopicPartition
+from tidelog.replication.throttle import SideThrottle, ThrottleSettings
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.services import Services
+    from tidelog.core.topic_config import TopicConfig
+
+#: The source of rates and replicas that an administrator has set.
+CONFIGURED: Final = "configured"
+#: The source of rates that came with reassignments, and go with them (R4).
+MOVES: Final = "moves"
+_MS_PER_S: Final = 1_000
+
+
+class ReplicationThrottles:
+    """The two sides, and the replicas that wait on each."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        config = services.config
+        windows = config.replication_quota_window_num
+        window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
+        self.leader = SideThrottle(windows, window_ms)
+        self.follower = SideThrottle(windows, window_ms)
+        #: Throttled partitions by topic, of topics that throttle any.
+        self._leader_topics: dict[str, ThrottledPartitions] = {}
+        self._follower_topics: dict[str, ThrottledPartitions] = {}
+        #: Rates that came with reassignments, by partition (R4).
+        self.moves: dict[TopicPartition, int] = {}
+        #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
+        #: looked; and partitions that the follower's side has.
+        self.left_out: dict[tuple[TopicPartition, int], None] = {}
+        self.not_fetched: dict[TopicPartition, None] = {}
+        #: Rises with each change of the leader's side.
+        self.settings_number = 0
+        #: Looks again at what this broker does not fetch: the follower's side has changed.
+        self.fetch_again: Callable[[], None] = lambda: None
+        self.rates_changed()
+
+    # configuration
+
+    def topic_changed(self, topic: str, config: TopicConfig) -> None:
+        """Take a topic's throttled replicas; `rates_changed` puts them in force."""
+        broker_id = self._services.broker_id
+        leaders = throttle_keys.on_broker(config.leader_replication_throttled_replicas, broker_id)
+        followers = throttle_keys.on_broker(
+            config.follower_replication_throttled_replicas, broker_id
+        )
+        for topics, partitions in (
+            (self._leader_topics, leaders),
+            (self._follower_topics, followers),
+        ):
+            topics.pop(topic, None)
+            if partitions:
+                topics[topic] = partitions
+
+    def topic_gone(self, topic: str) -> None:
+        """Forget a topic without a replica here: its configuration is read when one comes."""
+        leads = self._leader_topics.pop(topic, None)
+        follows = self._follower_topics.pop(topic, None)
+        if leads or follows:
+            self.rates_changed()
+
+    def rates_changed(self) -> None:
+        """Put the broker's rates and the topics' replicas in force."""
+        services = self._services
+        config: BrokerConfig = services.config
+        now_ms = services.clock.monotonic_ms()
+        leading = ThrottleSettings(
+            config.leader_replication_throttled_rate, dict(self._leader_topics)
+        )
+        following = ThrottleSettings(
+            config.follower_replication_throttled_rate, dict(self._follower_topics)
+        )
+        if self.leader.configure(CONFIGURED, leading, now_ms):
+            self.settings_number += 1
+            self._report("leader", self.leader)
+        if self.follower.configure(CONFIGURED, following, now_ms):
+            self._report("follower", self.follower)
+            self.fetch_again()
+
+    def moved(self, topic_partition: TopicPartition, rate: int) -> None:
+        """Take the rate that a role brings along with a reassignment; 0 without one (R4).
+
+        The lowest rate of all reassignments here holds, and of what is configured.
+        """
+        if rate == self.moves.get(topic_partition, 0):
+            return
+        self.moves.pop(topic_partition, None)
+        if rate:
+            self.moves[topic_partition] = rate
+        numbers: dict[str, list[int]] = {}
+        for topic, number in self.moves:
+            numbers.setdefault(topic, []).append(number)
+        settings = ThrottleSettings(
+            min(self.moves.values(), default=throttle_keys.UNLIMITED),
+            {
+                topic: ThrottledPartitions(numbers=frozenset(found))
+                for topic, found in numbers.items()
+            },
+        )
+        now_ms = self._services.clock.monotonic_ms()
+        self._services.tracer.mark("move_throttled" if rate else "move_throttle_ended")
+        if self.leader.configure(MOVES, settings, now_ms):
+            self.settings_number += 1
+        if self.follower.configure(MOVES, settings, now_ms):
+            self.fetch_again()
+
+    def _report(self, side: str, throttle: SideThrottle) -> None:
+        self._services.tracer.event(
+            "throttle_changed",
+            side=side,
+            rate=throttle.rate,
+            topics=tuple(throttle.settings(CONFIGURED).topics),
+        )
+
+    # the leader's side
+
+    def leaves_out(self, partition: Partition, follower: int, further_bytes: int) -> bool:
+        """Return whether a follower must wait for records of a partition led here.
+
+        `further_bytes` were read for it in the same fetch. A member of the maximal ISR never
+        waits: the high watermark waits for it.
+        """
+        leadership = partition.leadership
+        if leadership is None or not self.leader.is_active:
+            return False
+        topic_partition = partition.topic_partition
+        progress = leadership.followers.get(follower)
+        is_in_sync = progress is None or progress.in_maximal_isr
+        now_ms = self._services.clock.monotonic_ms()
+        if not self.leader.leaves_out(topic_partition, is_in_sync, now_ms, further_bytes):
+            return False
+        self.left_out[topic_partition, follower] = None
+        self._services.tracer.mark("follower_throttled_by_leader")
+        return True
+
+    def leader_is_exceeded(self) -> bool:
+        """Return whether followers wait now on the leader's side."""
+        return self.leader.is_exceeded(self._services.clock.monotonic_ms())
+
+    def leader_recovers_in_ms(self) -> int:
+        """Return when followers wait no longer on the leader's side, at the earliest."""
+        return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
+
+    def is_held_back(self, partition: Partition, follower: int) -> bool:
+        """Return whether the leader's side may leave out a follower: throttled, outside the ISR."""
+        leadership = partition.leadership
+        if leadership is None or not self.leader.is_throttled(partition.topic_partition):
+            return False
+        progress = leadership.followers.get(follower)
+        return progress is not None and not progress.in_maximal_isr
+
+    def sent(self, count: int, out_of_sync_count: int) -> None:
+        """Count the bytes of throttled partitions in a response to a follower."""
+        now_ms = self._services.clock.monotonic_ms()
+        self.leader.record(count, out_of_sync_count, now_ms)
+        rate = self.leader.byte_rate(now_ms)
+        self._services.metrics.put(LEADER_REPLICATION_BYTE_RATE, rate)
+
+    # the follower's side
+
+    def is_caught_up(self, partition: Partition) -> bool:
+        """Return whether the follower's side never lets a followed partition wait.
+
+        The follower has reached the high watermark that a leader reported last, as in Kafka, or it
+        is in the ISR by published state.
+        """
+        reported = partition.told_high_watermark
+        if 0 <= reported <= partition.log.log_end_offset:
+            return True
+        published = self._services.view.partition(partition.topic_partition)
+        return published is not None and self._services.broker_id in published.isr
+
+    def waits(self, partition: Partition) -> bool:
+        """Return whether this follower must leave a partition out of its fetches."""
+        follower = self.follower
+        if not follower.is_active:
+            return False
+        topic_partition = partition.topic_partition
+        now_ms = self._services.clock.monotonic_ms()
+        if not follower.leaves_out(topic_partition, self.is_caught_up(partition), now_ms):
+            return False
+        self.not_fetched[topic_partition] = None
+        self._services.tracer.mark("follower_throttled_itself")
+        return True
+
+    def follower_is_exceeded(self) -> bool:
+        """Return whether replicas wait now on the follower's side."""
+        return self.follower.is_exceeded(self._services.clock.monotonic_ms())
+
+    def follower_recovers_in_ms(self) -> int:
+        """Return when replicas wait no longer on the follower's side, at the earliest."""
+        return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
+
+    def received(self, partition: Partition, count: int) -> None:
+        """Count the bytes of a followed partition in a response, if it is throttled."""
+        if not self.follower.is_active:
+            return
+        if not self.follower.is_throttled(partition.topic_partition):
+            return
+        now_ms = self._services.clock.monotonic_ms()
+        out_of_sync_count = 0 if self.is_caught_up(partition) else count
+        self.follower.record(count, out_of_sync_count, now_ms)
+        rate = self.follower.byte_rate(now_ms)
+        self._services.metrics.put(FOLLOWER_REPLICATION_BYTE_RATE, rate)
+
+    def show_rates(self) -> None:
+        """Put the present rates into the metrics, where partitions are throttled."""
+        now_ms = self._services.clock.monotonic_ms()
+        for throttle, metric in (
+            (self.leader, LEADER_REPLICATION_BYTE_RATE),
+            (self.follower, FOLLOWER_REPLICATION_BYTE_RATE),
+        ):
+            if throttle.is_active:
+                self._services.metrics.put(metric, throttle.byte_rate(now_ms))
+            else:
+                self._services.metrics.drop(metric)

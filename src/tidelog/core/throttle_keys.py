@@ -1,0 +1,83 @@
+"""Declarations of the keys of the replication throttle (R15, KIP-73), and lists of its replicas.
+
+A broker has a rate for each side, in bytes a second; its own setting counts before that of all
+brokers. A topic names the replicas that are throttled: on the leaders' side, where they are sent to
+followers, and on the followers' side, where they are fetched. Names, ranges and defaults are those
+of Kafka 3.9 (DynamicConfig.Broker, LogConfig, ReplicationQuotaManagerConfig).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.core.config_keys import INT64_MAX, integer, long
+
+#: The rate that stands for no throttle, Kafka's default.
+UNLIMITED: Final = INT64_MAX
+#: The broker keys that any broker may change for any other, which may be dead (R15).
+THROTTLE_RATES: Final = (
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+)
+_ALL: Final = "*"
+
+
+def leader_rate() -> Any:
+    """Return the field of leader.replication.throttled.rate."""
+    return long(
+        UNLIMITED,
+        "Bytes a second that this broker sends to followers of throttled partitions "
+        "(leader.replication.throttled.replicas of the topic), followers in the ISR included; only "
+        "those outside the ISR wait (rule R15). The largest value: no limit.",
+        at_least=0,
+    )
+
+
+def follower_rate() -> Any:
+    """Return the field of follower.replication.throttled.rate."""
+    return long(
+        UNLIMITED,
+        "Bytes a second that this broker fetches of throttled partitions that it follows "
+        "(follower.replication.throttled.replicas of the topic); only replicas outside the ISR "
+        "wait (rule R15). The largest value: no limit.",
+        at_least=0,
+    )
+
+
+def window_count() -> Any:
+    """Return the field of replication.quota.window.num."""
+    return integer(11, "Windows over which a throttle measures its rate.", at_least=1)
+
+
+def window_seconds() -> Any:
+    """Return the field of replication.quota.window.size.seconds."""
+    return integer(1, "Length of a window of replication.quota.window.num, in seconds.", at_least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledPartitions:
+    """The partitions of one topic that are throttled on one broker."""
+
+    #: Whether the list is `*`; `numbers` is empty then.
+    is_all: bool = False
+    numbers: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.is_all or bool(self.numbers)
+
+    def __contains__(self, partition: int) -> bool:
+        return self.is_all or partition in self.numbers
+
+
+def on_broker(replicas: Iterable[str], broker_id: int) -> ThrottledPartitions:
+    """Return the partitions that a valid list of `partition:broker` throttles on one broker."""
+    numbers = []
+    for replica in replicas:
+        if replica == _ALL:
+            return ThrottledPartitions(is_all=True)
+        partition, _, broker = replica.partition(":")
+        if broker and int(broker) == broker_id:
+            numbers.append(int(partition))
+    return ThrottledPartitions(numbers=frozenset(numbers))

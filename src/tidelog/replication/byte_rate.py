@@ -1,0 +1,120 @@
+"""The rate of a throttle's bytes over its last windows, and whether a limit is exceeded (R15).
+
+As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows
+over the time since the oldest of them began, at least one window. A window begins with its first
+bytes. Bytes of one large read may exceed the limit for longer than all windows last. Kafka forgets
+them then, so that low limits are exceeded for ever. Here the unpaid rest of the throttled bytes is
+carried over: in any time, throttled bytes stay within the limit, one read and the credit of the
+windows. Times are monotonic milliseconds and arguments; no clock is read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+_MS_PER_S: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Window:
+    begun_ms: int
+    count: int = 0
+    #: Those of `count` that belong to replicas outside the ISR.
+    held_count: int = 0
+
+
+class ByteRate:
+    """The bytes of one side of the throttle.
+
+    A limit is in bytes a second, None for none.
+    """
+
+    __slots__ = ("_carried", "_limit", "_limit_set_ms", "_size_ms", "_windows", "span_ms")
+
+    def __init__(self, windows: int, size_ms: int) -> None:
+        #: The longest time that the rate covers.
+        self.span_ms = windows * size_ms
+        self._size_ms = size_ms
+        self._windows: deque[_Window] = deque()
+        self._limit: int | None = None
+        self._limit_set_ms = 0
+        #: Throttled bytes of earlier windows that the limit has not paid for yet.
+        self._carried = 0
+
+    def limited(self, limit: int | None, now_ms: int) -> None:
+        """Measure by another limit from now on; bytes of before are not carried beyond windows."""
+        if limit != self._limit:
+            self._limit, self._limit_set_ms, self._carried = limit, now_ms, 0
+
+    def record(self, count: int, held_count: int, now_ms: int) -> None:
+        """Count bytes; `held_count` of them belong to replicas that the throttle can hold back."""
+        self._expire(now_ms)
+        windows = self._windows
+        if not windows or now_ms - windows[-1].begun_ms >= self._size_ms:
+            windows.append(_Window(now_ms))
+        windows[-1].count += count
+        windows[-1].held_count += held_count
+
+    def per_second(self, now_ms: int) -> int:
+        """Return the measured rate in bytes a second."""
+        self._expire(now_ms)
+        total = sum(window.count for window in self._windows)
+        return total * _MS_PER_S // self._elapsed_ms(now_ms)
+
+    def is_exceeded(self, now_ms: int, further: int = 0) -> bool:
+        """Return whether the bytes so far, and `further` ones, are above the limit."""
+        if self._limit is None:
+            return False
+        self._expire(now_ms)
+        total = self._carried + further + sum(window.count for window in self._windows)
+        return total * _MS_PER_S > self._limit * self._elapsed_ms(now_ms)
+
+    def recovers_in_ms(self, now_ms: int) -> int:
+        """Return when the limit is exceeded no longer unless bytes come; at most all windows.
+
+        The result is 1 at least. With a limit of 0 it says when to look again.
+        """
+        if self._limit is None:
+            return 1
+        self._expire(now_ms)
+        windows = list(self._windows)
+        carried = self._carried
+        while windows:
+            first = windows[0]
+            total = carried + sum(window.count for window in windows)
+            gone_ms = first.begun_ms + self.span_ms
+            if self._limit and (paid_ms := first.begun_ms + _time_of(total, self._limit)) < gone_ms:
+                return max(1, paid_ms - now_ms)
+            windows.pop(0)
+            carried = self._left(first, windows[0].begun_ms if windows else gone_ms, carried)
+            if not windows:
+                rest_ms = _time_of(carried, self._limit) if self._limit else self.span_ms
+                return max(1, min(self.span_ms, gone_ms + rest_ms - now_ms))
+        return 1
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        begun_ms = self._windows[0].begun_ms if self._windows else now_ms
+        return max(now_ms - begun_ms, self._size_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        windows = self._windows
+        while windows and now_ms - windows[0].begun_ms >= self.span_ms:
+            first = windows.popleft()
+            end_ms = windows[0].begun_ms if windows else now_ms
+            self._carried = self._left(first, end_ms, self._carried)
+        if self._carried and not windows:
+            windows.append(_Window(now_ms))
+
+    def _left(self, window: _Window, end_ms: int, carried: int) -> int:
+        """Return the throttled bytes that the limit has not paid for when a window expires."""
+        if self._limit is None or window.begun_ms < self._limit_set_ms:
+            return 0
+        paid = self._limit * (end_ms - window.begun_ms) // _MS_PER_S
+        return max(0, min(carried + window.count - paid, carried + window.held_count))
+
+
+def _time_of(count: int, limit: int) -> int:
+    """Return the milliseconds in which the limit pays for bytes, rounded up."""
+    return -(-count * _MS_PER_S // limit)

@@ -1,0 +1,70 @@
+"""Whether throttled replicas catch up, or fall behind for good (R15).
+
+A replica that its throttle leaves out falls behind where producers write more than it gets. If they
+write more than the whole rate, it never catches up. If they write less, other partitions share the
+rate, and two looks in a row must agree. One replica is reported once for each rate. Knows no log;
+the caller measures bytes and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
+_MS_PER_S = 1_000
+#: Looks in a row that must find a replica behind whose partition alone does not exceed the rate.
+_LOOKS = 2
+
+
+class Shortfall(NamedTuple):
+    """A throttled replica that does not catch up."""
+
+    #: Bytes a second that producers write to the partition.
+    produce_rate: int
+    #: Bytes a second that the throttle allows for all its replicas.
+    rate: int
+
+    @property
+    def is_for_good(self) -> bool:
+        """Whether the rate is too low for this partition alone."""
+        return self.produce_rate > self.rate
+
+
+@dataclass(slots=True)
+class _Behind:
+    looks: int = 0
+    reported_rate: int = -1
+
+
+class ThrottleProgress(Generic[K]):
+    """The replicas of one side that fell behind, by whatever names them."""
+
+    def __init__(self) -> None:
+        self._behind: dict[K, _Behind] = {}
+
+    def look(
+        self, replica: K, produced_bytes: int, received_bytes: int, elapsed_ms: int, rate: int
+    ) -> Shortfall | None:
+        """Judge a replica that was left out since the last look; None unless it is to be reported.
+
+        `produced_bytes` were written to the partition since then, `received_bytes` reached the
+        replica.
+        """
+        if produced_bytes <= received_bytes:
+            self._behind.pop(replica, None)
+            return None
+        behind = self._behind.setdefault(replica, _Behind())
+        behind.looks += 1
+        shortfall = Shortfall(produced_bytes * _MS_PER_S // elapsed_ms, rate)
+        if behind.reported_rate == rate:
+            return None
+        if not shortfall.is_for_good and behind.looks < _LOOKS:
+            return None
+        behind.reported_rate = rate
+        return shortfall
+
+    def forget_all_but(self, replicas: Collection[K]) -> None:
+        """Forget the replicas that were not left out."""
+        self._behind = {each: kept for each, kept in self._behind.items() if each in replicas}

@@ -1,0 +1,200 @@
+"""Invariants of the replication throttle (R15): bounded bytes, and only replicas that lag wait.
+
+In any time, a leader sends followers outside the ISR no more bytes of throttled partitions than its
+rate allows for that time and its windows, and one read for each follower. The checker counts the
+bytes in the responses themselves, and reads the lists of replicas its own way. No member of an ISR
+waits for a throttle, and no partition that is not listed. A follower learns of its membership from
+published state, so it has a moment. That all catch up once the throttle is removed is a condition
+of the final phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.served import Served
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.wire.registry import FETCH
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
+
+_MS_PER_S: Final = 1_000
+_UNLIMITED: Final = 2**63 - 1
+#: Brokers look again at replicas that wait within this time.
+_NEWS_NS: Final = 700 * NS_PER_MS
+#: The broker on which a replica waits, the partition, and the follower.
+_Waiting = tuple[int, "Partition", int]
+
+
+class Throttling(Protocol):
+    """A node, of which the checker sees the broker that runs."""
+
+    @property
+    def broker(self) -> Broker | None: ...
+    @property
+    def is_up(self) -> bool:
+        """Whether the broker hosts its replicas now."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What one broker sent to throttled followers outside the ISR, above its rate."""
+
+    rate: int = _UNLIMITED
+    at_ms: int = 0
+    #: Bytes that the rate has not paid for.
+    level: float = 0.0
+    #: The largest read that each follower got.
+    reads: dict[int, int] = field(default_factory=dict)
+
+
+class ThrottleChecker:
+    """Checker of the throttles of one run."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Throttling],
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._brokers = brokers
+        self._violate = violate
+        self._now_ns = now_ns
+        self._sent: dict[Broker, _Sent] = {}
+        #: Since when each replica waits that need not.
+        self._waiting_since_ns: dict[_Waiting, int] = {}
+        #: Bytes that throttled followers outside the ISR got under a rate.
+        self.limited_bytes = 0
+
+    # bytes
+
+    def watching(self, broker: Broker) -> Callable[[Served], Served]:
+        """Return a wrapper of a broker's handlers that counts what followers get."""
+
+        def wrap(served: Served) -> Served:
+            if served.card.api_key != FETCH:
+                return served
+            return Served(served.card, lambda request: self._watched(broker, served, request))
+
+        return wrap
+
+    def _watched(self, broker: Broker, served: Served, request: Request[FetchRequest]) -> Any:
+        message = request.message
+        follower = max(message.replica_id, message.replica_state.replica_id)
+        response = served.handle(request)
+        if follower < 0 or response is None:
+            return response
+        if not isinstance(response, Pending):
+            self._count(broker, follower, response)
+            return response
+        outer = Pending()
+        outer.on_cancel(response.cancel)
+
+        def deliver(late: FetchResponse) -> None:
+            self._count(broker, follower, late)
+            outer.complete(late)
+
+        response.deliver_to(deliver)
+        return outer
+
+    def _count(self, broker: Broker, follower: int, response: FetchResponse) -> None:
+        total = largest = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = broker.replicas.by_topic_id(topic.topic_id, data.partition_index)
+                if not data.records or partition is None:
+                    continue
+                if _is_outside(partition, follower) and _is_listed(broker, partition, "leader"):
+                    size = len(data.records)
+                    total, largest = total + size, max(largest, size)
+        if total:
+            self._judge(broker, follower, total, largest)
+
+    def _judge(self, broker: Broker, follower: int, total: int, largest: int) -> None:
+        config = broker.config
+        now_ms = broker.services.clock.monotonic_ms()
+        sent = self._sent.setdefault(broker, _Sent())
+        moves = broker.replicas.throttles.moves.values()
+        rate = min(config.leader_replication_throttled_rate, *moves, _UNLIMITED)
+        if sent.rate != rate:
+            sent.rate, sent.at_ms = rate, now_ms
+            sent.level, sent.reads = 0.0, {}
+        if sent.rate == _UNLIMITED:
+            return
+        paid = sent.rate * (now_ms - sent.at_ms) / _MS_PER_S
+        sent.level, sent.at_ms = max(0.0, sent.level - paid) + total, now_ms
+        sent.reads[follower] = max(sent.reads.get(follower, 0), largest)
+        self.limited_bytes += total
+        span_s = config.replication_quota_window_num * config.replication_quota_window_size_seconds
+        limit = sent.rate * span_s + sum(sent.reads.values())
+        if sent.level > limit:
+            self._violate(
+                f"broker {broker.broker_id} sent throttled followers {sent.level:.0f} bytes more"
+                f" than {sent.rate} bytes/s allow; at most {limit} may be ahead (R15)"
+            )
+
+    # which replicas wait
+
+    def after_event(self, node_id: int) -> None:
+        """Check the replicas that wait at a broker, after one of its events."""
+        node = self._brokers[node_id]
+        broker = node.broker
+        if broker is None or not node.is_up:
+            return
+        present: dict[_Waiting, int] = {}
+        for session in broker.fetch_sessions.all():
+            for item in session.throttled:
+                partition = item.watched
+                if partition is None or partition.leadership is None or item in session.dirty:
+                    continue  # looked at with the next fetch, whatever the throttle says
+                if not _is_outside(partition, session.replica_id, confirmed=True):
+                    self._violate(
+                        f"leader {node_id} of {partition.topic_partition} throttles follower"
+                        f" {session.replica_id}, a member of the ISR (R15)"
+                    )
+                # A fetch that waits looks again; without one the follower asks for nothing.
+                if session.waiting is not None and not _is_listed(broker, partition, "leader"):
+                    what = f"leader {node_id} throttles a partition that is not listed"
+                    self._waits(present, (node_id, partition, session.replica_id), what)
+        for partition in broker.fetchers.throttled():
+            published = broker.view.partition(partition.topic_partition)
+            key = (node_id, partition, node_id)
+            if published is not None and node_id in published.isr:
+                self._waits(present, key, f"follower {node_id} throttles itself in the ISR")
+            elif not _is_listed(broker, partition, "follower"):
+                what = f"follower {node_id} throttles a partition that is not listed"
+                self._waits(present, key, what)
+        others = {key: at for key, at in self._waiting_since_ns.items() if key[0] != node_id}
+        self._waiting_since_ns = {**others, **present}
+
+    def _waits(self, present: dict[_Waiting, int], key: _Waiting, what: str) -> None:
+        """Judge a replica that need not wait: it may until its broker looks at it again."""
+        now_ns = self._now_ns()
+        present[key] = self._waiting_since_ns.get(key, now_ns)
+        if now_ns - present[key] > _NEWS_NS:
+            self._violate(f"{key[1].topic_partition}: {what} (R15)")
+
+
+def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False) -> bool:
+    leadership = partition.leadership
+    if leadership is None or follower not in leadership.followers:
+        return False
+    if confirmed:
+        return follower not in leadership.isr.committed
+    return not leadership.followers[follower].in_maximal_isr
+
+
+def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
+    """Return whether a throttle holds for a partition: a topic's list, or its move's (R4)."""
+    topic, number = partition.topic_partition
+    if partition.topic_partition in broker.replicas.throttles.moves:
+        return True
+    config = broker.replicas.topic_config(topic)
+    listed = getattr(config, f"{side}_replication_throttled_replicas")
+    return "*" in listed or f"{number}:{broker.broker_id}" in listed

@@ -1,0 +1,122 @@
+"""Churn of the replication throttle: rates and lists of replicas are set, changed and removed.
+
+As `kafka-reassign-partitions --throttle` does, the administrator lists replicas by topic and sets
+rates by broker, of brokers that are down too. Afterwards all of it is removed, and no broker may
+throttle anything. The rates are low enough for moved replicas to wait.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from tidelog.client.configs import (
+    BROKER,
+    TOPIC,
+    ConfigAdmin,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+)
+from tidelog.core.errors import TidelogError
+from tidelog.core.throttle_keys import THROTTLE_RATES, UNLIMITED
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.move_churn import PartitionsMoved
+from tidelog.wire.messages.alter_partition_reassignments import NO_THROTTLE
+
+#: Bytes a second; 0 holds replicas outside the ISR back until it changes.
+_RATES: Final = (0, 300, 1_000, 4_000, 20_000)
+_LISTS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_ALL_REPLICAS: Final = 0.5
+_REMOVED: Final = 0.15
+
+
+@churn
+class MovesThrottled(PartitionsMoved):
+    """Moves that bring a throttle along, which is changed meanwhile (R4)."""
+
+    name: ClassVar[str] = "moves_throttled"
+
+    def _throttle(self) -> int | None:
+        """Return the throttle of the next moves; None keeps what they have."""
+        return self.draw.choice((None, NO_THROTTLE, 300, 1_000, 4_000, 20_000))
+
+
+@churn
+class ThrottlesChanged(ChurnKind):
+    """Rates of brokers and lists of the steady topic's replicas, changed at any time."""
+
+    name: ClassVar[str] = "throttles_changed"
+    is_drawn: ClassVar[bool] = False
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._configs = ConfigAdmin(self.client.router)
+        self._topics = list(dict.fromkeys(each.topic for each in work.steady))
+
+    async def run(self) -> None:
+        draw = self.draw
+        while not self.stopping:
+            if draw.random() < _REMOVED:
+                await self._remove()
+            else:
+                for topic in self._topics:
+                    await self._set(ConfigResource(TOPIC, topic), _LISTS, self._replicas(topic))
+                for broker in draw.sample(list(self.work.cluster.brokers), draw.randrange(1, 6)):
+                    rate = str(draw.choice(_RATES))
+                    await self._set(ConfigResource(BROKER, str(broker)), THROTTLE_RATES, rate)
+            await self.pause(200, 4_000)
+        while not await self._remove():
+            self.client.router.forget()
+            await self.pause(50, 300)
+        self.is_done = True
+
+    def _replicas(self, topic: str) -> str:
+        """Return a list of throttled replicas, all or some."""
+        if self.draw.random() < _ALL_REPLICAS:
+            return "*"
+        return ",".join(
+            f"{each.partition}:{broker}"
+            for each in self.work.steady
+            if each.topic == topic
+            for broker in self.work.cluster.brokers
+            if self.draw.random() < _ALL_REPLICAS
+        )
+
+    async def _set(self, resource: ConfigResource, keys: Sequence[str], value: str) -> bool:
+        return await self._alter(
+            resource, [ConfigChange(ConfigOperation.SET, key, value) for key in keys]
+        )
+
+    async def _remove(self) -> bool:
+        """Remove every rate and list; return whether all is acknowledged."""
+        resources = [(ConfigResource(TOPIC, topic), _LISTS) for topic in self._topics]
+        resources += [
+            (ConfigResource(BROKER, str(each)), THROTTLE_RATES)
+            for each in self.work.cluster.brokers
+        ]
+        is_removed = True
+        for resource, keys in resources:
+            changes = [ConfigChange(ConfigOperation.DELETE, key, None) for key in keys]
+            is_removed = await self._alter(resource, changes) and is_removed
+        return is_removed
+
+    async def _alter(self, resource: ConfigResource, changes: list[ConfigChange]) -> bool:
+        try:
+            await self.client.run(self._configs.alter(resource, changes, False))
+        except TidelogError as error:
+            self.failed(f"the throttle of {resource}", error)
+            return False
+        self.succeeded(f"the throttle of {resource}: {changes[0].value}")
+        return True
+
+    def unsettled(self) -> str:
+        for node_id, node in self.work.cluster.brokers.items():
+            if node.broker is None:
+                continue
+            throttles = node.broker.replicas.throttles
+            for side in (throttles.leader, throttles.follower):
+                if side.is_active or side.rate != UNLIMITED:
+                    return f"broker {node_id} has a throttle: {side.rate} bytes/s"
+        return ""
