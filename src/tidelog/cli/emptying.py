@@ -23,6 +23,7 @@ from tidelog.cli.move_execution import (
     WaitForMovesOption,
     await_moves,
     carry_out,
+    elect_preferred,
 )
 from tidelog.cli.output import OutputFormat, OutputOption, say
 from tidelog.cli.planned_moves import check_named_once
@@ -34,7 +35,6 @@ from tidelog.cli.target import (
 )
 from tidelog.cli.waiting import NotYetError, wait_for
 from tidelog.client.planning.emptying import decommissioned, drained
-from tidelog.client.upkeep import ElectionType
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -168,13 +168,7 @@ def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicParti
 def _elect_preferred(client: BlockingClient, leaving: frozenset[int]) -> None:
     """Elect the preferred replicas of partitions that brokers lead in the place of another one."""
     moving = client.list_reassignments()
-    wanted = [tp for tp in _led_for_others(client, leaving) if tp not in moving]
-    if not wanted:
-        return
-    results = client.elect_leaders(ElectionType.PREFERRED, wanted)
-    for tp, result in sorted(results.items()):
-        if not result.holds:
-            say(f"tidelog: {tp} keeps its leader: {result.message or result.error.name}")
+    elect_preferred(client, [tp for tp in _led_for_others(client, leaving) if tp not in moving])
 
 
 def _led_for_others(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:

@@ -99,7 +99,8 @@ def show_document(plan: Plan) -> None:
     reasons = {move.tp: move.reason for move in plan.moves}
     print_json(reassignment_document(plan.targets, plan.expected, reasons))
     for move in plan.moves:
-        copies = f"{size_text(move.moved_bytes)} to {ids(move.added)}" if move.added else "no copy"
+        to = f"broker{'s' if len(move.added) > 1 else ''} {ids(move.added)}"
+        copies = f"{size_text(move.moved_bytes)} to {to}" if move.added else "no copy"
         say(f"{move.tp}: {ids(move.before)} becomes {ids(move.after)} ({copies}): {move.reason}")
     say_total(plan)
 
@@ -184,14 +185,19 @@ def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> b
             f"{leaders} when the move is done: by the brokers' leader balance, or at once by"
             " tidelog leaders elect --all"
         )
-    if not now:
-        return True
-    results = client.elect_leaders(ElectionType.PREFERRED, now)
-    refused = [tp for tp in now if tp in results and not results[tp].holds]
+    return not elect_preferred(client, now)
+
+
+def elect_preferred(client: BlockingClient, partitions: list[TopicPartition]) -> int:
+    """Elect the preferred replicas of partitions; name those that keep their leader, count them."""
+    if not partitions:
+        return 0
+    results = client.elect_leaders(ElectionType.PREFERRED, partitions)
+    refused = [tp for tp in sorted(results) if not results[tp].holds]
     for tp in refused:
         result = results[tp]
         say(f"tidelog: {tp} keeps its leader: {result.message or result.error.name}")
-    return not refused
+    return len(refused)
 
 
 def _row(move: PlannedMove, result: MoveAsked | None) -> MovePlanned:

@@ -23,6 +23,7 @@ from tidelog.cli.move_execution import (
     SaveRollbackOption,
     WaitForMovesOption,
     carry_out,
+    elect_preferred,
     planned_rows,
     print_moves,
     say_total,
@@ -153,6 +154,23 @@ def rebalance(
         if not found.moves:
             say("the cluster is balanced")
         carry_out(client, found, Execution(dry_run, wait, save_rollback, additional, output))
+        if not dry_run and (wait or not found.moves):
+            _lead_by_preferred(client)
+
+
+def _lead_by_preferred(client: BlockingClient) -> None:
+    """Elect the preferred replicas that are in sync and do not lead: the plan counts on them."""
+    moving = client.list_reassignments()
+    wanted = [
+        tp
+        for tp, each in client.metadata().all_partitions()
+        if each.leader != each.replicas[0] and each.replicas[0] in each.isr and tp not in moving
+    ]
+    if elect_preferred(client, wanted):
+        raise typer.Exit(1)
+    if wanted:
+        partitions = "1 partition has" if len(wanted) == 1 else f"{len(wanted)} partitions have"
+        say(f"{partitions} the preferred leader again")
 
 
 def broker_list(text: str, option: str) -> tuple[int, ...]:

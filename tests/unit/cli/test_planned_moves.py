@@ -253,6 +253,21 @@ class TestPlan:
         assert "the cluster is balanced" in shell.err
         assert asked(cluster) == []
 
+    def test_a_balance_elects_preferred_replicas(
+        self, shell: Shell, cluster: FakePlacement
+    ) -> None:
+        cluster.place("flights", (1, 2), (3, 4))
+        cluster.leaders[T0] = 2
+        shell("reassign", "rebalance", "--dry-run")
+        assert cluster.leaders[T0] == 2
+        shell("reassign", "rebalance")
+        assert "1 partition has the preferred leader again" in shell.err
+        assert cluster.leaders[T0] == 1
+        cluster.leaders[T0] = 2
+        cluster.refused_elections = {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+        shell("reassign", "rebalance", code=1)
+        assert "flights-0 keeps its leader: because" in shell.err
+
     def test_the_wish_is_needed(self, shell: Shell) -> None:
         shell("reassign", "plan", code=2)
         assert "give --rebalance" in shell.err
