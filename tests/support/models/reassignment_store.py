@@ -182,7 +182,9 @@ def topics_read(nodes: Nodes) -> TopicsRead:
 def requests_read(nodes: Nodes) -> tuple[ReassignmentsRead, CancelRead]:
     """Return the readings of the administrator's requests."""
     reader = _reader(nodes)
-    return finished(reader.reassignments.reassignments(_ignore)), finished(reader.reassignments.cancel(_ignore))
+    return finished(reader.reassignments.reassignments(_ignore)), finished(
+        reader.reassignments.cancel(_ignore)
+    )
 
 
 def _reader(nodes: Nodes) -> StoreReader:
