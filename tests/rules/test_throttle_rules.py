@@ -21,9 +21,13 @@ from tests.support.broker.fakes import (
     state,
 )
 
+from tidelog.broker.configs.config_requests import BROKER_RESOURCE, Outcome, Resource, alter
+from tidelog.broker.configs.config_store import Change
+from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
-from tidelog.core.dynamic_config import dynamic_keys
+from tidelog.core.dynamic_config import Alteration, dynamic_keys
+from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
@@ -207,13 +211,28 @@ def test_every_throttled_partition_has_its_turn(side: str) -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "5", FOLLOWER_RATE: "5"}
         limited = {"replica_fetch_response_max_bytes": "10", **rates}
-        cluster = await moving({side: "*"}, partitions=4, **limited)
+        # The fifth partition is fetched meanwhile, so that the session goes on without the others.
+        lists = {"leaders": "0:1,1:1,2:1,3:1", "followers": "0:3,1:3,2:3,3:3"}
+        cluster = await moving({side: lists[side]}, partitions=5, **limited)
+        assert end(cluster[3], TopicPartition(TOPIC, 4)) == 100
         await cluster[3].clock.advance(20_000)
         ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in range(4)]
         assert max(ends) - min(ends) <= 10
         assert min(ends) >= 20
 
     run(story())
+
+
+@pytest.mark.rule("R15")
+def test_partitions_that_waited_come_before_those_that_were_read() -> None:
+    session = FetchSession(3, True, 0)
+    items = [SessionPartition(session, (TOPIC, number), TOPIC) for number in range(3)]
+    session.dirty[items[0]] = None
+    for waiting in (items[2], items[1], items[2]):
+        session.throttle(waiting)
+    session.unthrottle()
+    assert list(session.dirty) == [items[2], items[1], items[0]]
+    assert not session.throttled
 
 
 @pytest.mark.rule("R15")
@@ -268,7 +287,9 @@ def test_a_removed_or_raised_rate_holds_at_once(side: str) -> None:
         assert end(cluster[3]) == 10
         throttler = cluster[1] if side == "leaders" else cluster[3]
         set_rate(throttler, **{rate: str(2**63 - 1)})
-        await cluster[3].clock.advance(600)
+        if side == "leaders":  # with the next look of the fetch that waits
+            await cluster[3].clock.advance(600)
+        await settle()
         assert end(cluster[3]) == 100
 
     run(story())
@@ -370,6 +391,79 @@ def test_a_sufficient_rate_is_not_warned_about() -> None:
 
 
 # keys
+
+
+class StoredConfigs:
+    """The settings of entities, changed as the store does."""
+
+    def __init__(self) -> None:
+        self.settings: dict[tuple[str, str], dict[str, str]] = {}
+
+    async def change(
+        self, entity_type: str, entity: str, change: Change, validate_only: bool
+    ) -> None:
+        key = (entity_type, entity)
+        after = change(self.settings.get(key, {}))
+        if not validate_only:
+            self.settings[key] = after
+
+
+async def altered(stored: StoredConfigs, broker: FakeBroker, name: str, **keys: str) -> Outcome:
+    """Broker 1 is asked to set keys of a broker."""
+    alterations = [Alteration(key.replace("_", "."), 0, value) for key, value in keys.items()]
+    [outcome] = await alter(
+        broker.services,
+        stored,  # type: ignore[arg-type]  # no store is behind it
+        broker.config,
+        [Resource(BROKER_RESOURCE, name, alterations)],
+        replace=False,
+        validate_only=False,
+    )
+    return outcome
+
+
+@pytest.mark.rule("R15")
+def test_any_broker_takes_the_rates_of_a_broker_that_is_down() -> None:
+    async def story() -> None:
+        stored = StoredConfigs()
+        stored.settings["brokers", "2"] = {"message.max.bytes": "7"}
+        broker = a_cluster(1)[1]
+        rates = {LEADER_RATE: "5", FOLLOWER_RATE: "6"}
+        assert (await altered(stored, broker, "2", **rates)).error is ErrorCode.NONE
+        assert stored.settings["brokers", "2"] == {
+            "message.max.bytes": "7",
+            "leader.replication.throttled.rate": "5",
+            "follower.replication.throttled.rate": "6",
+        }
+        assert (await altered(stored, broker, "1", **rates)).error is ErrorCode.NONE
+        assert (await altered(stored, broker, "", **rates)).error is ErrorCode.NONE
+        assert len(stored.settings["brokers", layout.DEFAULT_ENTITY]) == 2
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize(
+    ("name", "keys", "reason"),
+    [
+        ("2", {LEADER_RATE: "-1"}, "leader.replication.throttled.rate='-1' is not valid"),
+        ("2", {LEADER_RATE: "5", "message_max_bytes": "7"}, "ask that broker"),
+        ("two", {LEADER_RATE: "5"}, "ask that broker"),
+        ("02", {LEADER_RATE: "5"}, "ask that broker"),
+        ("2", {}, "ask that broker"),
+    ],
+)
+def test_no_other_key_of_another_broker_is_taken(
+    name: str, keys: dict[str, str], reason: str
+) -> None:
+    async def story() -> None:
+        stored = StoredConfigs()
+        outcome = await altered(stored, a_cluster(1)[1], name, **keys)
+        assert outcome.error is ErrorCode.INVALID_REQUEST
+        assert reason in (outcome.message or "")
+        assert stored.settings == {}
+
+    run(story())
 
 
 @pytest.mark.rule("R15")
