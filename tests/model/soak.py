@@ -9,12 +9,33 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from tests.support.models import bounce_model, direct_model, failover_model, isr_model, log_model
+from tests.support.models import (
+    bounce_model,
+    direct_model,
+    failover_model,
+    isr_model,
+    log_model,
+    reassignment_model,
+    reassignment_states,
+)
 from tests.support.models.explorer import Model, TooManyStatesError, explore
 from tests.support.models.variants import LOG_VARIANTS, in_force
 
+#: Moves, with a second target, deaths and single fetches together.
+REASSIGNMENTS: Final = (
+    reassignment_states.Bounds(controller_deaths=2),
+    reassignment_states.Bounds(second=(2, 3)),
+    reassignment_states.Bounds(second=(1, 3), by_nodes=True),
+    reassignment_states.Bounds((1, 2), (2, 3), mortal=1, drops=1),
+    reassignment_states.Bounds((1, 2), (2, 3), mortal=3),
+    reassignment_states.Bounds((1,), (2, 3), mortal=1, drops=1),
+    reassignment_states.Bounds((1, 2), (2, 3), controller_deaths=0, writes=1, splits=True),
+    reassignment_states.Bounds((1, 2, 3), (1, 4, 2), minimum=2, mortal=2),
+    reassignment_states.Bounds((1, 2, 3), (4, 1, 2), second=(2, 4), minimum=2, drops=1),
+)
 #: Made one after the other: tables of a large model take gigabytes.
 MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: log_model.LogModel(log_model.Bounds(1, 1, 1, split=True)),
@@ -38,6 +59,7 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: bounce_model.BounceModel(
         bounce_model.Bounds(1, 2, losses=1, stops=0), tells_lives=False
     ),
+    *(partial(reassignment_model.ReassignmentModel, bounds) for bounds in REASSIGNMENTS),
 )
 
 

@@ -42,7 +42,7 @@ from tidelog.controller.reassignments.cancelling import (
     ForgetCancel,
 )
 from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
-from tidelog.controller.reassignments.requests import KeepReassignments, ReassignmentsRead
+from tidelog.controller.reassignments.stored_nodes import KeepReassignments, ReassignmentsRead
 from tidelog.controller.records import Move, RequestedReassignments
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.state_writes import WritePartitionState

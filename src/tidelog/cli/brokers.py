@@ -1,7 +1,8 @@
 """`tidelog brokers` and `tidelog log-dirs`: the brokers, and the content of their directories.
 
-Both only read. The metadata of one broker shows how many partitions each broker leads and holds.
-Sizes come from each broker itself.
+The commands here only read; `cli/emptying` has those that take partitions off brokers. The metadata
+of one broker shows how many partitions each broker leads and holds. Sizes come from each broker
+itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import typer
 
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.documents import BrokerListed, LogDirDescribed, Replica, prints
+from tidelog.cli.emptying import decommission, drain
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import broker_named, topics_named
 from tidelog.cli.output import (
@@ -23,6 +25,7 @@ from tidelog.cli.output import (
     print_document,
     print_line,
     print_table,
+    size_text,
 )
 from tidelog.cli.target import (
     BootstrapOption,
@@ -35,12 +38,11 @@ from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
 from tidelog.local.status import Holding, holdings_of
 
-app = CommandGroup("Show brokers.")
+app = CommandGroup("Show brokers, and take partitions off them.")
 log_dirs_app = CommandGroup("Show log directories.")
 
 #: The state of a broker that is not registered.
 _DOWN = "down"
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @app.command("list", epilog="Example: tidelog brokers list -o json")
@@ -76,6 +78,10 @@ def list_brokers(
             for each in rows
         ),
     )
+
+
+app.command(epilog="Example: tidelog brokers decommission 3 --wait")(decommission)
+app.command(epilog="Example: tidelog brokers drain 3 --wait --save-rollback back.json")(drain)
 
 
 @log_dirs_app.command(
@@ -145,17 +151,6 @@ def describe_log_dirs(
                 for replica in each.replicas
             ),
         )
-
-
-def size_text(size_bytes: int | None) -> str:
-    """Return a size for people: three digits and a unit."""
-    if size_bytes is None:
-        return "-"
-    value, unit = float(size_bytes), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    digits = 0 if unit == 0 or value >= 100 else 1
-    return f"{value:.{digits}f} {_UNITS[unit]}"
 
 
 def _brokers(metadata: ClusterMetadata) -> list[BrokerListed]:

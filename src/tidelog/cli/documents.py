@@ -462,6 +462,48 @@ class MoveBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class MovePlanned:
+    """A move that a command planned. `result` is accepted, or Kafka's error name.
+
+    `moved_bytes` are copied, to all added replicas together. `reason` says why the plan moves the
+    partition. `message` is the broker's reason for a refusal, empty if it gave none.
+    """
+
+    topic: str
+    partition: int
+    result: str
+    replicas_before: tuple[int, ...]
+    replicas: tuple[int, ...]
+    moved_bytes: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentEntry:
+    """The target of one partition, preferred leader first.
+
+    `expected_replicas` are those that it must still have. Kafka's tool passes over this key and
+    over `reason`.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    expected_replicas: tuple[int, ...]
+    log_dirs: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentDocument:
+    """A document of Kafka's form, which `tidelog reassign execute` and Kafka's tool execute."""
+
+    version: int
+    partitions: list[ReassignmentEntry]
+
+
+@dataclass(frozen=True, slots=True)
 class MoveCancelled:
     """A move that was to be cancelled. `result` is cancelled, would_cancel, or Kafka's error name.
 
@@ -481,7 +523,10 @@ class MoveCancelled:
 class MoveListed:
     """A partition on the move; `replicas` are all that it has meanwhile, the target first.
 
-    `original` are those that a cancel returns to, empty where they are not known.
+    `original` are those that a cancel returns to, empty where they are not known. `state` is
+    adding, completing, removing (no replica is added) or cancelling. Bytes are those of all added
+    replicas, null where a broker does not report them. `bytes_per_s` and `left_ms` are null in a
+    first sample. `never` says that the copy is not faster than the producers.
     """
 
     topic: str
@@ -491,11 +536,39 @@ class MoveListed:
     removing: tuple[int, ...]
     target: tuple[int, ...]
     original: tuple[int, ...]
+    state: str
+    done_bytes: int | None
+    left_bytes: int | None
+    bytes_per_s: int | None
+    left_ms: int | None
+    never: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MovesSampled:
+    """The moves under way at a time; a line of `tidelog reassign list --watch`."""
+
+    time_ms: int
+    moves: list[MoveListed]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveInQueue:
+    """A move that waits in the queue; `reason` is empty where it is about to begin."""
+
+    topic: str
+    partition: int
+    target: tuple[int, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MoveVerified:
-    """The progress of one partition's move: done, moving, moving_elsewhere or elsewhere."""
+    """The progress of one partition's move.
+
+    It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
+    another target.
+    """
 
     topic: str
     partition: int

@@ -26,6 +26,8 @@ from rich.text import Text
 WRONG = "red"
 DOUBTFUL = "yellow"
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
 #: Wide enough for any row: a table in a file or a pipe is never folded.
 _PIPE_WIDTH = 10_000
 
@@ -113,6 +115,17 @@ def say(text: str) -> None:
     """Print a message for people on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def size_text(size_bytes: int | None) -> str:
+    """Return a size for people: three digits and a unit."""
+    if size_bytes is None:
+        return "-"
+    value, unit = float(size_bytes), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    digits = 0 if unit == 0 or value >= 100 else 1
+    return f"{value:.{digits}f} {_UNITS[unit]}"
 
 
 def _is_number(value: object) -> bool:

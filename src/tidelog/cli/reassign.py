@@ -14,10 +14,13 @@ import typer
 
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
+from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
+from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
+from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import (
     ReassignmentFileError,
-    Targets,
     check_expected,
     ids,
     read,
@@ -32,8 +35,7 @@ from tidelog.cli.target import (
     choose_target,
 )
 from tidelog.cli.waiting import wait_for
-from tidelog.client.cluster import ClusterMetadata
-from tidelog.client.moving import MoveAsked, MoveUnderWay
+from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -42,14 +44,6 @@ app = CommandGroup("Move partitions to other brokers.")
 
 #: A day: a move takes as long as the copy of a partition's data.
 _PATIENCE_S = 86_400.0
-
-FileArgument = Annotated[
-    Path | None,
-    typer.Argument(help="File of Kafka's form; - is standard input.", show_default=False),
-]
-JsonOption = Annotated[
-    str | None, typer.Option("--json", help="The content of such a file.", show_default=False)
-]
 
 
 @app.command(epilog="Example: tidelog reassign execute moves.json --wait")
@@ -68,6 +62,7 @@ def execute(
     additional: Annotated[
         bool, typer.Option("--additional", help="Add to the moves that are under way.")
     ] = False,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until every move is done.")
@@ -84,7 +79,7 @@ def execute(
     """
     where, targets, expected = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
-        before = _partitions_of(client, targets, where)
+        before = replicas_of(client, targets, where)
         check_expected(where, expected, before)
         moving = client.list_reassignments()
         if moving and not additional:
@@ -103,7 +98,7 @@ def execute(
             )
         results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
         if not dry_run:
-            results = client.reassign(targets, expected)
+            results = client.reassign(targets, expected, throttle=throttle)
             if save_rollback is None and len(unknown) < len(targets):
                 say(f"to move them back once they are moved, execute: {back}")
         begun = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
@@ -170,6 +165,8 @@ def cancel(
 ) -> None:
     """Cancel moves: partitions return to the replicas that they had, in that order.
 
+    Moves that are queued are taken out of the queue.
+
     A partition returns at once, and waits for no replica to catch up, unless fewer than
     min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
     refused; the others take effect.
@@ -179,7 +176,8 @@ def cancel(
         raise typer.BadParameter("give one of FILE, --json, --all, --topic and --broker")
     listed = list(read(file, text).targets) if named else None
     with choose_target(bootstrap, directory).client(timeout) as client:
-        moving = client.list_reassignments(listed)
+        moves = client.reassignments(listed)
+        moving = {**_waiting(moves), **moves.under_way}
         wanted = sorted(moving) if listed is None else listed
         if topics:
             wanted = [tp for tp in wanted if tp.topic in topics]
@@ -202,6 +200,14 @@ def cancel(
     if len(begun) < len(wanted):
         say(f"tidelog: {len(wanted) - len(begun)} of {len(wanted)} cancels were refused")
         raise typer.Exit(1)
+
+
+def _waiting(moves: Moves) -> dict[TopicPartition, MoveUnderWay]:
+    """Return the moves of the queue as if they had begun."""
+    return {
+        tp: MoveUnderWay((*queued.target,), queued.target, ())
+        for tp, queued in moves.queued.items()
+    }
 
 
 def _print_cancelled(rows: list[MoveCancelled]) -> None:
@@ -231,48 +237,34 @@ def _cancelled(
     return MoveCancelled(tp.topic, tp.partition, word, replicas, target, result.message)
 
 
-@app.command("list", epilog="Example: tidelog reassign list")
+@app.command(
+    "list",
+    epilog="Example: tidelog reassign list\n\nExample: tidelog reassign list --watch",
+)
 @prints(list[MoveListed])
 def list_moves(
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until no partition is on the move.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between two samples.")
+    ] = 1.0,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """List the partitions on the move, with the replicas that are added and removed."""
+    """List the partitions on the move: replicas that are added and removed, state, bytes left.
+
+    With --watch rates and times follow, as a bar for each move on terminals, else as a line for
+    each move and sample. -o json then prints one line a sample: time_ms, and moves as below.
+    """
     with choose_target(bootstrap, directory).client(timeout) as client:
-        found = client.list_reassignments()
-    rows = [
-        MoveListed(
-            tp.topic,
-            tp.partition,
-            found[tp].replicas,
-            found[tp].adding,
-            found[tp].removing,
-            found[tp].target,
-            found[tp].original,
-        )
-        for tp in sorted(found)
-    ]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        print_table(
-            ("topic", "partition", "replicas", "adding", "removing", "before"),
-            (
-                (
-                    each.topic,
-                    each.partition,
-                    ids(each.replicas),
-                    ids(each.adding),
-                    ids(each.removing),
-                    ids(each.original) or None,
-                )
-                for each in rows
-            ),
-        )
-    else:
-        say("no partition is being moved")
+        if watch:
+            watch_moves(client, output, interval)
+        else:
+            show_moves(client, output)
+        say_waiting(client.reassignments())
 
 
 @app.command(epilog="Example: tidelog reassign verify moves.json")
@@ -289,13 +281,13 @@ def verify(
     where, targets, _ = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
         # In this order, a move that ends in between counts as under way and not as lost.
-        moving = client.list_reassignments(targets)
-        replicas = _partitions_of(client, targets, where)
+        moves = client.reassignments(targets)
+        replicas = replicas_of(client, targets, where)
     rows = [
         MoveVerified(
             tp.topic,
             tp.partition,
-            _state(targets[tp], replicas[tp], moving.get(tp)),
+            _state(tp, targets[tp], replicas[tp], moves),
             replicas[tp],
             targets[tp],
         )
@@ -323,10 +315,24 @@ def verify(
         raise typer.Exit(1)
 
 
-def _state(target: tuple[int, ...], replicas: tuple[int, ...], move: MoveUnderWay | None) -> str:
+app.command(epilog="Example: tidelog reassign plan --rebalance -o json > moves.json")(plan)
+app.command(epilog="Example: tidelog reassign rebalance --wait")(rebalance)
+app.command(epilog="Example: tidelog reassign queue moves.json --wait")(queue)
+app.command(epilog="Example: tidelog reassign freeze")(freeze)
+app.command(epilog="Example: tidelog reassign unfreeze")(unfreeze)
+
+
+def _state(
+    tp: TopicPartition, target: tuple[int, ...], replicas: tuple[int, ...], moves: Moves
+) -> str:
+    queued, move = moves.queued.get(tp), moves.under_way.get(tp)
+    if move is not None and move.target == target:
+        return "moving"
+    if queued is not None:
+        return "queued" if queued.target == target else "queued_elsewhere"
     if move is None:
         return "done" if replicas == target else "elsewhere"
-    return "moving" if move.target == target else "moving_elsewhere"
+    return "moving_elsewhere"
 
 
 def _word(error: ErrorCode, dry_run: bool) -> str:
@@ -340,17 +346,3 @@ def _await(client: BlockingClient, begun: list[TopicPartition]) -> None:
         return len(begun) - len(client.list_reassignments(begun))
 
     wait_for("moves", len(begun), done, _PATIENCE_S)
-
-
-def _partitions_of(
-    client: BlockingClient, targets: Targets, where: str
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of each partition now; an error names the first missing partition."""
-    metadata: ClusterMetadata = client.metadata(sorted({tp.topic for tp in targets}))
-    found = {}
-    for tp in targets:
-        partition = metadata.partition(tp)
-        if partition is None:
-            raise ReassignmentFileError(f"{where}: there is no partition {tp}")
-        found[tp] = tuple(partition.replicas)
-    return found

@@ -15,12 +15,18 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.brokers import size_text
 from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import StrayChanged, StrayListed, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, partition_word
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_table,
+    say,
+    size_text,
+)
 from tidelog.cli.target import (
     BootstrapOption,
     OptionalDirectoryOption,

@@ -1,7 +1,8 @@
 """`tidelog topics`: create, list, describe, alter, add-partitions and delete.
 
-`remove-partitions` is in `cli/removing`. All commands use the Kafka client, so that they work
-against any reachable cluster. Errors are the brokers' own, with their reasons.
+`remove-partitions` is in `cli/removing`, `move` in `cli/planned_moves`. All commands use the Kafka
+client, so that they work against any reachable cluster. Errors are the brokers' own, with their
+reasons.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ from tidelog.cli.documents import (
     prints,
 )
 from tidelog.cli.help import CommandGroup
+from tidelog.cli.move_execution import (
+    AdditionalOption,
+    Execution,
+    RacksOption,
+    SaveRollbackOption,
+    WaitForMovesOption,
+)
 from tidelog.cli.names import topics_named
 from tidelog.cli.output import (
     OutputFormat,
@@ -37,6 +45,7 @@ from tidelog.cli.output import (
     print_line,
     say,
 )
+from tidelog.cli.planned_moves import change_replication_factor, move
 from tidelog.cli.removing import remove_partitions
 from tidelog.cli.target import (
     BootstrapOption,
@@ -129,27 +138,52 @@ app.command(
 
 @app.command(
     epilog="Example: tidelog topics alter flights --config retention.ms=3600000"
-    " --delete-config segment.bytes"
+    " --delete-config segment.bytes\n\n"
+    "Example: tidelog topics alter flights --replication-factor 3 --wait"
 )
 @prints(ConfigsChanged)
 def alter(
     name: _NameArgument,
     config: ConfigOption = None,
     delete_config: DeleteConfigOption = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(min=1, max=INT16_MAX, help="Replicas of each partition.", show_default=False),
+    ] = None,
+    save_rollback: SaveRollbackOption = None,
+    additional: AdditionalOption = False,
+    racks: RacksOption = True,
     dry_run: DryRunOption = False,
+    wait: WaitForMovesOption = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Set and unset configurations of a topic; other keys stay as they are.
+    """Set and unset configurations of a topic, or change how many replicas its partitions have.
 
-    A min.insync.replicas above the replication factor counts as the replication factor.
+    Configurations that are not named stay. A min.insync.replicas above the replication factor
+    counts as the replication factor. With --replication-factor the command moves partitions: its
+    output is that of topics move, and the options --save-rollback to --wait apply to it only.
     """
+    how = Execution(dry_run, wait, save_rollback, additional, output)
+    if replication_factor is not None:
+        if config or delete_config:
+            raise typer.BadParameter("give --replication-factor or configurations, not both")
+        with choose_target(bootstrap, directory).client(timeout) as client:
+            change_replication_factor(client, name, replication_factor, racks, how)
+        return
+    if save_rollback is not None or additional or wait:
+        raise typer.BadParameter(
+            "--save-rollback, --additional and --wait need --replication-factor"
+        )
     changes = changes_of(config, delete_config)
     with choose_target(bootstrap, directory).client(timeout) as client:
         topics_named(client, [name])
         change_configs(client, ConfigResource(TOPIC, name), changes, dry_run, output)
+
+
+app.command(epilog="Example: tidelog topics move flights --to-brokers 1,2,3 --wait")(move)
 
 
 @app.command("add-partitions", epilog="Example: tidelog topics add-partitions flights --to 12")

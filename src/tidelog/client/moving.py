@@ -1,4 +1,4 @@
-"""Reassignments of partitions to other brokers: start, cancel, list (KIP-455).
+"""Reassignments of partitions to other brokers: start, queue, freeze, cancel, list (KIP-455).
 
 The controller serves them. All requests may be repeated: a partition that moves already, or has
 arrived, is no error.
@@ -6,7 +6,7 @@ arrived, is no error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +18,16 @@ from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_partition_reassignments import (
+    FREEZE,
+    KEEP_THROTTLE,
+    UNFREEZE,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
 from tidelog.wire.messages.list_partition_reassignments import (
+    NO_REQUEST,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
@@ -51,11 +55,36 @@ class MoveUnderWay:
     #: The replicas that a cancel returns to, in their order; empty where they are not known, as
     #: with a controller of Apache Kafka (R1).
     original: tuple[int, ...] = ()
+    #: The transaction that accepted the request node of this very move; -1 without one (R12).
+    request_id: int = NO_REQUEST
+    #: The throttle that came with the move, in bytes a second; 0 without one (R4).
+    throttle: int = 0
 
     @property
     def target(self) -> tuple[int, ...]:
         """The target replicas, preferred leader first."""
         return tuple(each for each in self.replicas if each not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveQueued:
+    """A move that waits in the queue (R8); `reason` is empty where it is about to begin."""
+
+    target: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The moves of a cluster; controllers of Apache Kafka have neither a queue nor a freeze."""
+
+    under_way: dict[TopicPartition, MoveUnderWay]
+    #: In the order of the queue.
+    queued: dict[TopicPartition, MoveQueued]
+    #: No move begins (R11).
+    is_frozen: bool
+    #: The controller has a queue and a freeze.
+    knows_queue: bool
 
 
 class MoveAdmin:
@@ -69,13 +98,20 @@ class MoveAdmin:
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         allow_replication_factor_change: bool = True,
         expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
+        queued: bool = False,
+        throttle: int | None = None,
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
         """Move each partition to these brokers, the first of which is to lead it.
 
         None cancels a move. A partition among `expected` is refused where it has other replicas by
-        now (R18); controllers of Apache Kafka do not look. Returns when the moves have begun;
-        errors of single partitions are in the result. Raises KafkaError where the whole request
-        failed; UNSUPPORTED_VERSION where the brokers cannot forbid another number of replicas.
+        now (R18). `queued` moves begin one after the other, as the limits of the queue allow (R8).
+        A `throttle` is in bytes a second for each broker that the moves copy from or to, and goes
+        with them; 0 removes that of a move under way, None keeps it (R4).
+
+        Returns when the moves have begun or are queued; errors of single partitions are in the
+        result. Raises KafkaError where the whole request failed. Controllers of Apache Kafka pass
+        over `expected`; a queue or a throttle is UNSUPPORTED_VERSION there, as it is where the
+        brokers cannot forbid another number of replicas.
         """
         topics = [
             ReassignableTopic(
@@ -91,17 +127,59 @@ class MoveAdmin:
             )
             for name, numbers in by_topic(targets).items()
         ]
+        if queued or throttle is not None:
+            yield from self._check_knows_queue()
+        rate = KEEP_THROTTLE if throttle is None else throttle
+        return (
+            yield from self._alter(
+                "reassigning partitions",
+                lambda timeout_ms: AlterPartitionReassignmentsRequest(
+                    timeout_ms,
+                    allow_replication_factor_change,
+                    topics,
+                    queued=queued,
+                    throttle=rate,
+                ),
+            )
+        )
+
+    def freeze(self, is_frozen: bool) -> Operation[dict[TopicPartition, MoveAsked]]:
+        """Let no move begin from now on, or end that (R11). Raises KafkaError.
+
+        Moves under way go on, and can be cancelled. UNSUPPORTED_VERSION where the controller is one
+        of Apache Kafka.
+        """
+        yield from self._check_knows_queue()
+        freeze = FREEZE if is_frozen else UNFREEZE
+        return (
+            yield from self._alter(
+                "freezing reassignments" if is_frozen else "unfreezing reassignments",
+                lambda timeout_ms: AlterPartitionReassignmentsRequest(timeout_ms, freeze=freeze),
+            )
+        )
+
+    def _check_knows_queue(self) -> Operation[None]:
+        """Raise KafkaError where the controller would ignore a queue, a freeze or a throttle."""
+        found = yield from self.moves(())
+        if not found.knows_queue:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "the controller is a broker of Apache Kafka, which neither queues nor freezes"
+                " reassignments, and takes no throttle along with them",
+            )
+
+    def _alter(
+        self, what: str, request: Callable[[int], AlterPartitionReassignmentsRequest]
+    ) -> Operation[dict[TopicPartition, MoveAsked]]:
+        """Send the request that `request` makes of a timeout; return the result of each part."""
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveAsked]]:
             controller = yield from self._router.controller(patience)
             timeout_ms = max(1, patience.remaining_ms)
-            message = AlterPartitionReassignmentsRequest(
-                timeout_ms, allow_replication_factor_change, topics
-            )
             answer = yield Call(
                 controller.address,
                 ALTER_PARTITION_REASSIGNMENTS,
-                always(message),
+                always(request(timeout_ms)),
                 timeout_ms + _ANSWER_MARGIN_MS,
             )
             response = expect(answer, AlterPartitionReassignmentsResponse)
@@ -116,12 +194,20 @@ class MoveAdmin:
                 for each in topic.partitions
             }
 
-        return self._router.repeat("reassigning partitions", attempt)
+        return self._router.repeat(what, attempt)
 
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, MoveUnderWay]]:
         """Return the moves under way, of these partitions or of all. Raises KafkaError."""
+        found = yield from self.moves(partitions)
+        return found.under_way
+
+    def moves(self, partitions: Iterable[TopicPartition] | None = None) -> Operation[Moves]:
+        """Return the moves under way and queued, of these partitions or of all. Raises KafkaError.
+
+        A move that the controller takes from the queue is in one of both at any time.
+        """
         topics = None
         if partitions is not None:
             topics = [
@@ -129,7 +215,7 @@ class MoveAdmin:
                 for name, numbers in by_topic(partitions).items()
             ]
 
-        def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveUnderWay]]:
+        def attempt(patience: Patience) -> Operation[Moves]:
             controller = yield from self._router.controller(patience)
             timeout_ms = max(1, patience.remaining_ms)
             message = ListPartitionReassignmentsRequest(timeout_ms, topics)
@@ -140,15 +226,31 @@ class MoveAdmin:
             if response.error_code:
                 reason = response.error_message or f"at {controller.address}"
                 raise KafkaError(error_code(response.error_code), reason)
-            return {
-                TopicPartition(topic.name, each.partition_index): MoveUnderWay(
-                    tuple(each.replicas),
-                    tuple(each.adding_replicas),
-                    tuple(each.removing_replicas),
-                    tuple(each.original_replicas),
-                )
-                for topic in response.topics
-                for each in topic.partitions
-            }
+            return _moves_of(response)
 
         return self._router.repeat("listing reassignments", attempt)
+
+
+def _moves_of(response: ListPartitionReassignmentsResponse) -> Moves:
+    return Moves(
+        {
+            TopicPartition(topic.name, each.partition_index): MoveUnderWay(
+                tuple(each.replicas),
+                tuple(each.adding_replicas),
+                tuple(each.removing_replicas),
+                tuple(each.original_replicas),
+                each.request_id,
+                each.throttle,
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        },
+        {
+            TopicPartition(each.topic, each.partition_index): MoveQueued(
+                tuple(each.replicas), each.reason
+            )
+            for each in response.queued
+        },
+        response.frozen,
+        response.knows_queue,
+    )

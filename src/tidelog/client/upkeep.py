@@ -26,6 +26,7 @@ from tidelog.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tidelog.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -182,20 +183,35 @@ class PartitionAdmin:
 
         return self._router.repeat("deleting records", attempt)
 
-    def describe_log_dirs(self, broker_id: int) -> Operation[list[LogDirectory]]:
-        """Return the log directories of a broker with all of their replicas. Raises KafkaError."""
-        message = DescribeLogDirsRequest(topics=None)
+    def describe_log_dirs(
+        self,
+        broker_id: int,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Operation[list[LogDirectory]]:
+        """Return the log directories of a broker with all of their replicas, or some of them.
+
+        Raises KafkaError. `timeout_ms` takes the place of the client's timeout.
+        """
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribableLogDirTopic(name, numbers)
+                for name, numbers in by_topic(partitions).items()
+            ]
+        message = DescribeLogDirsRequest(topics)
 
         def attempt(patience: Patience) -> Operation[list[LogDirectory]]:
             node = yield from self._router.broker(broker_id, patience)
-            timeout_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, DESCRIBE_LOG_DIRS, always(message), timeout_ms)
+            left_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, DESCRIBE_LOG_DIRS, always(message), left_ms)
             response = expect(answer, DescribeLogDirsResponse)
             if response.error_code:
                 raise KafkaError(error_code(response.error_code), f"at {node.address}")
             return [LogDirectory.from_response(broker_id, each) for each in response.results]
 
-        return self._router.repeat(f"reading the log directories of broker {broker_id}", attempt)
+        what = f"reading the log directories of broker {broker_id}"
+        return self._router.repeat(what, attempt, timeout_ms)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

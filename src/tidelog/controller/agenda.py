@@ -25,8 +25,8 @@ class Agenda:
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose former replicas may have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: Whether `/admin/reassign_partitions` may have entries to begin, or entries that are done,
-        #: or all reassignments are to be cancelled.
+        #: Whether a node may ask for reassignments to begin, or may be done, or all reassignments
+        #: are to be cancelled.
         self.has_requests = False
 
     def __bool__(self) -> bool:
@@ -54,9 +54,8 @@ class Agenda:
                 self.departures[topic_partition] = None
 
     def look_at_requests(self, image: Image) -> None:
-        """Look at `/admin/reassign_partitions` and the cancel of all, where a node exists."""
-        is_there = image.reassignments is not None or image.cancels_all
-        self.has_requests = self.has_requests or is_there
+        """Look at the nodes that ask for reassignments or for their cancel, where one exists."""
+        self.has_requests = self.has_requests or image.has_requests
 
     def copy(self) -> Agenda:
         """Return an independent copy."""

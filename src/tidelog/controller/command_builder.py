@@ -314,6 +314,7 @@ class CommandBuilder:
                 first_leader_epoch=state.first_epochs[0],
                 eligible=state.elr,
                 is_closing=topic_partition.partition in self._image.closing(topic_partition.topic),
+                throttle=0 if move is None else move.throttle,
             ),
         )
 

@@ -37,7 +37,15 @@ from tidelog.controller.partitions import (
     refusals,
     removal,
 )
-from tidelog.controller.reassignments import cancelling, progress, requests
+from tidelog.controller.reassignments import (
+    cancelling,
+    listing,
+    progress,
+    queueing,
+    requests,
+    stored,
+    stored_nodes,
+)
 from tidelog.controller.registrations import Registrations
 from tidelog.controller.settings import Settings
 from tidelog.controller.settlement import Settlement
@@ -162,8 +170,10 @@ class Controller:
                 relinquishing.note_slow_reads(event, image, self.balance)
             case preferred.RebalanceStepDue():
                 self._preferred.step(image)
-            case requests.ReassignmentsRead():
-                requests.requests_read(event, image, agenda)
+            case stored_nodes.ReassignmentsRead():
+                stored_nodes.requests_read(event, image, agenda)
+            case stored_nodes.RoutesRead():
+                stored_nodes.routes_read(event, image, agenda)
             case cancelling.CancelRead():
                 cancelling.cancel_read(event, image, agenda)
             case progress.SweepDue():
@@ -188,12 +198,13 @@ class Controller:
         for topic_partition in looked_at:
             leaders.look_at(topic_partition, draft)
         reassignments = progress.ReassignmentsDraft(draft)
-        asked = requests.ReassignmentRequests(reassignments)
-        self._serve(draft, asked, events)
+        nodes = stored.StoredRequests(reassignments)
+        self._serve(draft, requests.ReassignmentRequests(reassignments, nodes), events)
         self._additions.write(draft)
         if not draft.full:
             # A new controller resumes reassignments once its full commands are out (V41).
-            self._advance(reassignments, asked)
+            self._advance(reassignments, nodes)
+        nodes.close()
         reassignments.close()
         self._preferred.write(draft)
         self._deletions.write(draft)
@@ -216,7 +227,7 @@ class Controller:
         for event in events:
             match event:
                 case requests.ReassignmentsAsked():
-                    if not reassignments.reassign(event):
+                    if not reassignments.serve(event):
                         self._events.append(event)
         for event in events:
             match event:
@@ -230,8 +241,8 @@ class Controller:
                 case addition.CreatePartitionsAsked():
                     if not addition.create_partitions(event, draft):
                         self._events.append(event)
-                case requests.ReassignmentsListAsked():
-                    requests.list_reassignments(event, draft)
+                case listing.ReassignmentsListAsked():
+                    listing.list_reassignments(event, draft)
                 case removal.RemovePartitionsAsked():
                     if not removal.remove_partitions(event, draft):
                         self._events.append(event)
@@ -243,14 +254,17 @@ class Controller:
     def _advance(
         self,
         reassignments: progress.ReassignmentsDraft,
-        asked: requests.ReassignmentRequests,
+        nodes: stored.StoredRequests,
     ) -> None:
         agenda = self._agenda
         looked_at, agenda.reassignments = agenda.reassignments, {}
         for topic_partition in looked_at:
             reassignments.advance(topic_partition)
         if agenda.has_requests:
-            asked.look_at_node()
+            nodes.look_at_requests()
+            nodes.look_at_accepted()
+            nodes.look_at_node()
+            queueing.Queue(reassignments, nodes).look_at()
             agenda.has_requests = cancelling.look_at_cancel(reassignments)
 
     # effects

@@ -16,12 +16,14 @@ from contextlib import contextmanager
 
 from tidelog.controller import records
 from tidelog.controller.records import (
+    AcceptedRequest,
     Deletion,
     LastProducerId,
     Move,
     Recovery,
     Removal,
     RequestedReassignments,
+    RequestNode,
     Topic,
 )
 from tidelog.core.errors import InvariantError
@@ -66,6 +68,14 @@ class Image:
         self.reassignments: RequestedReassignments | None = None
         #: Whether `/admin/cancel_reassignment_in_progress` exists (R2).
         self.cancels_all = False
+        #: Whether `/admin/reassign_cancel` exists: no reassignment begins (R11).
+        self.is_frozen = False
+        #: Content of `/admin/reassign_partitions_queue`; None where the node does not exist (R8).
+        self.queue: RequestedReassignments | None = None
+        #: Requests of the store that were not accepted yet (R12).
+        self.request_nodes: tuple[RequestNode, ...] = ()
+        #: Accepted requests whose reassignments are not over (R12).
+        self.accepted: dict[TopicPartition, AcceptedRequest] = {}
         #: Live brokers that were commanded to give up their replica, and have not acknowledged it
         #: (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
@@ -122,6 +132,17 @@ class Image:
         move = self.move(topic_partition)
         return move is not None and records.is_completing(
             self.states.get(topic_partition), self.assigned(topic_partition), move
+        )
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a node of the store asks for reassignments, or for their cancel."""
+        return bool(
+            self.reassignments is not None
+            or self.queue is not None
+            or self.request_nodes
+            or self.accepted
+            or self.cancels_all
         )
 
     def has_left(self, topic_partition: TopicPartition) -> bool:
@@ -217,6 +238,12 @@ class Image:
             tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),
             self.producer_ids,
             self.cancels_all,
+            self.is_frozen,
+            None if self.queue is None else tuple(self.queue.entries.items()),
+            tuple(node.path for node in self.request_nodes),
+            tuple(
+                sorted((partition, found.replicas) for partition, found in self.accepted.items())
+            ),
         )
 
     def copy(self) -> Image:
@@ -240,6 +267,8 @@ class Image:
         other.moving = dict(self.moving)
         other.reassignments = self.reassignments
         other.cancels_all = self.cancels_all
+        other.is_frozen, other.queue = self.is_frozen, self.queue
+        other.request_nodes, other.accepted = self.request_nodes, dict(self.accepted)
         other.leaving = {tp: dict(waiting) for tp, waiting in self.leaving.items()}
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}

@@ -30,6 +30,8 @@ class Move:
     #: reading. An older partition state shows that the replicas may not have been sent the target
     #: (V41).
     since_zxid: int = 0
+    #: Bytes a second that brokers may copy for it, 0 for no throttle of its own (R4).
+    throttle: int = 0
 
 
 def target_of(replicas: Sequence[int], move: Move) -> Replicas:
@@ -119,10 +121,27 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class RequestedReassignments:
-    """The entries of `/admin/reassign_partitions` at one version of the node."""
+    """The entries of `/admin/reassign_partitions`, or of the queue, at one version of the node."""
 
     version: int
     entries: Mapping[TopicPartition, ReassignmentEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNode:
+    """A request for reassignments that was not accepted yet (R12, R20)."""
+
+    path: str
+    assignments: Mapping[TopicPartition, Replicas]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRequest:
+    """A request that was accepted for one partition: `/admin/reassignments/T/P` (R12)."""
+
+    replicas: Replicas
+    #: The transaction that made the node; it names one reassignment.
+    request_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,3 +36,7 @@ class Settings:
     min_insync_replicas: int = 1
     #: isr.expand.linger.ms: how long an expansion may be held back; 0 holds none (A11).
     isr_expand_linger_ms: int = 0
+    #: reassignment.max.concurrent.partitions: how many moves the queue has under way (R8).
+    concurrent_reassignments: int = 50
+    #: reassignment.max.concurrent.partitions.per.broker.
+    concurrent_reassignments_per_broker: int = 5

@@ -325,6 +325,20 @@ class BrokerConfig:
         ours=True,
     )
 
+    reassignment_max_concurrent_partitions: int = integer(
+        50,
+        "Moves that may be under way when the controller takes another one from the queue of "
+        "reassignments (rule R8). Those that were asked for at once count, and are not held back.",
+        at_least=1,
+        ours=True,
+    )
+    reassignment_max_concurrent_partitions_per_broker: int = integer(
+        5,
+        "The same for each broker that gives or takes a replica (rule R8).",
+        at_least=1,
+        ours=True,
+    )
+
     # The topic of cluster events.
     cluster_events_enable: bool = boolean(
         False,

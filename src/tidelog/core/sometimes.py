@@ -91,6 +91,8 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "registration_lost_while_session_lives": "a broker's registration was deleted by hand",
     "session_lost_while_registering": "a session ends before its registration is answered",
     # The replication throttle
+    "move_throttled": "a replica's role brings the throttle of its reassignment along",
+    "move_throttle_ended": "the throttle of a reassignment ends with it",
     "follower_throttled_by_leader": "a leader leaves a follower out that waits for the throttle",
     "throttled_fetch_resumed": "a fetch that waits goes on as the throttle allows reads again",
     "follower_throttled_itself": "a follower leaves a partition out of its fetches",

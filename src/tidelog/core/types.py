@@ -43,6 +43,8 @@ class ReassignmentEntry(NamedTuple):
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
     original: tuple[int, ...] = ()
+    #: Bytes a second that brokers may copy for the move, 0 for no throttle of its own (R4).
+    throttle: int = 0
 
 
 class EpochEnd(NamedTuple):

@@ -10,10 +10,9 @@ that was refused after its append (REQUEST_TIMED_OUT) counts, too.
 A gap ends when its batches are stored or answered, or with a newer epoch of the producer. Otherwise
 it ends `REFUSED_BATCH_AWAITED_MS` after the last refusal: a producer that gave its batch up then
 gets OUT_OF_ORDER_SEQUENCE_NUMBER. The earliest batch that the gap itself refused then comes before
-those behind it: the producer sends it again. A gap outlives a demotion: the broker may lead again
-before the producer resends. The number of gaps is bounded; the oldest ends first. A new leader also
-awaits what the former one refused (`check_skipped`). No files, no clock. Sources: rdkafka_request.c
-(rd_kafka_handle_idempotent_Produce_error), TransactionManager.java (canRetry).
+those behind it: the producer sends it again. A gap outlives a demotion. The number of gaps is
+bounded. A new leader also awaits what the former one refused (`check_skipped`). No files, no clock.
+Sources: rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error), TransactionManager.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a real broker could be a
 peer. What is in the nodes is encoded and decoded by `layout_brokers` (controller, registrations,
-cluster id), `layout_topics` (assignments and partition states) and `layout_admin` (configuration,
-requests, notifications, producer ids, features); their functions are offered here too.
+cluster id), `layout_topics` (assignments and partition states), `layout_admin` (configuration,
+requests, notifications, producer ids, features) and `layout_reassignments`; their functions are
+offered here too.
 Decoding is total: bad data is a LayoutError that names path, key and fault.
 """
 
@@ -45,6 +46,14 @@ from tidelog.metadata.layout_brokers import (
     encode_controller,
     encode_controller_epoch,
 )
+from tidelog.metadata.layout_reassignments import (
+    decode_accepted_reassignment,
+    decode_partition_reassigned,
+    decode_reassignment_request,
+    encode_accepted_reassignment,
+    encode_partition_reassigned,
+    encode_reassignment_request,
+)
 from tidelog.metadata.layout_topics import (
     TopicAssignment,
     decode_partition_state,
@@ -75,6 +84,15 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 #: Ours (R2).
 CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
+#: Ours (R11): while it exists, no reassignment begins.
+FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
+#: Ours (R8).
+REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
+#: Ours (R12, R20): requests for several partitions and for one, and requests that were accepted.
+REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
+REASSIGNMENT_REQUEST_PREFIX = "/admin/reassignment_requests/request_"
+PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"
+REASSIGNMENTS = "/admin/reassignments"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -100,6 +118,9 @@ PERSISTENT_ROOTS = (
     DELETE_TOPICS,
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
+    REASSIGNMENT_REQUESTS,
+    PARTITIONS_REASSIGNED,
+    REASSIGNMENTS,
     BROKER_SEQUENCE,
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
@@ -156,6 +177,16 @@ def partition_requests_path(topic: str, *, is_removal: bool) -> str:
     return f"{PARTITIONS_REMOVE if is_removal else PARTITIONS_ADD}/{topic}"
 
 
+def accepted_reassignment_path(partition: TopicPartition) -> str:
+    """The accepted request to reassign a partition (R12)."""
+    return f"{REASSIGNMENTS}/{partition.topic}/{partition.partition}"
+
+
+def partition_reassigned_path(partition: TopicPartition) -> str:
+    """The request to reassign one partition (R20)."""
+    return f"{PARTITIONS_REASSIGNED}/{partition.topic}/{partition.partition}"
+
+
 def parse_decimal_name(path: str) -> int:
     """The number that a node is named by (a broker id, a partition); LayoutError if it is none."""
     name = name_of(path)
@@ -169,6 +200,7 @@ __all__ = [
     "BROKERS",
     "BROKER_IDS",
     "BROKER_SEQUENCE",
+    "CANCEL_REASSIGNMENTS",
     "CLUSTER",
     "CLUSTER_ID",
     "CONFIG",
@@ -180,24 +212,31 @@ __all__ = [
     "DEFAULT_ENTITY",
     "DELETE_TOPICS",
     "FEATURE",
+    "FREEZE_REASSIGNMENTS",
     "ISR_CHANGES",
     "ISR_CHANGE_PREFIX",
     "LOG_DIR_EVENTS",
     "LOG_DIR_EVENT_PREFIX",
     "PARTITIONS_ADD",
+    "PARTITIONS_REASSIGNED",
     "PARTITIONS_REMOVE",
     "PERSISTENT_ROOTS",
     "PREFERRED_REPLICA_ELECTION",
     "PRODUCER_ID_BLOCK",
-    "CANCEL_REASSIGNMENTS",
+    "REASSIGNMENTS",
+    "REASSIGNMENT_QUEUE",
+    "REASSIGNMENT_REQUESTS",
+    "REASSIGNMENT_REQUEST_PREFIX",
     "REASSIGN_PARTITIONS",
     "TOPICS",
     "ControllerRegistration",
     "FeatureNode",
     "LayoutError",
     "TopicAssignment",
+    "accepted_reassignment_path",
     "broker_path",
     "config_path",
+    "decode_accepted_reassignment",
     "decode_broker",
     "decode_cluster_id",
     "decode_config",
@@ -209,13 +248,16 @@ __all__ = [
     "decode_log_dir_event",
     "decode_partition_addition",
     "decode_partition_list",
+    "decode_partition_reassigned",
     "decode_partition_removal",
     "decode_partition_state",
     "decode_producer_id_block",
+    "decode_reassignment_request",
     "decode_reassignments",
     "decode_topic",
     "decode_topic_id",
     "delete_topic_path",
+    "encode_accepted_reassignment",
     "encode_broker",
     "encode_cluster_id",
     "encode_config",
@@ -227,13 +269,16 @@ __all__ = [
     "encode_log_dir_event",
     "encode_partition_addition",
     "encode_partition_list",
+    "encode_partition_reassigned",
     "encode_partition_removal",
     "encode_partition_state",
     "encode_producer_id_block",
+    "encode_reassignment_request",
     "encode_reassignments",
     "encode_topic",
     "parse_decimal_name",
     "partition_path",
+    "partition_reassigned_path",
     "partition_request_path",
     "partition_requests_path",
     "partition_state_path",

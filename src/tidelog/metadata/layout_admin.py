@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata.json_fields import (
+    INT64_MAX,
     Fields,
     encode_json,
     encode_value,
@@ -65,12 +66,15 @@ def decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
 
 
 def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
-    """`/admin/reassign_partitions`; `original_replicas` is a key of ours (R1)."""
+    """`/admin/reassign_partitions`, and the queue; `original_replicas` and `throttle`, in bytes a
+    second, are keys of ours (R1, R4)."""
     listed: list[dict[str, object]] = []
-    for (topic, partition), replicas, original in entries:
+    for (topic, partition), replicas, original, throttle in entries:
         item: dict[str, object] = {"topic": topic, "partition": partition, "replicas": replicas}
         if original:
             item["original_replicas"] = original
+        if throttle:
+            item["throttle"] = throttle
         listed.append(item)
     return encode_json({"version": 1, "partitions": listed})
 
@@ -79,13 +83,16 @@ def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
     """Where partitions are to be, as an administrator wrote it or we did; whether that can be is
     the controller's matter. LayoutError, also for a partition that is named twice."""
     found: dict[TopicPartition, ReassignmentEntry] = {}
-    for item in parse_object(path, data).objects("partitions"):
+    fields = parse_object(path, data)
+    fields.integer("version", 1, minimum=1, maximum=1)
+    for item in fields.objects("partitions"):
         topic_partition = TopicPartition(item.text("topic"), item.integer("partition", minimum=0))
         replicas = item.integers("replicas", distinct=False)
         original = item.integers("original_replicas") if item.has("original_replicas") else ()
         if topic_partition in found:
             raise item.fault("partition", "a partition that is not named before")
-        found[topic_partition] = ReassignmentEntry(topic_partition, replicas, original)
+        throttle = item.integer("throttle", 0, minimum=0, maximum=INT64_MAX)
+        found[topic_partition] = ReassignmentEntry(topic_partition, replicas, original, throttle)
     return list(found.values())
 
 

@@ -50,6 +50,8 @@ class TopicAssignment:
     adding: Mapping[int, Replicas] = field(default_factory=dict)
     removing: Mapping[int, Replicas] = field(default_factory=dict)
     original: Mapping[int, Replicas] = field(default_factory=dict)
+    #: Throttles that came with reassignments, in bytes a second (R4).
+    throttles: Mapping[int, int] = field(default_factory=dict)
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
@@ -62,6 +64,10 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     value["removing_replicas"] = _by_partition(assignment.removing)
     if assignment.original:
         value["original_replicas"] = _by_partition(assignment.original)
+    if assignment.throttles:
+        value["reassignment_throttles"] = {
+            str(partition): rate for partition, rate in sorted(assignment.throttles.items())
+        }
     return encode_json(value)
 
 
@@ -101,7 +107,8 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
                 str(partition), "fewer replicas than the partition's assignment names"
             )
     original = _decode_replicas(fields, "original_replicas")
-    return TopicAssignment(topic_id, partitions, adding, removing, original)
+    throttles = _decode_throttles(fields)
+    return TopicAssignment(topic_id, partitions, adding, removing, original, throttles)
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
@@ -239,6 +246,16 @@ def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
 def _by_partition(replicas: Mapping[int, Replicas]) -> dict[str, Replicas]:
     return {
         str(partition): replicas[partition] for partition in sorted(replicas) if replicas[partition]
+    }
+
+
+def _decode_throttles(fields: Fields) -> dict[int, int]:
+    nested = fields.object("reassignment_throttles")
+    for name in nested.names():
+        if not name.isdecimal():
+            raise fields.fault("reassignment_throttles", "partition numbers as keys")
+    return {
+        int(name): nested.integer(name, minimum=1, maximum=INT64_MAX) for name in nested.names()
     }
 
 

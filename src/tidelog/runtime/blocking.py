@@ -27,7 +27,8 @@ from tidelog.client.fetching import (
 from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions
-from tidelog.client.moving import MoveAdmin, MoveAsked, MoveUnderWay
+from tidelog.client.move_sampling import MoveSampler, MoveSamples
+from tidelog.client.moving import MoveAdmin, MoveAsked, Moves, MoveUnderWay
 from tidelog.client.producing import LogWriter
 from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaAdmin
 from tidelog.client.routing import ClusterRouter
@@ -81,6 +82,7 @@ class BlockingClient:
         self._strays = StrayAdmin(self._router)
         self._replicas = ReplicaAdmin(self._router)
         self._moves = MoveAdmin(self._router)
+        self._sampler = MoveSampler(self._router, self._moves, self._upkeep)
         self._coordinators = Coordinators(self._router)
         self._groups = GroupAdmin(self._router, self._coordinators)
 
@@ -192,12 +194,26 @@ class BlockingClient:
         self,
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
         expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
+        queued: bool = False,
+        throttle: int | None = None,
     ) -> dict[TopicPartition, MoveAsked]:
         """Reassign partitions to brokers, or cancel with None; errors of each are in the result.
 
-        A partition among `expected` is refused where it has other replicas by now (R18).
+        A partition among `expected` is refused where it has other replicas by now (R18). `queued`
+        reassignments begin as the limits of the queue allow (R8). `throttle`, in bytes a second,
+        goes with them (R4).
         """
-        return self.run(self._moves.reassign(targets, expected=expected))
+        return self.run(
+            self._moves.reassign(targets, expected=expected, queued=queued, throttle=throttle)
+        )
+
+    def freeze_reassignments(self, is_frozen: bool) -> None:
+        """Let no reassignment begin from now on, or end that (R11)."""
+        self.run(self._moves.freeze(is_frozen))
+
+    def reassignments(self, partitions: Iterable[TopicPartition] | None = None) -> Moves:
+        """Return the reassignments under way and queued, and whether they are frozen."""
+        return self.run(self._moves.moves(partitions))
 
     def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -215,6 +231,10 @@ class BlockingClient:
     def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
         """Return the log directories of a broker."""
         return self.run(self._upkeep.describe_log_dirs(broker_id))
+
+    def sample_moves(self) -> MoveSamples:
+        """Return one sample of each reassignment under way, for a `ProgressMeter` (R16)."""
+        return self.run(self._sampler.sample())
 
     def eligibility(self, topics: Sequence[str]) -> dict[TopicPartition, Eligibility]:
         """Return the eligible leader replicas of topics, and who is awaited without a leader."""

@@ -114,12 +114,7 @@ class SimCluster:
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
-        #: Checker of the replication throttle, where it is used (R15).
-        self.throttling: ThrottleChecker | None = None
-        if settings.throttles:
-            self.throttling = ThrottleChecker(
-                self.brokers, simulator.violate, lambda: simulator.now_ns
-            )
+        self.throttling = self._throttle_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
@@ -143,6 +138,13 @@ class SimCluster:
             self._is_connected,
             isr_stands=self.settings.isr_stands,
         )
+
+    def _throttle_checker(self) -> ThrottleChecker | None:
+        """Return the checker of the replication throttle, where it is used (R15)."""
+        simulator = self.simulator
+        if not self.settings.throttles:
+            return None
+        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
 
     def _is_connected(self, node_id: int, other_id: int) -> bool:
         """Return whether a broker has an open connection that came from another's host."""

@@ -15,12 +15,10 @@ from tidelog.controller.notices import Report, TopicOutdated
 from tidelog.controller.partitions.addition import CreatePartitionsAsked
 from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
 from tidelog.controller.producer_ids import ProducerIdsRead
+from tidelog.controller.reassignments.listing import ReassignmentsListAsked
 from tidelog.controller.reassignments.progress import ReassignmentEnded
-from tidelog.controller.reassignments.requests import (
-    ReassignmentRefused,
-    ReassignmentsAsked,
-    ReassignmentsListAsked,
-)
+from tidelog.controller.reassignments.requests import ReassignmentsAsked
+from tidelog.controller.reassignments.stored import ReassignmentRefused
 from tidelog.controller.records import LastProducerId, Move, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered

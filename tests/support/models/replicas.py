@@ -103,7 +103,7 @@ class Replica:
 
     def copy(self) -> Replica:
         """An independent copy."""
-        other = Replica.__new__(Replica)
+        other = type(self).__new__(type(self))
         other.number, other.broker_epoch = self.number, self.broker_epoch
         other.log, other.known, other.resting = self.log, self.known, self.resting
         other.epochs = self.epochs.copy()

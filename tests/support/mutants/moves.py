@@ -1,4 +1,4 @@
-"""Mutants of reassignments (V51, V52, R3, R10).
+"""Mutants of reassignments (V51, V52, R3, R8, R10, R11).
 
 Each removes one step of the order in which a move completes. The docstring of a mutant describes
 the defect, and appears in docs/internals/mutants.md.
@@ -16,6 +16,7 @@ from tidelog.core.types import NO_LEADER
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 _PROFILE: Final = "reassignments"
+_QUEUED: Final = "queued_moves"
 
 
 @_breaks(
@@ -103,10 +104,28 @@ def cancel_below_the_minimum(original: Any) -> Any:
 def originals_lost_on_a_second_target(original: Any) -> Any:
     """A move that gets another target takes the replicas of that moment for the original ones."""
 
-    def toward(target: Any, replicas: Any, move: Any) -> Any:
-        full, begun = original(target, replicas, move)
+    def toward(target: Any, replicas: Any, move: Any, throttle: int = 0) -> Any:
+        full, begun = original(target, replicas, move, throttle)
         if begun is None or move is None:
             return full, begun
         return full, replace(begun, original=replicas)
 
     return toward
+
+
+@_breaks("R8", "tidelog.controller.reassignments.queueing:Queue._look_at", profile=_QUEUED)
+def queue_entry_removed_before_it_is_active(original: Any) -> Any:
+    """The controller removes an entry of the queue by the decision that begins its move: the
+    queue's node may be written before the topic's node, or without it.
+    """
+
+    def look_at(self: Any, entry: Any, slots: Any) -> bool:
+        return bool(original(self, entry, slots)) and not self._reassignments.draft.reassigned
+
+    return look_at
+
+
+@_breaks("R11", "tidelog.controller.reassignments.targets:check_not_frozen", profile=_QUEUED)
+def moves_begin_while_they_are_frozen(_: Any) -> Any:
+    """The controller begins a client's move while reassignments are frozen."""
+    return lambda topic_partition, image: None

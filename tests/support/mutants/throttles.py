@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.replication.throttle import ThrottleSettings
+
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 _PROFILE: Final = "throttled_moves"
@@ -66,3 +68,27 @@ def throttled_partition_blocks_its_fetch(original: Any) -> Any:
 def throttled_partition_never_fetched_again(_: Any) -> Any:
     """A follower leaves a throttled partition out for ever."""
     return lambda self, waited: None
+
+
+@_breaks("R4", "tidelog.broker.replicas.throttles:ReplicationThrottles.moved", profile=_PROFILE)
+def move_throttle_outlives_its_move(original: Any) -> Any:
+    """The throttle that a move brought along stays when the move has ended."""
+
+    def moved(self: Any, topic_partition: Any, rate: int) -> None:
+        if rate:
+            original(self, topic_partition, rate)
+
+    return moved
+
+
+@_breaks("R4", "tidelog.broker.replicas.throttles:ReplicationThrottles.moved", profile=_PROFILE)
+def operators_throttle_removed_with_a_move(original: Any) -> Any:
+    """With the throttle of a move, a broker drops what an operator has configured."""
+
+    def moved(self: Any, topic_partition: Any, rate: int) -> None:
+        had = topic_partition in self.moves
+        original(self, topic_partition, rate)
+        if had and not rate:
+            self.leader.configure("configured", ThrottleSettings(), 0)
+
+    return moved

@@ -17,6 +17,7 @@ from tidelog.core.topic_config import TopicConfig
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
+from tidelog.metadata.paths import parent_of
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, SetData, WatchEvent
 
 PATH = layout.topic_path("t")
@@ -133,9 +134,33 @@ def test_a_state_that_cannot_be_read_is_named_once(desk: Desk) -> None:
 def test_a_request_that_cannot_be_read_is_said_to_be_taken_away(desk: Desk, path: str) -> None:
     desk.harness.write(Create(path, b"{"))
     desk.harness.do(desk.reader.preferred_election(ignored))
-    desk.harness.do(desk.reader.reassignments(ignored))
+    desk.harness.do(desk.reader.reassignments.reassignments(ignored))
     [line] = desk.told()
     assert line.startswith(f"node cannot be read, removed: {path}: not JSON")
+
+
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        (layout.REASSIGNMENT_QUEUE, "removed"),
+        (f"{layout.REASSIGNMENT_REQUESTS}/request_0000000001", "removed"),
+        (f"{layout.PARTITIONS_REASSIGNED}/t/0", "removed"),
+        (f"{layout.PARTITIONS_REASSIGNED}/t/first", "removed"),
+        (f"{layout.REASSIGNMENTS}/t/0", "left alone"),
+        (f"{layout.REASSIGNMENTS}/t/first", "left alone"),
+    ],
+)
+def test_a_request_for_moves_that_cannot_be_read_is_named(
+    desk: Desk, path: str, outcome: str
+) -> None:
+    if path.count("/") == 4:
+        desk.harness.write(Create(parent_of(path), b""))
+    desk.harness.write(Create(path, b"{"))
+    found = desk.harness.do(desk.reader.reassignments.routes(ignored))
+    assert not found.accepted
+    assert all(not request.assignments for request in found.requests)
+    [line] = desk.told()
+    assert line.startswith(f"node cannot be read, {outcome}: {path}: ")
 
 
 @pytest.mark.rule("E1")

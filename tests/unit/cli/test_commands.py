@@ -15,7 +15,7 @@ from tests.support.client.fake_coordinator import FakeCoordinator
 from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.cli import completion, documents, reading
-from tidelog.cli.brokers import size_text
+from tidelog.cli.output import size_text
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from tidelog.wire.messages.describe_groups import (
@@ -53,7 +53,8 @@ class Shell:
         # Real files: some commands write bytes, and look whether their reader is there.
         out = io.TextIOWrapper(os.fdopen(os.dup(1), "wb"), "utf-8")
         self._monkeypatch.setattr(sys, "stdout", out)
-        got = run(self._monkeypatch, *words, "-b", self._bootstrap, "--timeout", "5")
+        timeout = () if "--timeout" in words else ("--timeout", "5")
+        got = run(self._monkeypatch, *words, "-b", self._bootstrap, *timeout)
         self._monkeypatch.undo()
         out.close()
         self.out, self.err = self._capfd.readouterr()

@@ -19,12 +19,22 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from tidelog.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from tidelog.wire.registry import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DESCRIBE_LOG_DIRS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
 
 
 @pytest.fixture
@@ -202,7 +212,11 @@ class TestExecute:
 class TestList:
     def test_what_is_under_way(self, shell: Shell, logs: FakeLogs) -> None:
         under_way(logs, OngoingPartitionReassignment(1, [3, 2, 1], [3], [1], [1, 2]))
+        sizes = [DescribeLogDirsPartition(1, 700, 0, False)]
+        directory = DescribeLogDirsResult(0, "/data", [DescribeLogDirsTopic("flights", sizes)])
+        logs[1].on(DESCRIBE_LOG_DIRS, lambda _: DescribeLogDirsResponse(results=[directory]))
         (one,) = shell.json(list[documents.MoveListed], "reassign", "list")
+        assert "broker 3 does not report its bytes" in shell.err
         assert one == {
             "topic": "flights",
             "partition": 1,
@@ -211,6 +225,12 @@ class TestList:
             "removing": [1],
             "target": [3, 2],
             "original": [1, 2],
+            "state": "adding",
+            "done_bytes": None,
+            "left_bytes": None,
+            "bytes_per_s": None,
+            "left_ms": None,
+            "never": False,
         }
         assert "3,2,1" in shell("reassign", "list")
 

@@ -32,7 +32,7 @@ from tests.support.controller.values import (
 )
 
 from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
-from tidelog.controller.reassignments.requests import KeepReassignments, ReassignmentsRead
+from tidelog.controller.reassignments.stored_nodes import KeepReassignments, ReassignmentsRead
 from tidelog.controller.records import RequestedReassignments
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.state_writes import WritePartitionState

@@ -31,7 +31,8 @@ from tests.unit.controller.test_removals import remove
 from tidelog.controller.commands import Commands, Part, Sender
 from tidelog.controller.controller import Controller
 from tidelog.controller.partitions.removal import RemovalsRead
-from tidelog.controller.reassignments.requests import ReassignmentsAsked, ReassignmentsRead
+from tidelog.controller.reassignments.requests import ReassignmentsAsked
+from tidelog.controller.reassignments.stored_nodes import ReassignmentsRead
 from tidelog.controller.records import Move, RequestedReassignments
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import StopReplicaAnswered

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from tidelog.cli.reassignment_files import targets_of
+from tidelog.client.planning.moves import reassignment_document
+from tidelog.client.planning.racks import rack_cap
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import (
     Broker,
@@ -22,9 +24,8 @@ from tidelog.spark.pipelines.plan.cluster_model import (
     PlanError,
     broker_loads,
     check,
-    rack_cap,
 )
-from tidelog.spark.pipelines.plan.moves import batches_of, kafka_json, plan_files
+from tidelog.spark.pipelines.plan.moves import batches_of, plan_files
 from tidelog.spark.pipelines.plan.placement import fair_shares, ordered
 from tidelog.spark.pipelines.plan.planner import Plan, PlanOptions, plan_for, write_plan
 
@@ -255,7 +256,7 @@ def test_files_are_of_kafkas_form_and_lead_back() -> None:
     back = targets_of(files["rollback.json"], "rollback.json")
     assert back == {move.tp: move.before for move in made.moves}
     tp = TopicPartition("t", 0)
-    assert kafka_json({tp: (1, 2)}, {tp: (3, 2)})["partitions"] == [
+    assert reassignment_document({tp: (1, 2)}, {tp: (3, 2)})["partitions"] == [
         {
             "topic": "t",
             "partition": 0,

@@ -36,8 +36,9 @@ from tidelog.controller.partitions.alter_partition import AlterPartitionAsked
 from tidelog.controller.partitions.expansions import ExpansionsDue, ExpansionsHeld
 from tidelog.controller.partitions.removal import RemovePartitionsAsked
 from tidelog.controller.producer_ids import ProducerIdsAsked
+from tidelog.controller.reassignments.listing import ReassignmentsListAsked
 from tidelog.controller.reassignments.progress import SweepDue
-from tidelog.controller.reassignments.requests import ReassignmentsAsked, ReassignmentsListAsked
+from tidelog.controller.reassignments.requests import ReassignmentsAsked
 from tidelog.controller.replica_answers import CommandsDropped
 from tidelog.controller.shutdowns import ControlledShutdownAsked
 from tidelog.controller.topics.creation import CreateTopicsAsked, TopicCreated
@@ -488,7 +489,7 @@ class ControllerRuntime:
         if self._term is not term:
             return
         image = term.controller.image
-        if image.moving or image.reassignments is not None or image.cancels_all:
+        if image.moving or image.has_requests:
             self.offer(SweepDue())
         unreadable = [name for name in image.unreadable if not image.is_deleting(name)]
         if unreadable:

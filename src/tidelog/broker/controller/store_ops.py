@@ -17,7 +17,14 @@ from tidelog.controller.partitions.removal import QueueRemovals, RemovePartition
 from tidelog.controller.producer_ids import TakeProducerIds
 from tidelog.controller.reassignments.cancelling import ForgetCancel
 from tidelog.controller.reassignments.progress import WriteAssignments
-from tidelog.controller.reassignments.requests import KeepReassignments
+from tidelog.controller.reassignments.stored_nodes import (
+    AcceptRequest,
+    ForgetAccepted,
+    ForgetRequestNode,
+    KeepQueue,
+    KeepReassignments,
+    SetFreeze,
+)
 from tidelog.controller.records import LastProducerId, Topic
 from tidelog.controller.state_writes import NO_STATE, WritePartitionState
 from tidelog.controller.topics.creation import CreateTopic
@@ -27,6 +34,7 @@ from tidelog.core import limits
 from tidelog.core.types import PartitionState, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
+from tidelog.metadata.paths import parent_of
 from tidelog.metadata.store import (
     ANY_VERSION,
     Create,
@@ -273,30 +281,92 @@ class RequestUnit(Unit):
         return Written() if (node is not None) == self._present else PENDING
 
 
-class ReassignmentsUnit(Unit):
-    """The remaining entries of `/admin/reassign_partitions`."""
+class EntriesUnit(Unit):
+    """The remaining entries of `/admin/reassign_partitions` or of the queue, or a new queue."""
 
     __slots__ = ("_data", "_expected")
 
-    def __init__(self, write: int, kept: KeepReassignments) -> None:
-        path = layout.REASSIGN_PARTITIONS
+    def __init__(self, write: int, path: str, kept: KeepReassignments | KeepQueue) -> None:
         self._expected = kept.expected_version
         self._data: bytes | None = None
         op: Op = Delete(path, kept.expected_version)
         if kept.entries:
             self._data = layout.encode_reassignments(list(kept.entries.values()))
             op = SetData(path, self._data, kept.expected_version)
+            if kept.expected_version < 0:
+                op = Create(path, self._data)
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
         """Return written, pending, or a conflict with entries that another client wrote."""
         if node is None:
+            if self._expected < 0:
+                return PENDING
             return Written() if self._data is None else Conflict()
         if node.stat.version == self._expected:
             return PENDING
         if node.stat.version == self._expected + 1 and node.data == self._data:
             return Written(node.stat.mzxid)
         return Conflict(reason="another client has changed the reassignments")
+
+
+class AcceptedUnit(Unit):
+    """An accepted request to reassign a partition, in place of an earlier one (R12)."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, write: int, accepted: AcceptRequest) -> None:
+        path = layout.accepted_reassignment_path(accepted.topic_partition)
+        self._data = layout.encode_accepted_reassignment(accepted.replicas)
+        ops: list[Op] = [Create(path, self._data)]
+        if accepted.is_again:
+            # A node of its own: the transaction that makes it names the reassignment.
+            ops.insert(0, Delete(path, ANY_VERSION))
+        super().__init__(write, path, ops)
+        self.parents = (f"{layout.REASSIGNMENTS}/{accepted.topic_partition.topic}",)
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Return written, pending, or a conflict with a request that another client wrote."""
+        if node is not None and node.data == self._data:
+            return Written(node.stat.mzxid)
+        if node is None or isinstance(self.ops[-2:][0], Delete):
+            return PENDING
+        return Conflict(reason="another client has written the request")
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """Adjust to an earlier request that has gone, and to a parent that was made or removed."""
+        error = failure.error
+        if isinstance(error, NoNode) and isinstance(self.ops[-2:][0], Delete):
+            self.ops = [op for op in self.ops if not isinstance(op, Delete)]
+            return True
+        if isinstance(error, NoNode):
+            self.make_parents(self.parents)
+            return True
+        return self._drop_existing(failure)
+
+
+class ForgottenUnit(Unit):
+    """A node of a partition's request that goes, with its parent where it is the last one."""
+
+    __slots__ = ()
+
+    def __init__(self, write: int, path: str, parent: str | None) -> None:
+        ops: list[Op] = [Delete(path, ANY_VERSION)]
+        if parent is not None:
+            ops.append(Delete(parent, ANY_VERSION))
+        super().__init__(write, path, ops)
+
+    def judge(self, node: Node | None) -> Verdict:
+        """Return written once the node is gone, whichever client did it."""
+        return Written() if node is None else PENDING
+
+    def adapt(self, failure: TransactionFailed) -> bool:
+        """Leave the parent alone where it has other nodes, or has gone."""
+        path = failure.error.path
+        kept = [op for op in self.ops if op.path != path]
+        dropped = path != self.witness and len(kept) < len(self.ops)
+        self.ops = kept if dropped else self.ops
+        return dropped
 
 
 class ProducerIdsUnit(Unit):
@@ -359,7 +429,20 @@ def units_of(index: int, write: Write) -> list[Unit]:
         case WriteAssignments():
             return [AssignmentUnit(index, write.topic)]
         case KeepReassignments():
-            return [ReassignmentsUnit(index, write)]
+            return [EntriesUnit(index, layout.REASSIGN_PARTITIONS, write)]
+        case KeepQueue():
+            return [EntriesUnit(index, layout.REASSIGNMENT_QUEUE, write)]
+        case SetFreeze():
+            return [RequestUnit(index, layout.FREEZE_REASSIGNMENTS, present=write.is_frozen)]
+        case AcceptRequest():
+            return [AcceptedUnit(index, write)]
+        case ForgetAccepted():
+            path = layout.accepted_reassignment_path(write.topic_partition)
+            return [ForgottenUnit(index, path, parent_of(path) if write.is_last else None)]
+        case ForgetRequestNode():
+            is_single = write.path.startswith(f"{layout.PARTITIONS_REASSIGNED}/")
+            parent = parent_of(write.path) if is_single else None
+            return [ForgottenUnit(index, write.path, parent)]
         case RemovePartitions():
             return _removal_units(index, write)
         case QueueRemovals():
@@ -392,6 +475,7 @@ def _assignment(topic: Topic) -> TopicAssignment:
         {partition: move.adding for partition, move in moves if move.adding},
         {partition: move.removing for partition, move in moves if move.removing},
         {partition: move.original for partition, move in moves if move.original},
+        {partition: move.throttle for partition, move in moves if move.throttle},
     )
 
 

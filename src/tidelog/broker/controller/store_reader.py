@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from tidelog.broker.controller.reassignment_reader import ReassignmentReader
 from tidelog.broker.controller.store_ops import producer_ids_found
 from tidelog.controller.elections.leaders import MinimumRead, UncleanRead
 from tidelog.controller.elections.preferred import PreferredElectionRead
@@ -18,9 +19,7 @@ from tidelog.controller.partitions.addition import AdditionsRead, FormerRead
 from tidelog.controller.partitions.refusals import RequestsUnreadable
 from tidelog.controller.partitions.removal import RemovalsRead
 from tidelog.controller.producer_ids import ProducerIdsRead
-from tidelog.controller.reassignments.cancelling import CancelRead
-from tidelog.controller.reassignments.requests import ReassignmentsRead
-from tidelog.controller.records import Move, RequestedReassignments, Topic
+from tidelog.controller.records import Move, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound, TopicUnreadable
 from tidelog.controller.topics.deletion import DeletionsRead
@@ -51,6 +50,7 @@ class StoreReader:
         self._logged: dict[str, str] = {}
         #: The same for the states of partitions.
         self._logged_states: dict[TopicPartition, str] = {}
+        self.reassignments = ReassignmentReader(store, tasks, self._report)
 
     async def lists(
         self, on_brokers: WatchCallback, on_topics: WatchCallback, on_deletions: WatchCallback
@@ -241,28 +241,6 @@ class StoreReader:
             self._report(str(error), "removed")
             return PreferredElectionRead(())
 
-    async def cancel(self, on_change: WatchCallback) -> CancelRead:
-        """Read whether an administrator cancels all reassignments (R2)."""
-        return CancelRead(await self._store.get(layout.CANCEL_REASSIGNMENTS, on_change) is not None)
-
-    async def reassignments(self, on_change: WatchCallback) -> ReassignmentsRead:
-        """Read the reassignments that an administrator requests (R1)."""
-        path = layout.REASSIGN_PARTITIONS
-        node = await self._store.get(path, on_change)
-        if node is None:
-            return ReassignmentsRead(None)
-        try:
-            entries = layout.decode_reassignments(path, node.data)
-        except LayoutError as error:
-            # An unreadable request cannot be carried out: it is removed like a completed one.
-            self._report(str(error), "removed")
-            entries = []
-        return ReassignmentsRead(
-            RequestedReassignments(
-                node.stat.version, {entry.topic_partition: entry for entry in entries}
-            )
-        )
-
     async def election_configs(self, names: Sequence[str]) -> tuple[UncleanRead, MinimumRead]:
         """Read the present configuration of these topics on which elections depend."""
         paths = [layout.config_path("topics", name) for name in names]
@@ -400,6 +378,7 @@ def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
             assignment.removing.get(partition, ()),
             assignment.original.get(partition, ()),
             mzxid,
+            assignment.throttles.get(partition, 0),
         )
         for partition in sorted({**assignment.adding, **assignment.removing})
     }

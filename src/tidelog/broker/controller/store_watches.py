@@ -33,6 +33,7 @@ class Reading(Enum):
     ADDITIONS = "requests to add partitions"
     ELECTION = "requested preferred leaders"
     REASSIGNMENTS = "requested reassignments"
+    ROUTES = "queued, frozen and other requested reassignments"
     CANCEL = "a requested cancel of all reassignments"
     DELETIONS = "requests to delete topics"
     ISR_CHANGES = "ISR changes that leaders made themselves"
@@ -109,6 +110,7 @@ class StoreWatches:
         self._due[Reading.ELECTION] = self._due[Reading.REASSIGNMENTS] = None
         self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
         self._due[Reading.ISR_CHANGES] = self._due[Reading.CANCEL] = None
+        self._due[Reading.ROUTES] = None
 
     async def refresh(self, term: Term) -> None:
         """Read the changes that watches have announced."""
@@ -156,6 +158,7 @@ class StoreWatches:
     async def _refresh_requests(self, term: Term) -> None:
         """Read the administrators' requests, configuration included."""
         reader, controller = term.reader, term.controller
+        moves = reader.reassignments
         is_every_due = self._take(Reading.EVERY_CONFIG)
         if self._configs_changed or is_every_due:
             wanted = list(controller.image.topics if is_every_due else self._configs_changed)
@@ -174,10 +177,12 @@ class StoreWatches:
             if asked is not None:
                 controller.offer(asked)
         if self._take(Reading.CANCEL):
-            controller.offer(await term.patiently(lambda: reader.cancel(self._on_cancel)))
+            controller.offer(await term.patiently(lambda: moves.cancel(self._on_cancel)))
+        if self._take(Reading.ROUTES):
+            controller.offer(await term.patiently(lambda: moves.routes(self._on_routes)))
         if self._take(Reading.REASSIGNMENTS):
             controller.offer(
-                await term.patiently(lambda: reader.reassignments(self._on_reassignments))
+                await term.patiently(lambda: moves.reassignments(self._on_reassignments))
             )
 
     # watches
@@ -210,6 +215,9 @@ class StoreWatches:
 
     def _on_cancel(self, event: WatchEvent) -> None:
         self._mark(Reading.CANCEL)
+
+    def _on_routes(self, event: WatchEvent) -> None:
+        self._mark(Reading.ROUTES)
 
     def _on_reassignments(self, event: WatchEvent) -> None:
         self._mark(Reading.REASSIGNMENTS)

@@ -25,7 +25,8 @@ from tidelog.controller.notices import Notices, Report
 from tidelog.controller.partitions.expansions import ExpansionsHeld
 from tidelog.controller.reassignments.cancelling import CancelEnded, CancelSkipped
 from tidelog.controller.reassignments.progress import ReassignmentEnded
-from tidelog.controller.reassignments.requests import ReassignmentRefused
+from tidelog.controller.reassignments.queueing import QueueEmptied
+from tidelog.controller.reassignments.stored import ReassignmentRefused
 from tidelog.controller.settings import Settings, TopicDefaults
 from tidelog.controller.shutdowns import LeadershipsTransferred
 from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
@@ -100,6 +101,10 @@ class Term:
                 unclean=config.unclean_leader_election_enable,
                 min_insync_replicas=config.min_insync_replicas,
                 isr_expand_linger_ms=config.isr_expand_linger_ms,
+                concurrent_reassignments=config.reassignment_max_concurrent_partitions,
+                concurrent_reassignments_per_broker=(
+                    config.reassignment_max_concurrent_partitions_per_broker
+                ),
             )
         )
         self.writer = StoreWriter(store, services.tasks, services.tracer, claim.epoch_version)
@@ -234,8 +239,8 @@ def _report_reassignments(
         tracer.event("reassignment_refused", partition=str(topic_partition), reason=reason)
         log(
             logging.ERROR,
-            f"{layout.REASSIGN_PARTITIONS}: reassignment of {topic_partition} rejected, its"
-            f" replicas stay: {reason}",
+            f"{refused.route.value}: reassignment of {topic_partition} rejected, its replicas stay:"
+            f" {reason}",
         )
     for skipped in notices.of(CancelSkipped):
         tracer.event(
@@ -245,6 +250,9 @@ def _report_reassignments(
     for cancelled in notices.of(CancelEnded):
         tracer.event("reassignments_cancelled", count=cancelled.count)
         log(logging.INFO, f"{cancelled.count} reassignments were cancelled and go back")
+    if notices.of(QueueEmptied):
+        tracer.event("reassignment_queue_emptied")
+        log(logging.INFO, f"{layout.REASSIGNMENT_QUEUE} is empty, and was removed")
     for ended in notices.of(ReassignmentEnded):
         topic_partition, replicas = ended.topic_partition, ended.replicas
         tracer.event("partition_reassigned", partition=str(topic_partition), replicas=replicas)

@@ -326,6 +326,7 @@ class Partition:
         event: str,
     ) -> None:
         self.role = role
+        self._context.throttles.moved(self.topic_partition, state.throttle)
         self.leader_epoch = state.leader_epoch
         self.is_closing = state.is_closing
         role_traces.role_taken(self._services.tracer, self, core, state, event)

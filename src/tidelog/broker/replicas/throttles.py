@@ -19,12 +19,14 @@ from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle import SideThrottle, ThrottleSettings
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
     from tidelog.core.topic_config import TopicConfig
 
 #: The source of rates and replicas that an administrator has set.
 CONFIGURED: Final = "configured"
+#: The source of rates that came with reassignments, and go with them (R4).
+MOVES: Final = "moves"
 _MS_PER_S: Final = 1_000
 
 
@@ -41,6 +43,8 @@ class ReplicationThrottles:
         #: Throttled partitions by topic, of topics that throttle any.
         self._leader_topics: dict[str, ThrottledPartitions] = {}
         self._follower_topics: dict[str, ThrottledPartitions] = {}
+        #: Rates that came with reassignments, by partition (R4).
+        self.moves: dict[TopicPartition, int] = {}
         #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
@@ -93,6 +97,33 @@ class ReplicationThrottles:
             self._report("follower", self.follower)
             self.fetch_again()
 
+    def moved(self, topic_partition: TopicPartition, rate: int) -> None:
+        """Take the rate that a role brings along with a reassignment; 0 without one (R4).
+
+        The lowest rate of all reassignments here holds, and of what is configured.
+        """
+        if rate == self.moves.get(topic_partition, 0):
+            return
+        self.moves.pop(topic_partition, None)
+        if rate:
+            self.moves[topic_partition] = rate
+        numbers: dict[str, list[int]] = {}
+        for topic, number in self.moves:
+            numbers.setdefault(topic, []).append(number)
+        settings = ThrottleSettings(
+            min(self.moves.values(), default=throttle_keys.UNLIMITED),
+            {
+                topic: ThrottledPartitions(numbers=frozenset(found))
+                for topic, found in numbers.items()
+            },
+        )
+        now_ms = self._services.clock.monotonic_ms()
+        self._services.tracer.mark("move_throttled" if rate else "move_throttle_ended")
+        if self.leader.configure(MOVES, settings, now_ms):
+            self.settings_number += 1
+        if self.follower.configure(MOVES, settings, now_ms):
+            self.fetch_again()
+
     def _report(self, side: str, throttle: SideThrottle) -> None:
         self._services.tracer.event(
             "throttle_changed",
@@ -103,7 +134,7 @@ class ReplicationThrottles:
 
     # the leader's side
 
-    def leaves_out(self, partition: Partition, follower: int, further_bytes: int) -> bool:
+    def leaves_out(self, partition: HostedReplica, follower: int, further_bytes: int) -> bool:
         """Return whether a follower must wait for records of a partition led here.
 
         `further_bytes` were read for it in the same fetch. A member of the maximal ISR never
@@ -130,7 +161,7 @@ class ReplicationThrottles:
         """Return when followers wait no longer on the leader's side, at the earliest."""
         return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
 
-    def is_held_back(self, partition: Partition, follower: int) -> bool:
+    def is_held_back(self, partition: HostedReplica, follower: int) -> bool:
         """Return whether the leader's side may leave out a follower: throttled, outside the ISR."""
         leadership = partition.leadership
         if leadership is None or not self.leader.is_throttled(partition.topic_partition):
@@ -147,7 +178,7 @@ class ReplicationThrottles:
 
     # the follower's side
 
-    def is_caught_up(self, partition: Partition) -> bool:
+    def is_caught_up(self, partition: HostedReplica) -> bool:
         """Return whether the follower's side never lets a followed partition wait.
 
         The follower has reached the high watermark that a leader reported last, as in Kafka, or it
@@ -159,7 +190,7 @@ class ReplicationThrottles:
         published = self._services.view.partition(partition.topic_partition)
         return published is not None and self._services.broker_id in published.isr
 
-    def waits(self, partition: Partition) -> bool:
+    def waits(self, partition: HostedReplica) -> bool:
         """Return whether this follower must leave a partition out of its fetches."""
         follower = self.follower
         if not follower.is_active:
@@ -180,7 +211,7 @@ class ReplicationThrottles:
         """Return when replicas wait no longer on the follower's side, at the earliest."""
         return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
 
-    def received(self, partition: Partition, count: int) -> None:
+    def received(self, partition: HostedReplica, count: int) -> None:
         """Count the bytes of a followed partition in a response, if it is throttled."""
         if not self.follower.is_active:
             return

@@ -109,7 +109,7 @@ class WriteAssignments(Write):
         for partition in self.begun:
             agenda.reassignments[TopicPartition(topic.name, partition)] = None
         ended = [partition for partition in before if partition not in topic.moves]
-        if ended:
+        if ended or self.begun:
             agenda.look_at_requests(image)
         for partition in ended:
             settlement.notices.add(
@@ -169,18 +169,25 @@ class ReassignmentsDraft:
         """Return the reassignment of a partition as the topic's node will hold it."""
         return self._nodes[topic_partition.topic].moves.get(topic_partition.partition)
 
-    def begin(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> int | None:
+    def begin(
+        self, topic_partition: TopicPartition, target: tuple[int, ...], throttle: int | None = None
+    ) -> int | None:
         """Begin to move a partition to `target`; return the index of the write.
 
-        Returns None where the partition is there or on its way already. Raises KafkaError where the
-        topic's node has no room.
+        A `throttle` in bytes a second goes with the move, 0 removes it, and None keeps that of the
+        present move (R4). Returns None where the partition is there or on its way already, with
+        such a throttle. Raises KafkaError where the topic's node has no room.
         """
         image = self._image
         move = image.move(topic_partition)
         assigned = image.assigned(topic_partition)
-        if target == (assigned if move is None else records.target_of(assigned, move)):
+        present = 0 if move is None else move.throttle
+        wanted = present if throttle is None else throttle
+        if target == (assigned if move is None else records.target_of(assigned, move)) and (
+            move is None or wanted == present or not move.adding
+        ):
             return None
-        full, begun = transitions.toward(target, assigned, move)
+        full, begun = transitions.toward(target, assigned, move, wanted)
         node = self._node(topic_partition.topic, begun)
         partition = topic_partition.partition
         node.assignments[partition] = full
@@ -191,7 +198,7 @@ class ReassignmentsDraft:
         node.moves[partition] = begun
         node.begun[partition] = None
         state = image.states.get(topic_partition)
-        if state is not None and not transitions.goes_back(full, begun):
+        if state is not None and (present or not transitions.goes_back(full, begun)):
             self.draft.write_state(
                 WritePartitionState(
                     topic_partition,
@@ -250,11 +257,11 @@ class ReassignmentsDraft:
             topic = self._image.topics[name]
             under_way = topic.moves.values()
             node = TopicNode(topic, -1, dict(topic.assignments), dict(topic.moves), {}, 0, 0)
-            node.lists = len(topic.assignments) + 3 * len(under_way)
+            node.lists = len(topic.assignments) + 4 * len(under_way)
             node.ids = sum(map(len, topic.assignments.values()))
             node.ids += sum(len(m.adding) + len(m.removing) + len(m.original) for m in under_way)
         if begun is not None:
-            lists = node.lists + 3
+            lists = node.lists + 4
             # Added replicas are named twice: they are among the assigned replicas, too.
             ids = node.ids + 2 * len(begun.adding) + len(begun.removing) + len(begun.original)
             assignments.check_size(lists, ids, max(self._image.brokers, default=0))

@@ -48,6 +48,19 @@ def check_target(
     may_change_factor: bool = True,
 ) -> None:
     """Raise KafkaError unless an existing partition can be moved to the target now."""
+    check_replicas(topic_partition, target, image, may_change_factor)
+    move = image.move(topic_partition)
+    if move is not None and records.target_of(image.assigned(topic_partition), move) != target:
+        check_can_turn(topic_partition, image)
+
+
+def check_replicas(
+    topic_partition: TopicPartition,
+    target: tuple[int, ...],
+    image: Image,
+    may_change_factor: bool = True,
+) -> None:
+    """Raise KafkaError unless an existing partition could have these replicas."""
     fault = None
     dead = [replica for replica in target if replica not in image.brokers]
     if not target:
@@ -71,8 +84,6 @@ def check_target(
             f"{topic_partition} has {factor} replicas and the request, which does not allow that"
             f" their number changes, names {len(target)}",
         )
-    if move is not None and records.target_of(assigned, move) != target:
-        check_can_turn(topic_partition, image)
 
 
 def check_expected(
@@ -95,6 +106,16 @@ def check_not_cancelled(topic_partition: TopicPartition, image: Image) -> None:
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"all reassignments are being cancelled, so none of {topic_partition} begins: ask again"
             " when /admin/cancel_reassignment_in_progress is gone",
+        )
+
+
+def check_not_frozen(topic_partition: TopicPartition, image: Image) -> None:
+    """Raise KafkaError while no reassignment may begin (R11)."""
+    if image.is_frozen:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"reassignments are frozen, so none of {topic_partition} begins: ask again when they"
+            " are unfrozen and /admin/reassign_cancel is gone",
         )
 
 
@@ -124,18 +145,25 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
     return move.original
 
 
-def check_stays_online(
+def goes_offline(
     topic_partition: TopicPartition, original: tuple[int, ...], image: Image
-) -> None:
-    """Raise KafkaError where a cancel would take a partition offline (R6).
+) -> list[int]:
+    """Return the online replicas by which a cancel would take a partition offline (R6).
 
     No original replica is in sync, and one that the move added is, and lives. With all of them
     offline there is nothing to take offline.
     """
     state = image.states.get(topic_partition)
     if state is None or any(member in original for member in state.isr):
-        return
-    online = [member for member in state.isr if member in image.brokers]
+        return []
+    return [member for member in state.isr if member in image.brokers]
+
+
+def check_stays_online(
+    topic_partition: TopicPartition, original: tuple[int, ...], image: Image
+) -> None:
+    """Raise KafkaError where a cancel would take a partition offline (R6)."""
+    online = goes_offline(topic_partition, original, image)
     if online:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,

@@ -25,8 +25,10 @@ from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_LEADER, PartitionState
 
 
-def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Replicas, Move | None]:
-    """Return the assignment that leads to `target`, and the move.
+def toward(
+    target: Replicas, replicas: Replicas, move: Move | None, throttle: int = 0
+) -> tuple[Replicas, Move | None]:
+    """Return the assignment that leads to `target`, and the move, with its throttle (R4).
 
     The move is None where no replica comes or goes. Replicas that only an earlier target added are
     removed when this target is reached. Until then they count like any other (R10). A move whose
@@ -42,7 +44,9 @@ def toward(target: Replicas, replicas: Replicas, move: Move | None) -> tuple[Rep
     removing = tuple(replica for replica in full if replica not in target)
     if not adding and not removing:
         return full, None
-    return full, Move(adding, removing, before if goes_back else original)
+    return full, Move(
+        adding, removing, before if goes_back else original, throttle=0 if goes_back else throttle
+    )
 
 
 def goes_back(replicas: Replicas, move: Move) -> bool:

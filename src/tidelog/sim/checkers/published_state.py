@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidelog.core.types import NO_LEADER, TopicId, topic_id_from_text
+from tidelog.core.types import NO_LEADER, TopicId, TopicPartition, topic_id_from_text
 from tidelog.metadata.store import Check, Create, Delete, Op, OpResult, SetData
 from tidelog.sim.checkers import moves
+from tidelog.sim.checkers.move_queue import MoveQueue, target_of
 from tidelog.sim.checkers.moves import PublishedMove
 from tidelog.sim.checkers.replica_logs import LogKey, life_at
 
@@ -138,6 +139,7 @@ class Published:
         self.direct_changes = 0
         #: The broker that writes a transaction without the check of the controller epoch.
         self._writer: int | None = None
+        self.queue = MoveQueue(violate, now_ns, self._target)
 
     def committed(
         self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
@@ -162,6 +164,14 @@ class Published:
                 if epoch < self.controller_epoch:
                     self._violate(f"controller epoch {self.controller_epoch} went back to {epoch}")
                 self.controller_epoch = epoch
+        self.queue.committed(ops, results)
+
+    def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
+        """Return where a partition is, or goes; None where it does not exist or its topic goes."""
+        topic, number = self.topics.get(partition.topic), partition.partition
+        if topic is None or number not in topic.assignment or topic.name in self.dying:
+            return None
+        return target_of(topic.assignment[number], topic.moving.get(number))
 
     def _config_changed(self, name: str, op: Op) -> None:
         if isinstance(op, Delete):
@@ -280,8 +290,15 @@ class Published:
                 topic.moving, moves.moves_of(value), topic.assignment, assignment
             ):
                 self._violate(f"{name}-{number}: {fault}")
+            before, moving = topic.assignment, topic.moving
             self._reassigned(topic, assignment)
             self._note_moves(zxid, topic, value)
+            for number in before.keys() & assignment.keys():
+                self.queue.reassigned(
+                    TopicPartition(name, number),
+                    (before[number], moving.get(number)),
+                    (assignment[number], topic.moving.get(number)),
+                )
             return
         if topic_id in self.all_topics:
             self._violate(f"topic id {topic_id.hex()} of topic {name} was used before")

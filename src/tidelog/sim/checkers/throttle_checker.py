@@ -120,8 +120,10 @@ class ThrottleChecker:
         config = broker.config
         now_ms = broker.services.clock.monotonic_ms()
         sent = self._sent.setdefault(broker, _Sent())
-        if sent.rate != config.leader_replication_throttled_rate:
-            sent.rate, sent.at_ms = config.leader_replication_throttled_rate, now_ms
+        moves = broker.replicas.throttles.moves.values()
+        rate = min(config.leader_replication_throttled_rate, *moves, _UNLIMITED)
+        if sent.rate != rate:
+            sent.rate, sent.at_ms = rate, now_ms
             sent.level, sent.reads = 0.0, {}
         if sent.rate == _UNLIMITED:
             return
@@ -189,7 +191,10 @@ def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False)
 
 
 def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
+    """Return whether a throttle holds for a partition: a topic's list, or its move's (R4)."""
     topic, number = partition.topic_partition
+    if partition.topic_partition in broker.replicas.throttles.moves:
+        return True
     config = broker.replicas.topic_config(topic)
     listed = getattr(config, f"{side}_replication_throttled_replicas")
     return "*" in listed or f"{number}:{broker.broker_id}" in listed

@@ -92,6 +92,7 @@ _ORDER: Final = (
     "older_disks",
     "damaged_leaders",
     "rolled_segments",
+    "queued_moves",
     "throttled_moves",
 )
 _BY_NAME: Final = {

@@ -128,6 +128,30 @@ TOPICS: Final = (
         scenario="controller_lost_at_each_write",
         has_own_streams=True,
     ),
+    # Moves wait in a queue, are frozen, and are asked for by nodes of the store (R8, R11, R12).
+    Profile(
+        "queued_moves",
+        weights={
+            "crash_any": 2.0,
+            "crash_controller": 4.0,
+            "expire_controller": 3.0,
+            "expire_session": 1.0,
+            "strike": 3.0,
+            "lose_answer": 3.0,
+        },
+        left_out=0.3,
+        mean_interval_ms=(400, 1_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        recreates=0.3,
+        brokers=5,
+        churn=("moves_queued",),
+        properties={
+            "reassignment.max.concurrent.partitions": "2",
+            "reassignment.max.concurrent.partitions.per.broker": "1",
+        },
+        scenario="controller_lost_at_each_write",
+        has_own_streams=True,
+    ),
     # Partitions move while the rates of the replication throttle are set, changed and removed, of
     # brokers that are down too (R15). Reads are small, so that low rates hold replicas back.
     Profile(
@@ -150,7 +174,7 @@ TOPICS: Final = (
             "replica.fetch.response.max.bytes": "4000",
             "replication.quota.window.num": "3",
         },
-        churn=("partitions_moved", "throttles_changed"),
+        churn=("moves_throttled", "throttles_changed"),
         throttles=True,
         has_own_streams=True,
     ),

@@ -11,6 +11,7 @@ from tidelog.sim.workload import (  # noqa: F401
     lookup_churn,
     move_churn,
     offset_churn,
+    queue_churn,
     record_churn,
     reread_churn,
     throttle_churn,

@@ -22,12 +22,39 @@ from tidelog.client.configs import (
 from tidelog.core.errors import TidelogError
 from tidelog.core.throttle_keys import THROTTLE_RATES, UNLIMITED
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.move_churn import PartitionsMoved
+from tidelog.wire.messages.alter_partition_reassignments import NO_THROTTLE
 
 #: Bytes a second; 0 holds replicas outside the ISR back until it changes.
 _RATES: Final = (0, 300, 1_000, 4_000, 20_000)
 _LISTS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _ALL_REPLICAS: Final = 0.5
 _REMOVED: Final = 0.15
+
+
+@churn
+class MovesThrottled(PartitionsMoved):
+    """Moves that bring a throttle along, which is changed meanwhile (R4)."""
+
+    name: ClassVar[str] = "moves_throttled"
+
+    def _throttle(self) -> int | None:
+        """Return the throttle of the next moves; None keeps what they have."""
+        return self.draw.choice((None, NO_THROTTLE, 300, 1_000, 4_000, 20_000))
+
+    async def _stopped(self) -> None:
+        """Remove the throttles of moves under way: they are too low for moves to end in time."""
+        while True:
+            try:
+                moves = await self.client.run(self._admin.list_reassignments())
+                targets = {each: move.target for each, move in moves.items() if move.throttle}
+                if not targets:
+                    return
+                await self.client.run(self._admin.reassign({**targets}, throttle=NO_THROTTLE))
+            except TidelogError as error:
+                self.failed("the throttle of moves", error)
+                self.client.router.forget()
+            await self.pause(50, 300)
 
 
 @churn

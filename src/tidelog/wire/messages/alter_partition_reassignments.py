@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.wire.schema import Api, array, boolean, int16, int32, string
+from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
 
 #: Far from the tags that Kafka assigns, as in LeaderAndIsr.
 EXPECTED_TAG = 20_021
+QUEUED_TAG = 20_022
+FREEZE_TAG = 20_023
+THROTTLE_TAG = 20_026
+#: Values of `throttle`: each move keeps what it has; or any other value, bytes a second.
+KEEP_THROTTLE = -1
+NO_THROTTLE = 0
+#: Values of `freeze`.
+NO_FREEZE = 0
+FREEZE = 1
+UNFREEZE = 2
 
 
 @dataclass(slots=True)
@@ -39,6 +49,12 @@ class AlterPartitionReassignmentsRequest:
     timeout_ms: int = int32("0+", 60000)
     allow_replication_factor_change: bool = boolean("1+", True)
     topics: list[ReassignableTopic] = array(ReassignableTopic, "0+")
+    #: Ours (R8): the moves begin one after the other, as the queue's limits allow.
+    queued: bool = boolean("0+", ignorable=True, tag=QUEUED_TAG)
+    #: Ours (R11): 1 lets no move begin from now on, 2 ends that; names no partitions.
+    freeze: int = int8("0+", NO_FREEZE, ignorable=True, tag=FREEZE_TAG)
+    #: Ours (R4): bytes a second for each broker that these moves copy from or to; goes with them.
+    throttle: int = int64("0+", KEEP_THROTTLE, ignorable=True, tag=THROTTLE_TAG)
 
 
 @dataclass(slots=True)

@@ -142,18 +142,6 @@ def _too_many(load: PartitionLoad, wanted: int, targets: Sequence[int], goals: G
     )
 
 
-def rack_cap(replicas: int, racks: Mapping[int, str], targets: Sequence[int]) -> int:
-    """Return how many replicas of a partition one rack must take at most.
-
-    The smallest number for which the racks have room for all.
-    """
-    sizes = Counter(racks[broker] for broker in targets)
-    for cap in range(1, replicas + 1):
-        if sum(min(cap, size) for size in sizes.values()) >= replicas:
-            return cap
-    return replicas
-
-
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Replicas of each partition, the preferred leader first."""

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidelog.client.planning.moves import reassignment_document
+from tidelog.client.planning.racks import rack_cap
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import (
     BrokerLoad,
@@ -20,7 +22,6 @@ from tidelog.spark.pipelines.plan.cluster_model import (
     PartitionLoad,
     broker_loads,
     present_placement,
-    rack_cap,
     replicas_wanted,
 )
 from tidelog.spark.pipelines.plan.placement import Planned
@@ -225,34 +226,11 @@ def _packed(moves: Sequence[Move], count: int) -> list[Batch]:
     return batches
 
 
-def kafka_json(
-    replicas: Mapping[TopicPartition, Sequence[int]],
-    expected: Mapping[TopicPartition, Sequence[int]],
-) -> dict[str, Any]:
-    """Return the document that kafka-reassign-partitions and `tidelog reassign` execute.
-
-    The latter refuses it where a partition has other replicas by then than `expected` (R18).
-    """
-    return {
-        "version": 1,
-        "partitions": [
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "replicas": list(replicas[tp]),
-                "expected_replicas": list(expected[tp]),
-                "log_dirs": ["any"] * len(replicas[tp]),
-            }
-            for tp in sorted(replicas)
-        ],
-    }
-
-
 def plan_files(batches: Sequence[Batch]) -> dict[str, dict[str, Any]]:
     """Return the documents of a plan by file name: each batch, and the way back."""
     digits = max(2, len(str(len(batches))))
     files = {
-        f"batch-{number:0{digits}}.json": kafka_json(
+        f"batch-{number:0{digits}}.json": reassignment_document(
             {move.tp: move.after for move in batch.moves},
             {move.tp: move.before for move in batch.moves},
         )
@@ -260,5 +238,5 @@ def plan_files(batches: Sequence[Batch]) -> dict[str, dict[str, Any]]:
     }
     before = {move.tp: move.before for batch in batches for move in batch.moves}
     after = {move.tp: move.after for batch in batches for move in batch.moves}
-    files["rollback.json"] = kafka_json(before, after)
+    files["rollback.json"] = reassignment_document(before, after)
     return files

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidelog.client.planning.racks import rack_cap
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.assignment import Problem, solve
 from tidelog.spark.pipelines.plan.cluster_model import (
@@ -22,7 +23,6 @@ from tidelog.spark.pipelines.plan.cluster_model import (
     Goals,
     PartitionLoad,
     Placement,
-    rack_cap,
     replicas_wanted,
 )
 

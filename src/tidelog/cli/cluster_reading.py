@@ -1,0 +1,53 @@
+"""The state of a cluster for plans of moves: brokers, replicas, sizes, and what is on the move.
+
+Moves are read before replicas: a move that begins in between is noticed by the controller, which
+refuses the plan (R18). A broker that does not report its directories fails the plan, because a plan
+without sizes would not know what it copies.
+"""
+
+from __future__ import annotations
+
+from tidelog.client.cluster import PartitionMetadata
+from tidelog.client.moving import MoveUnderWay
+from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition, without_racks
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+
+def read_state(client: BlockingClient, with_racks: bool = True) -> ClusterState:
+    """Return live brokers and all partitions; without racks, brokers have none."""
+    moving = client.list_reassignments()
+    metadata = client.metadata()
+    sizes: dict[TopicPartition, dict[int, int]] = {}
+    free_bytes: dict[int, int] = {}
+    for broker in metadata.brokers:
+        directories = client.describe_log_dirs(broker)
+        if directories and all(each.usable_bytes >= 0 for each in directories):
+            free_bytes[broker] = sum(each.usable_bytes for each in directories)
+        for directory in directories:
+            for replica in directory.replicas:
+                if not replica.is_future:
+                    sizes.setdefault(replica.tp, {})[broker] = replica.size_bytes
+    partitions = tuple(
+        _placed(tp, partition, moving.get(tp), sizes.get(tp, {}))
+        for tp, partition in metadata.all_partitions()
+    )
+    racks = {broker: node.rack for broker, node in metadata.brokers.items()}
+    state = ClusterState(racks, partitions, free_bytes)
+    return state if with_racks else without_racks(state)
+
+
+def _placed(
+    tp: TopicPartition,
+    partition: PartitionMetadata,
+    move: MoveUnderWay | None,
+    sizes: dict[int, int],
+) -> PlacedPartition:
+    return PlacedPartition(
+        tp,
+        partition.replicas if move is None else move.target,
+        partition.leader,
+        partition.isr,
+        sizes.get(partition.leader, max(sizes.values(), default=0)),
+        move is not None,
+    )

@@ -1,0 +1,212 @@
+"""`tidelog brokers decommission` and `drain`: take replicas and leaderships off brokers (R17).
+
+`decommission` prepares the end of a broker: it refuses where the others are too few, and says when
+the broker may be stopped. `drain` prepares maintenance: it takes off what it can, and the broker
+goes on as a member of the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.cluster_reading import read_state
+from tidelog.cli.completion import broker_ids
+from tidelog.cli.documents import MovePlanned, prints
+from tidelog.cli.move_execution import (
+    AdditionalOption,
+    Execution,
+    MovesDryRunOption,
+    RacksOption,
+    SaveRollbackOption,
+    WaitForMovesOption,
+    await_moves,
+    carry_out,
+    elect_preferred,
+)
+from tidelog.cli.output import OutputFormat, OutputOption, say
+from tidelog.cli.planned_moves import check_named_once
+from tidelog.cli.target import (
+    BootstrapOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.cli.waiting import NotYetError, wait_for
+from tidelog.client.planning.emptying import decommissioned, drained
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+_MOST_NAMED = 5
+
+BrokersArgument = Annotated[
+    list[int],
+    typer.Argument(
+        metavar="ID", min=0, help="Brokers.", show_default=False, autocompletion=broker_ids
+    ),
+]
+
+
+@prints(list[MovePlanned])
+def decommission(
+    brokers: BrokersArgument,
+    save_rollback: SaveRollbackOption = None,
+    additional: AdditionalOption = False,
+    racks: RacksOption = True,
+    dry_run: MovesDryRunOption = False,
+    wait: WaitForMovesOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Move all replicas off brokers, alive or dead, so that they may be stopped for good.
+
+    Partitions keep their number of replicas: where the other brokers are too few, nothing is moved
+    and the error names the topics. Without --wait, run the command again to see whether the brokers
+    may be stopped. The exit code is 1 if a move was refused.
+    """
+    check_named_once(tuple(brokers), "ID")
+    leaving = frozenset(brokers)
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        plan = decommissioned(read_state(client, racks), leaving)
+        carry_out(client, plan, Execution(dry_run, wait, save_rollback, additional, output))
+        if dry_run:
+            return
+        moving = _moving_off(client, leaving)
+        if moving and not wait:
+            say(
+                f"{_partitions(len(moving))} on the move: the same command says later whether"
+                f" {_named(brokers)} may be stopped, and --wait waits for that"
+            )
+            return
+        await_moves(client, moving)
+        _await_empty(client, leaving, timeout)
+    say(f"{_named(brokers)} {_verb(brokers)} no replica and may be stopped")
+
+
+@prints(list[MovePlanned])
+def drain(
+    brokers: BrokersArgument,
+    leaders_only: Annotated[
+        bool, typer.Option("--leaders-only", help="Leave replicas where they are; copy nothing.")
+    ] = False,
+    save_rollback: SaveRollbackOption = None,
+    additional: AdditionalOption = False,
+    racks: RacksOption = True,
+    dry_run: MovesDryRunOption = False,
+    wait: WaitForMovesOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Move leaderships off brokers, and replicas as far as other brokers have place.
+
+    A replica for which the other brokers are too few stays as a follower. The brokers stay members:
+    new topics may use them, and the file of --save-rollback brings everything back. The exit code
+    is 1 if a move was refused.
+    """
+    check_named_once(tuple(brokers), "ID")
+    leaving = frozenset(brokers)
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        plan = drained(read_state(client, racks), leaving, leaders_only)
+        carry_out(client, plan, Execution(dry_run, wait, save_rollback, additional, output))
+        if plan.staying and not leaders_only:
+            names = _some(list(plan.staying))
+            verb = "stay" if len(plan.staying) > 1 else "stays"
+            say(f"{names} {verb}, as followers: the other brokers are too few for the replicas")
+        if dry_run:
+            return
+        _elect_preferred(client, leaving)
+        if wait:
+            _await_led_elsewhere(client, leaving, timeout)
+            verb = "lead" if len(brokers) > 1 else "leads"
+            say(f"{_named(brokers)} {verb} no partition that another broker can lead")
+
+
+def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
+    moving = client.list_reassignments()
+    return [tp for tp in sorted(moving) if not leaving.isdisjoint(moving[tp].removing)]
+
+
+def _await_empty(client: BlockingClient, leaving: frozenset[int], timeout_s: float) -> None:
+    """Wait until no broker is assigned a partition and none has one; NotYetError names the rest.
+
+    Brokers learn the end of a move one after the other, so the first answer may be old.
+    """
+    left: list[TopicPartition] = []
+
+    def empty() -> int:
+        left[:] = _held_by(client, leaving)
+        return not left
+
+    try:
+        wait_for("brokers without replicas", 1, empty, timeout_s)
+    except NotYetError as error:
+        names = ", ".join(map(str, sorted(leaving)))
+        raise NotYetError(
+            f"broker {names} still holds {_some(left)}: do not stop it, and run the command again"
+        ) from error
+
+
+def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicPartition]:
+    """Return the partitions that are assigned to brokers, or that live ones have on their disks."""
+    metadata = client.metadata()
+    found = {
+        tp: None
+        for tp, partition in metadata.all_partitions()
+        if not brokers.isdisjoint(partition.replicas)
+    }
+    for broker in sorted(brokers & metadata.brokers.keys()):
+        for directory in client.describe_log_dirs(broker):
+            found |= dict.fromkeys(each.tp for each in directory.replicas)
+    return sorted(found)
+
+
+def _elect_preferred(client: BlockingClient, leaving: frozenset[int]) -> None:
+    """Elect the preferred replicas of partitions that brokers lead in the place of another one."""
+    moving = client.list_reassignments()
+    elect_preferred(client, [tp for tp in _led_for_others(client, leaving) if tp not in moving])
+
+
+def _led_for_others(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
+    """Return the partitions that brokers lead though the preferred replica is elsewhere."""
+    return [
+        tp
+        for tp, each in client.metadata().all_partitions()
+        if each.leader in leaving and each.replicas[0] not in leaving
+    ]
+
+
+def _await_led_elsewhere(client: BlockingClient, leaving: frozenset[int], timeout_s: float) -> None:
+    """Wait until the brokers lead no partition of which another replica is preferred."""
+    led: list[TopicPartition] = []
+
+    def free() -> int:
+        led[:] = _led_for_others(client, leaving)
+        return not led
+
+    try:
+        wait_for("brokers without leaderships", 1, free, timeout_s)
+    except NotYetError as error:
+        names = ", ".join(map(str, sorted(leaving)))
+        raise NotYetError(f"broker {names} still leads {_some(led)}") from error
+
+
+def _some(partitions: list[TopicPartition]) -> str:
+    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
+    return ", ".join(map(str, partitions[:_MOST_NAMED])) + more
+
+
+def _named(brokers: list[int]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
+
+
+def _verb(brokers: list[int]) -> str:
+    return "hold" if len(brokers) > 1 else "holds"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition is" if count == 1 else f"{count} partitions are"

@@ -1,0 +1,216 @@
+"""The common part of all commands that plan moves: show the plan, or carry it out.
+
+A dry run prints Kafka's reassignment document on standard output, and each move with its bytes and
+reason on standard error. Otherwise the moves are requested for the replicas that the plan was made
+for: the controller refuses those of partitions that changed meanwhile (R18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from tidelog.cli.documents import MovePlanned
+from tidelog.cli.output import (
+    OutputFormat,
+    print_document,
+    print_json,
+    print_table,
+    say,
+    size_text,
+)
+from tidelog.cli.reassignment_files import ReassignmentFileError, ids, rollback, save
+from tidelog.cli.waiting import wait_for
+from tidelog.client.moving import MoveAsked
+from tidelog.client.planning.moves import Plan, PlannedMove, reassignment_document
+from tidelog.client.upkeep import ElectionType
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+#: A day: a move takes as long as the copy of a partition's data.
+PATIENCE_S = 86_400.0
+
+SaveRollbackOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-rollback",
+        help="Write a file that moves the partitions back once they are moved.",
+        show_default=False,
+    ),
+]
+AdditionalOption = Annotated[
+    bool, typer.Option("--additional", help="Add to the moves that are under way.")
+]
+MovesDryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print Kafka's reassignment JSON, and what it copies; change nothing."
+    ),
+]
+WaitForMovesOption = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait until every move is done.")
+]
+RacksOption = Annotated[
+    bool, typer.Option("--racks/--no-racks", help="Spread replicas over racks, or ignore racks.")
+]
+
+
+class Execution(NamedTuple):
+    """How a plan is carried out: the options that all commands share."""
+
+    dry_run: bool
+    wait: bool
+    save_rollback: Path | None
+    additional: bool
+    output: OutputFormat
+
+
+def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
+    """Request the moves of a plan, or show them.
+
+    With `wait`, returns when the moves are done and their preferred replicas lead. Raises
+    ReassignmentFileError while other moves are under way and `additional` is not given, and
+    typer.Exit with code 1 where a move or an election was refused.
+    """
+    if plan.moves:
+        _check_alone(client, how.additional)
+    if how.dry_run:
+        show_document(plan)
+        return
+    _keep_way_back(plan, how.save_rollback)
+    results = client.reassign(plan.targets, plan.expected) if plan.moves else {}
+    begun = [move for move in plan.moves if results[move.tp].error is ErrorCode.NONE]
+    if how.wait and begun:
+        await_moves(client, [move.tp for move in begun])
+    print_moves([_row(move, results[move.tp]) for move in plan.moves], how.output)
+    if len(begun) < len(plan.moves):
+        say(f"tidelog: {len(plan.moves) - len(begun)} of {len(plan.moves)} moves were refused")
+    led = _elect(client, begun, how.wait)
+    if len(begun) < len(plan.moves) or not led:
+        raise typer.Exit(1)
+
+
+def show_document(plan: Plan) -> None:
+    """Print the document that executes a plan, and what it does on standard error."""
+    reasons = {move.tp: move.reason for move in plan.moves}
+    print_json(reassignment_document(plan.targets, plan.expected, reasons))
+    for move in plan.moves:
+        to = f"broker{'s' if len(move.added) > 1 else ''} {ids(move.added)}"
+        copies = f"{size_text(move.moved_bytes)} to {to}" if move.added else "no copy"
+        say(f"{move.tp}: {ids(move.before)} becomes {ids(move.after)} ({copies}): {move.reason}")
+    say_total(plan)
+
+
+def say_total(plan: Plan) -> None:
+    """Print how many moves a plan has, and what they copy."""
+    count = len(plan.moves)
+    moves = "1 move copies" if count == 1 else f"{count} moves copy"
+    say(f"{moves} {size_text(plan.moved_bytes)} ({plan.moved_bytes} bytes)")
+
+
+def planned_rows(plan: Plan) -> list[MovePlanned]:
+    """Return the moves of a plan that was not requested."""
+    return [_row(move, None) for move in plan.moves]
+
+
+def print_moves(rows: list[MovePlanned], output: OutputFormat) -> None:
+    """Print moves with their bytes and reasons."""
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    if not rows:
+        say("there is nothing to move")
+        return
+    columns = ("topic", "partition", "result", "replicas before", "replicas", "copied", "why")
+    print_table(
+        columns,
+        (
+            (
+                each.topic,
+                each.partition,
+                each.result,
+                ids(each.replicas_before),
+                ids(each.replicas),
+                size_text(each.moved_bytes),
+                each.message or each.reason,
+            )
+            for each in rows
+        ),
+    )
+
+
+def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> None:
+    """Wait until none of these partitions is on the move; NotYetError after a day."""
+
+    def done() -> int:
+        return len(moving) - len(client.list_reassignments(moving))
+
+    wait_for("moves", len(moving), done, PATIENCE_S)
+
+
+def _check_alone(client: BlockingClient, additional: bool) -> None:
+    moving = client.list_reassignments()
+    if moving and not additional:
+        raise ReassignmentFileError(
+            f"partitions are on the move already ({len(moving)}, the first is {min(moving)}):"
+            " wait for them (tidelog reassign list), cancel them, or give --additional"
+        )
+
+
+def _keep_way_back(plan: Plan, path: Path | None) -> None:
+    if not plan.moves:
+        return
+    back = rollback(plan.expected)
+    if path is not None:
+        save(path, back)
+    else:
+        say(f"to move them back once they are moved, execute: {back}")
+
+
+def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> bool:
+    """Elect the preferred replicas that do not lead yet; return False where one was refused.
+
+    Before a move is over, that is possible only where it copies nothing (R21).
+    """
+    changed = [move for move in begun if move.needs_election]
+    now = [move.tp for move in changed if is_over or set(move.after) == set(move.before)]
+    if len(now) < len(changed):
+        later = len(changed) - len(now)
+        leaders = "1 leader changes" if later == 1 else f"{later} leaders change"
+        say(
+            f"{leaders} when the move is done: by the brokers' leader balance, or at once by"
+            " tidelog leaders elect --all"
+        )
+    return not elect_preferred(client, now)
+
+
+def elect_preferred(client: BlockingClient, partitions: list[TopicPartition]) -> int:
+    """Elect the preferred replicas of partitions; name those that keep their leader, count them."""
+    if not partitions:
+        return 0
+    results = client.elect_leaders(ElectionType.PREFERRED, partitions)
+    refused = [tp for tp in sorted(results) if not results[tp].holds]
+    for tp in refused:
+        result = results[tp]
+        say(f"tidelog: {tp} keeps its leader: {result.message or result.error.name}")
+    return len(refused)
+
+
+def _row(move: PlannedMove, result: MoveAsked | None) -> MovePlanned:
+    word = "planned"
+    if result is not None:
+        word = "accepted" if result.error is ErrorCode.NONE else result.error.name
+    return MovePlanned(
+        move.tp.topic,
+        move.tp.partition,
+        word,
+        move.before,
+        move.after,
+        move.moved_bytes,
+        move.reason,
+        "" if result is None else result.message,
+    )

@@ -1,0 +1,48 @@
+"""The common part of `tidelog reassign`'s commands on files: what names one, and what it is about.
+
+A file is Kafka's: see `reassignment_files`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.reassignment_files import ReassignmentFileError, Targets
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(help="File of Kafka's form; - is standard input.", show_default=False),
+]
+JsonOption = Annotated[
+    str | None, typer.Option("--json", help="The content of such a file.", show_default=False)
+]
+ThrottleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--throttle",
+        min=0,
+        help="Bytes a second for each broker that the moves copy from or to. The throttle ends with"
+        " the moves; 0 removes that of moves under way.",
+        show_default=False,
+    ),
+]
+
+
+def replicas_of(
+    client: BlockingClient, targets: Targets, where: str
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the replicas of each partition now; an error names the first missing partition."""
+    metadata: ClusterMetadata = client.metadata(sorted({tp.topic for tp in targets}))
+    found = {}
+    for tp in targets:
+        partition = metadata.partition(tp)
+        if partition is None:
+            raise ReassignmentFileError(f"{where}: there is no partition {tp}")
+        found[tp] = tuple(partition.replicas)
+    return found

@@ -1,0 +1,163 @@
+"""`tidelog reassign queue|freeze|unfreeze`: moves that wait for their turn, or begin later (R8).
+
+The controller takes moves from the queue as others end, so many at a time that producers hardly
+notice: `reassignment.max.concurrent.partitions` in the cluster, and
+`reassignment.max.concurrent.partitions.per.broker`. A freeze lets none begin.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.documents import MoveBegun, MoveInQueue, prints
+from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
+from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.reassignment_files import check_expected, ids, read
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.cli.waiting import wait_for
+from tidelog.client.moving import MoveAsked, Moves
+from tidelog.core.errors import ErrorCode
+
+#: A day: a move takes as long as the copy of a partition's data.
+_PATIENCE_S = 86_400.0
+
+
+@prints(list[MoveBegun] | list[MoveInQueue])
+def queue(
+    file: FileArgument = None,
+    text: JsonOption = None,
+    throttle: ThrottleOption = None,
+    dry_run: DryRunOption = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until every queued move is done.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Queue the moves that a file names; without one, show the queue and why each move waits.
+
+    A partition of the queue that is on the move elsewhere first returns to where it was. There is
+    one queue: a second one is refused until the first is empty. `tidelog reassign cancel` takes
+    moves out of it. The exit code is 1 if a move was refused.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        if file is None and text is None:
+            _show(client.reassignments(), output)
+            return
+        where, targets, expected = read(file, text)
+        before = replicas_of(client, targets, where)
+        check_expected(where, expected, before)
+        results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
+        if not dry_run:
+            results = client.reassign(targets, expected, queued=True, throttle=throttle)
+        accepted = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
+        if wait and accepted and not dry_run:
+
+            def done() -> int:
+                moves = client.reassignments(accepted)
+                return len(accepted) - len({**moves.queued, **moves.under_way})
+
+            wait_for("moves", len(accepted), done, _PATIENCE_S)
+    word = "would_queue" if dry_run else "queued"
+    rows = [
+        MoveBegun(
+            tp.topic,
+            tp.partition,
+            word if results[tp].error is ErrorCode.NONE else results[tp].error.name,
+            before[tp],
+            targets[tp],
+            results[tp].message,
+        )
+        for tp in targets
+    ]
+    _print_queued(rows, output)
+    if len(accepted) < len(targets):
+        say(f"tidelog: {len(targets) - len(accepted)} of {len(targets)} moves were refused")
+        raise typer.Exit(1)
+
+
+def _print_queued(rows: list[MoveBegun], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    print_table(
+        ("topic", "partition", "result", "replicas before", "replicas", "reason"),
+        (
+            (
+                each.topic,
+                each.partition,
+                each.result,
+                ids(each.replicas_before),
+                ids(each.replicas),
+                each.message or None,
+            )
+            for each in rows
+        ),
+    )
+
+
+def _show(moves: Moves, output: OutputFormat) -> None:
+    rows = [
+        MoveInQueue(tp.topic, tp.partition, queued.target, queued.reason)
+        for tp, queued in moves.queued.items()
+    ]
+    if output is OutputFormat.JSON:
+        print_document(rows)
+    elif rows:
+        print_table(
+            ("topic", "partition", "replicas", "waits because"),
+            ((each.topic, each.partition, ids(each.target), each.reason or None) for each in rows),
+        )
+    else:
+        say("no move is queued")
+    say_frozen(moves)
+
+
+def say_waiting(moves: Moves) -> None:
+    """Say how many moves are queued, and that none begins, where that is so."""
+    if moves.queued:
+        say(f"{len(moves.queued)} moves are queued: tidelog reassign queue shows why each waits")
+    say_frozen(moves)
+
+
+def say_frozen(moves: Moves) -> None:
+    """Say that no move begins, where that is so."""
+    if moves.is_frozen:
+        say("reassignments are frozen: none begins before tidelog reassign unfreeze")
+
+
+def freeze(
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Let no move begin from now on. Those under way go on, and can be cancelled.
+
+    The freeze lasts until it is ended, whatever broker is the controller.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        client.freeze_reassignments(True)
+        under_way = len(client.reassignments().under_way)
+    say(f"reassignments are frozen: none begins; {under_way} are under way and go on")
+
+
+def unfreeze(
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Let moves begin again; those that are queued or asked for in the store begin at once."""
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        client.freeze_reassignments(False)
+        queued = len(client.reassignments().queued)
+    say(f"reassignments are not frozen; {queued} moves are queued")

@@ -1,0 +1,216 @@
+"""`tidelog reassign list`: the moves under way with their progress, once or until they end (R16).
+
+On a terminal, `--watch` draws a bar for each move. Elsewhere it prints a line for each move and
+sample. With `-o json` each sample is one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from tidelog.cli.documents import MoveListed, MovesSampled
+from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say, size_text
+from tidelog.cli.reassignment_files import ids
+from tidelog.client.move_progress import MoveProgress, ProgressMeter
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+#: More bars than this are not readable; the rest is counted.
+_MOST_BARS = 20
+
+
+def show_moves(client: BlockingClient, output: OutputFormat) -> None:
+    """Print the moves under way; rates need a second look, so they are not known."""
+    found = _Look(client, ProgressMeter()).take()
+    if output is OutputFormat.JSON:
+        print_document([_row(each) for each in found])
+    elif found:
+        print_table(
+            ("topic", "partition", "state", "replicas", "adding", "removing", "before", "left"),
+            (
+                (
+                    each.tp.topic,
+                    each.tp.partition,
+                    each.state.value,
+                    ids(each.move.replicas),
+                    ids(each.move.adding) or None,
+                    ids(each.move.removing) or None,
+                    ids(each.move.original) or None,
+                    size_text(each.left_bytes),
+                )
+                for each in found
+            ),
+        )
+    else:
+        say("no partition is being moved")
+
+
+def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float) -> None:
+    """Print the moves under way every `interval_s`, until there are none."""
+    look = _Look(client, ProgressMeter())
+    with _screen(output) as screen:
+        while True:
+            found = look.take()
+            screen.show(found)
+            if not found:
+                break
+            time.sleep(interval_s)
+    say("no partition is being moved")
+
+
+def progress_text(progress: MoveProgress) -> str:
+    """Return bytes, rate and the time that is left, for people."""
+    if progress.total_bytes is None:
+        return "bytes not known"
+    if not progress.move.adding:
+        return "nothing to copy"
+    words = [f"{size_text(progress.done_bytes)} of {size_text(progress.total_bytes)}"]
+    if progress.rate is not None:
+        words.append(f"{size_text(round(progress.rate))}/s")
+    if progress.is_never:
+        words.append("never done: producers write as fast as it copies")
+    elif progress.left_ms is not None:
+        words.append(f"{duration_text(progress.left_ms)} left")
+    return ", ".join(words)
+
+
+def duration_text(duration_ms: int) -> str:
+    """Return a duration for people: its two largest units."""
+    seconds = -(-duration_ms // 1000)
+    for unit_s, unit, smaller_s, smaller in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= unit_s:
+            return f"{seconds // unit_s} {unit} {seconds % unit_s // smaller_s} {smaller}"
+    return f"{seconds} s"
+
+
+class _Look:
+    """Samples of one cluster; each broker that does not report its bytes is named once."""
+
+    def __init__(self, client: BlockingClient, meter: ProgressMeter) -> None:
+        self._client = client
+        self._meter = meter
+        self._named: dict[int, None] = {}
+
+    def take(self) -> list[MoveProgress]:
+        found = self._client.sample_moves()
+        for broker, reason in found.silent.items():
+            if broker not in self._named:
+                self._named[broker] = None
+                say(f"tidelog: broker {broker} does not report its bytes: {reason}")
+        return self._meter.observe(time.monotonic_ns() // 1_000_000, found.samples)
+
+
+class _Screen(Protocol):
+    def show(self, found: Sequence[MoveProgress]) -> None:
+        """Show one sample."""
+
+
+class _JsonLines:
+    """One JSON document a line."""
+
+    def show(self, found: Sequence[MoveProgress]) -> None:
+        """Print the sample."""
+        sample = MovesSampled(time.time_ns() // 1_000_000, [_row(each) for each in found])
+        print_line(json.dumps(asdict(sample)))
+        typer.get_text_stream("stdout").flush()
+
+
+class _Lines:
+    """One line for each move and sample, and one for its end."""
+
+    def __init__(self) -> None:
+        self._shown: dict[TopicPartition, None] = {}
+
+    def show(self, found: Sequence[MoveProgress]) -> None:
+        """Print the moves of the sample, and those that ended since the last one."""
+        present = dict.fromkeys(each.tp for each in found)
+        for tp in self._shown:
+            if tp not in present:
+                print_line(f"{tp} ended")
+        for each in found:
+            print_line(f"{each.tp} {_title(each)}: {progress_text(each)}")
+        self._shown = present
+
+
+class _Bars:
+    """A bar for each move."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._tasks: dict[TopicPartition, TaskID] = {}
+
+    def show(self, found: Sequence[MoveProgress]) -> None:
+        """Draw the sample."""
+        present = {each.tp: each for each in found}
+        for tp, task in self._tasks.items():
+            if tp not in present:
+                self._bars.update(task, total=1, completed=1, title=f"{tp} ended", text="")
+        room = _MOST_BARS - sum(tp in present for tp in self._tasks)
+        for each in found:
+            if each.tp not in self._tasks:
+                if room <= 0:
+                    continue
+                room -= 1
+                self._tasks[each.tp] = self._bars.add_task("", total=None, title="", text="")
+            self._bars.update(
+                self._tasks[each.tp],
+                total=max(1, each.total_bytes or 0),
+                completed=1 if each.left_bytes == 0 and not each.done_bytes else each.done_bytes,
+                title=f"{each.tp} {_title(each)}",
+                text=progress_text(each),
+            )
+
+
+@contextlib.contextmanager
+def _screen(output: OutputFormat) -> Iterator[_Screen]:
+    if output is OutputFormat.JSON:
+        yield _JsonLines()
+        return
+    console = Console()
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    columns = (
+        TextColumn("{task.fields[title]}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    with Progress(*columns, console=console) as bars:
+        yield _Bars(bars)
+
+
+def _title(progress: MoveProgress) -> str:
+    brokers = ids(progress.move.adding or progress.move.removing)
+    return f"{progress.state.value} {brokers}".strip()
+
+
+def _row(progress: MoveProgress) -> MoveListed:
+    move = progress.move
+    return MoveListed(
+        progress.tp.topic,
+        progress.tp.partition,
+        move.replicas,
+        move.adding,
+        move.removing,
+        move.target,
+        move.original,
+        progress.state.value,
+        progress.done_bytes,
+        progress.left_bytes,
+        None if progress.rate is None else round(progress.rate),
+        progress.left_ms,
+        progress.is_never,
+    )

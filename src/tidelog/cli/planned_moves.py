@@ -1,0 +1,193 @@
+"""Commands that plan moves and make them: another replication factor, a topic on given brokers, and
+the balance of the cluster (R17).
+
+`tidelog brokers decommission` and `drain` are in `cli/emptying`. The plans are those of
+`tidelog.client.planning`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.cluster_reading import read_state
+from tidelog.cli.completion import topic_names
+from tidelog.cli.configs import MIN_INSYNC_REPLICAS, warn_of_minimum
+from tidelog.cli.documents import MovePlanned, ReassignmentDocument, prints
+from tidelog.cli.move_execution import (
+    AdditionalOption,
+    Execution,
+    MovesDryRunOption,
+    RacksOption,
+    SaveRollbackOption,
+    WaitForMovesOption,
+    carry_out,
+    elect_preferred,
+    planned_rows,
+    print_moves,
+    say_total,
+)
+from tidelog.cli.names import broker_named, topics_named
+from tidelog.cli.output import OutputFormat, OutputOption, print_json, say
+from tidelog.cli.target import (
+    BootstrapOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.client.planning.moves import Plan, reassignment_document
+from tidelog.client.planning.rebalancing import TOLERANCE, rebalanced
+from tidelog.client.planning.replication_factor import with_replication_factor
+from tidelog.client.planning.topic_placement import on_brokers
+from tidelog.runtime.blocking import BlockingClient
+
+_ToleranceOption = Annotated[
+    float,
+    typer.Option("--tolerance", min=0, help="Percent that a broker's bytes may be off the mean."),
+]
+
+
+def change_replication_factor(
+    client: BlockingClient, name: str, factor: int, with_racks: bool, how: Execution
+) -> None:
+    """Give every partition of a topic another number of replicas."""
+    topics_named(client, [name])
+    plan = with_replication_factor(read_state(client, with_racks), name, factor)
+    values = client.describe_configs(ConfigResource(TOPIC, name), [MIN_INSYNC_REPLICAS])
+    for value in values:
+        if value.value is not None:
+            warn_of_minimum(value.value, factor)
+    carry_out(client, plan, how)
+
+
+@prints(list[MovePlanned])
+def move(
+    name: Annotated[
+        str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
+    ],
+    to_brokers: Annotated[
+        str, typer.Option("--to-brokers", help="Broker ids, as 1,2,3.", show_default=False)
+    ],
+    save_rollback: SaveRollbackOption = None,
+    additional: AdditionalOption = False,
+    racks: RacksOption = True,
+    dry_run: MovesDryRunOption = False,
+    wait: WaitForMovesOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Move a topic's partitions to brokers; replicas that are on one of them stay.
+
+    Partitions keep their number of replicas. The exit code is 1 if a move was refused.
+    """
+    brokers = broker_list(to_brokers, "--to-brokers")
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        topics_named(client, [name])
+        for broker in brokers:
+            broker_named(client, broker)
+        plan = on_brokers(read_state(client, racks), name, brokers)
+        carry_out(client, plan, Execution(dry_run, wait, save_rollback, additional, output))
+
+
+@prints(ReassignmentDocument)
+def plan(
+    rebalance: Annotated[
+        bool, typer.Option("--rebalance", help="Balance racks, replicas, bytes and leaders.")
+    ] = False,
+    tolerance: _ToleranceOption = 100 * TOLERANCE,
+    racks: RacksOption = True,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Plan the moves that balance the cluster, each with its reason; change nothing.
+
+    A table shows the moves, -o json prints the file for tidelog reassign execute. It is refused
+    where a partition has other replicas by then. Other wishes are commands with --dry-run: topics
+    alter --replication-factor, topics move, brokers decommission, brokers drain. For a balance of
+    the load, see tidelog pipeline plan.
+    """
+    if not rebalance:
+        raise typer.BadParameter("give --rebalance: it is the only plan that this command makes")
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        found = rebalanced(read_state(client, racks), tolerance / 100)
+    if output is OutputFormat.JSON:
+        reasons = {each.tp: each.reason for each in found.moves}
+        print_json(reassignment_document(found.targets, found.expected, reasons))
+    else:
+        _print_balance(found)
+
+
+def _print_balance(found: Plan) -> None:
+    if not found.moves:
+        say("the cluster is balanced")
+        return
+    print_moves(planned_rows(found), OutputFormat.TABLE)
+    say_total(found)
+
+
+@prints(list[MovePlanned])
+def rebalance(
+    tolerance: _ToleranceOption = 100 * TOLERANCE,
+    save_rollback: SaveRollbackOption = None,
+    additional: AdditionalOption = False,
+    racks: RacksOption = True,
+    dry_run: MovesDryRunOption = False,
+    wait: WaitForMovesOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Balance racks, replicas, bytes and leaders of the brokers by moves that copy little.
+
+    Replicas per broker differ by one at most, bytes by the tolerance where exchanges of replicas
+    reach it, leaders as little as the replicas allow. The exit code is 1 if a move was refused.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        found = rebalanced(read_state(client, racks), tolerance / 100)
+        if not found.moves:
+            say("the cluster is balanced")
+        carry_out(client, found, Execution(dry_run, wait, save_rollback, additional, output))
+        if not dry_run and (wait or not found.moves):
+            _lead_by_preferred(client)
+
+
+def _lead_by_preferred(client: BlockingClient) -> None:
+    """Elect the preferred replicas that are in sync and do not lead: the plan counts on them."""
+    moving = client.list_reassignments()
+    wanted = [
+        tp
+        for tp, each in client.metadata().all_partitions()
+        if each.leader != each.replicas[0] and each.replicas[0] in each.isr and tp not in moving
+    ]
+    if elect_preferred(client, wanted):
+        raise typer.Exit(1)
+    if wanted:
+        partitions = "1 partition has" if len(wanted) == 1 else f"{len(wanted)} partitions have"
+        say(f"{partitions} the preferred leader again")
+
+
+def broker_list(text: str, option: str) -> tuple[int, ...]:
+    """Parse `1,2,3`; raise a usage error for any other text, and for an id named twice."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if not word.isdecimal():
+            raise typer.BadParameter(
+                f"{text!r} are no broker ids: 1,2,3 expected", param_hint=option
+            )
+    brokers = tuple(map(int, words))
+    check_named_once(brokers, option)
+    return brokers
+
+
+def check_named_once(brokers: tuple[int, ...], option: str) -> None:
+    """Raise a usage error for a broker that is named twice."""
+    for broker in brokers:
+        if brokers.count(broker) > 1:
+            raise typer.BadParameter(f"broker {broker} is named twice", param_hint=option)

@@ -1,0 +1,149 @@
+"""Progress of reassignments: bytes done and left, rate, time to the end, and state (R16).
+
+Pure: `ProgressMeter` takes samples of what brokers report and the time at which they did. A copy is
+measured by its bytes against those of the leader, so it is exact to the segments that retention or
+compaction has removed on one of them only. Rates are averages over the last `window_ms`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tidelog.client.moving import MoveUnderWay
+from tidelog.core.types import TopicPartition
+
+WINDOW_MS: Final = 10_000
+
+
+class MoveState(StrEnum):
+    """The step of a move."""
+
+    #: Added replicas copy.
+    ADDING = "adding"
+    #: All added replicas are in sync: the others are being removed.
+    COMPLETING = "completing"
+    #: Replicas are removed, and none was added.
+    REMOVING = "removing"
+    #: The partition returns to its former replicas (R3).
+    CANCELLING = "cancelling"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSample:
+    """One look at a move. `sizes`: bytes by broker, without brokers that did not report them."""
+
+    move: MoveUnderWay
+    leader: int
+    isr: tuple[int, ...]
+    sizes: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """A move and how far it is. None: not known."""
+
+    tp: TopicPartition
+    state: MoveState
+    move: MoveUnderWay
+    #: Bytes of all added replicas together.
+    done_bytes: int | None
+    left_bytes: int | None
+    #: Bytes per second that are copied; None before the second sample.
+    rate: float | None
+    #: Time until nothing is left, at the rate at which the leader grows meanwhile.
+    left_ms: int | None
+    #: Whether the leader grows as fast as its copies or faster: the move does not end so.
+    is_never: bool
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Bytes done and left."""
+        if self.done_bytes is None or self.left_bytes is None:
+            return None
+        return self.done_bytes + self.left_bytes
+
+
+def state_of(sample: MoveSample) -> MoveState:
+    """Return the step of a move."""
+    move = sample.move
+    if move.adding:
+        in_sync = all(broker in sample.isr for broker in move.adding)
+        return MoveState.COMPLETING if in_sync else MoveState.ADDING
+    return MoveState.CANCELLING if move.target == move.original else MoveState.REMOVING
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    at_ms: int
+    done_bytes: int
+    total_bytes: int
+
+
+class ProgressMeter:
+    """Turns samples into progress; one meter for all moves of a cluster."""
+
+    def __init__(self, window_ms: int = WINDOW_MS) -> None:
+        self._window_ms = window_ms
+        self._points: dict[tuple[TopicPartition, tuple[int, ...]], deque[_Point]] = {}
+
+    def observe(
+        self, now_ms: int, samples: Mapping[TopicPartition, MoveSample]
+    ) -> list[MoveProgress]:
+        """Return the progress of each move, in the order of their partitions.
+
+        `now_ms` is a monotonic time. A move that is not among the samples is over and forgotten; a
+        move with other added replicas than before begins again.
+        """
+        kept = {(tp, sample.move.adding) for tp, sample in samples.items()}
+        self._points = {key: points for key, points in self._points.items() if key in kept}
+        return [self._progress(now_ms, tp, samples[tp]) for tp in sorted(samples)]
+
+    def _progress(self, now_ms: int, tp: TopicPartition, sample: MoveSample) -> MoveProgress:
+        state = state_of(sample)
+        point = _measured(now_ms, sample)
+        if point is None:
+            return MoveProgress(tp, state, sample.move, None, None, None, None, False)
+        points = self._points.setdefault((tp, sample.move.adding), deque())
+        points.append(point)
+        while len(points) > 2 and points[1].at_ms <= now_ms - self._window_ms:
+            points.popleft()
+        left = point.total_bytes - point.done_bytes
+        first = points[0]
+        passed_ms = point.at_ms - first.at_ms
+        rate = left_ms = None
+        is_never = False
+        if passed_ms > 0:
+            copied = max(0, point.done_bytes - first.done_bytes)
+            gained = copied - (point.total_bytes - first.total_bytes)
+            rate = copied * 1000 / passed_ms
+            if gained > 0:
+                left_ms = left * passed_ms // gained
+            elif left:
+                # Copies begin only after a while: a short look does not say that they never end.
+                is_never = 2 * passed_ms >= self._window_ms
+        if not left:
+            left_ms = 0
+        return MoveProgress(tp, state, sample.move, point.done_bytes, left, rate, left_ms, is_never)
+
+
+def _measured(now_ms: int, sample: MoveSample) -> _Point | None:
+    """Return the bytes of a move; None where the leader or an added replica did not report them."""
+    adding = sample.move.adding
+    if not adding:
+        return _Point(now_ms, 0, 0)
+    whole = sample.sizes.get(sample.leader)
+    if whole is None:
+        return None
+    done = 0
+    for broker in adding:
+        if broker in sample.isr:
+            done += whole
+        elif broker in sample.sizes:
+            done += min(whole, sample.sizes[broker])
+        else:
+            return None
+    return _Point(now_ms, done, whole * len(adding))

@@ -1,0 +1,84 @@
+"""Samples of reassignments: what the controller lists, and the bytes that brokers report (R16).
+
+The controller says which partitions move. Each broker that leads one, or adds a replica, reports
+its bytes (DescribeLogDirs). A broker that does not respond leaves its moves without bytes; its
+error is in the result, because the other moves are still worth a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.cluster import PartitionMetadata
+from tidelog.client.move_progress import MoveSample
+from tidelog.client.moving import MoveAdmin, MoveUnderWay
+from tidelog.client.routing import ClusterRouter
+from tidelog.client.steps import Operation
+from tidelog.client.upkeep import PartitionAdmin
+from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
+from tidelog.core.types import NO_LEADER, TopicPartition
+
+#: Time for the bytes of one broker. A broker that hangs must not keep back all others.
+_SIZES_TIMEOUT_MS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSamples:
+    """Samples by partition, and why brokers did not report their bytes."""
+
+    samples: Mapping[TopicPartition, MoveSample]
+    silent: Mapping[int, str]
+
+
+class MoveSampler:
+    """Takes samples of all reassignments under way."""
+
+    def __init__(self, router: ClusterRouter, moves: MoveAdmin, partitions: PartitionAdmin) -> None:
+        self._router = router
+        self._moves = moves
+        self._partitions = partitions
+
+    def sample(self) -> Operation[MoveSamples]:
+        """Return one sample of each move. Raises KafkaError where the controller does not list."""
+        moving = yield from self._moves.list_reassignments()
+        if not moving:
+            return MoveSamples({}, {})
+        metadata = yield from self._router.metadata(sorted({tp.topic for tp in moving}))
+        placed = {
+            tp: partition for tp in moving if (partition := metadata.partition(tp)) is not None
+        }
+        sizes: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in placed}
+        silent: dict[int, str] = {}
+        for broker, wanted in _reporters(moving, placed).items():
+            try:
+                directories = yield from self._partitions.describe_log_dirs(
+                    broker, wanted, min(_SIZES_TIMEOUT_MS, self._router.timeout_ms)
+                )
+            except (ConnectionLost, RequestTimeout, KafkaError) as error:
+                silent[broker] = str(error)
+                continue
+            for directory in directories:
+                for replica in directory.replicas:
+                    if replica.tp in sizes and not replica.is_future:
+                        sizes[replica.tp][broker] = replica.size_bytes
+        samples = {
+            tp: MoveSample(moving[tp], each.leader, each.isr, sizes[tp])
+            for tp, each in placed.items()
+        }
+        return MoveSamples(samples, silent)
+
+
+def _reporters(
+    moving: Mapping[TopicPartition, MoveUnderWay],
+    placed: Mapping[TopicPartition, PartitionMetadata],
+) -> dict[int, list[TopicPartition]]:
+    """Return the partitions whose bytes each broker has to report: leaders and added replicas."""
+    found: dict[int, list[TopicPartition]] = {}
+    for tp, partition in sorted(placed.items()):
+        adding = moving[tp].adding
+        leader = (partition.leader,) if adding and partition.leader != NO_LEADER else ()
+        for broker in dict.fromkeys((*leader, *adding)):
+            found.setdefault(broker, []).append(tp)
+    return dict(sorted(found.items()))

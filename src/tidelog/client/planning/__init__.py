@@ -1,0 +1,7 @@
+"""Plans of reassignments: from a cluster's state and a wish to moves, each with its reason (R17).
+
+Pure: plans read no clock, send nothing, and are the same for the same state. `cluster_state` is the
+input, `moves` the result. One module per wish: `replication_factor`, `emptying` (brokers without
+replicas), `topic_placement` (a topic on given brokers), `rebalancing`. `tidelog.spark.pipelines`
+has the optimiser that also weighs rates of load; these plans need no samples and no solver.
+"""

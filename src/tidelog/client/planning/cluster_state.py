@@ -1,0 +1,89 @@
+"""The cluster as a plan sees it: live brokers with racks and room, partitions with sizes.
+
+Plain data without a client. A partition on the move counts with the replicas that it is going to
+have, and no plan moves it again. `PlanError` is the error of a wish that no plan can meet; its
+message says what would be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import NO_LEADER, TopicPartition
+
+
+class PlanError(TidelogError):
+    """A wish for which there is no plan; the message says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPartition:
+    """A partition: its replicas, the preferred leader first, and the bytes that one copy costs."""
+
+    tp: TopicPartition
+    replicas: tuple[int, ...]
+    leader: int = NO_LEADER
+    isr: tuple[int, ...] = ()
+    size_bytes: int = 0
+    #: Whether it is being reassigned; then `replicas` are the target.
+    is_moving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """All live brokers and all partitions.
+
+    `racks` has every live broker, with None where it has no rack. `free_bytes` lacks brokers that
+    do not report their volumes.
+    """
+
+    racks: Mapping[int, str | None]
+    partitions: tuple[PlacedPartition, ...]
+    free_bytes: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def live(self) -> tuple[int, ...]:
+        """The live brokers, ascending."""
+        return tuple(sorted(self.racks))
+
+    def of_topic(self, topic: str) -> list[PlacedPartition]:
+        """Return the partitions of a topic; raises PlanError where there are none."""
+        found = [each for each in self.partitions if each.tp.topic == topic]
+        if not found:
+            raise PlanError(f"there is no topic {topic!r}")
+        return found
+
+    def rack_names(self) -> dict[int, str]:
+        """Return the rack of each live broker; a broker without a rack is a rack of its own.
+
+        Raises PlanError where some brokers have a rack and others have none.
+        """
+        without = [broker for broker in self.live if self.racks[broker] is None]
+        if without and len(without) < len(self.racks):
+            noun = "broker" if len(without) == 1 else "brokers"
+            names = ", ".join(map(str, without))
+            raise PlanError(
+                f"no rack is known of {noun} {names}, but others have one: set broker.rack on all"
+                " of them, or plan without racks (--no-racks)"
+            )
+        return {broker: self.racks[broker] or f"broker {broker}" for broker in self.live}
+
+
+def without_racks(state: ClusterState) -> ClusterState:
+    """Return the same cluster, whose brokers have no racks."""
+    return ClusterState(dict.fromkeys(state.racks), state.partitions, state.free_bytes)
+
+
+def check_replicas_alive(state: ClusterState, partition: PlacedPartition) -> None:
+    """Raise PlanError where a partition keeps a replica on a dead broker.
+
+    A controller accepts no target that names one.
+    """
+    dead = [broker for broker in partition.replicas if broker not in state.racks]
+    if dead:
+        raise PlanError(
+            f"broker {dead[0]} is not alive and holds a replica of {partition.tp}: start it, or"
+            f" decommission it (tidelog brokers decommission {dead[0]})"
+        )

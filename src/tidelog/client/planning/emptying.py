@@ -1,0 +1,131 @@
+"""Brokers without replicas (R17): `decommissioned` before they stop, `drained` while they go on.
+
+A replica on such a broker goes to the best other broker. Its partition keeps the number of its
+replicas. A partition whose preferred leader leaves gets another one that is in sync, if there is
+one. Decommissioning refuses where the other brokers are too few for a partition's replicas.
+Draining then leaves the replica where it is, as a follower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from tidelog.client.planning.cluster_state import (
+    ClusterState,
+    PlacedPartition,
+    PlanError,
+    check_replicas_alive,
+)
+from tidelog.client.planning.moves import Chosen, Plan, plan_of
+from tidelog.client.planning.placement import Placement, leader_first
+from tidelog.core.types import TopicPartition
+
+_MOST_NAMED = 5
+
+
+def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> Plan:
+    """Return the moves that leave no replica on these brokers, alive or dead.
+
+    Raises PlanError where the other live brokers cannot hold the replicas, naming the topics, and
+    for a broker that neither lives nor holds a replica.
+    """
+    _check_known(state, leaving)
+    stay = _staying_brokers(state, leaving)
+    _check_enough(state, leaving, stay)
+    placement = Placement(state)
+    chosen: dict[TopicPartition, Chosen] = {}
+    for partition in _largest_first(state, leaving):
+        kept = [broker for broker in partition.replicas if broker not in leaving]
+        check_replicas_alive(state, PlacedPartition(partition.tp, tuple(kept)))
+        missing = len(partition.replicas) - len(kept)
+        replicas = placement.add_best(partition.tp, kept, stay, missing)
+        if partition.replicas[0] in leaving:
+            replicas = leader_first(replicas, placement.best_leader(partition, replicas))
+        placement.assign(partition.tp, replicas)
+        chosen[partition.tp] = Chosen(replicas, _reason(partition, leaving, "decommissioned"))
+    return plan_of(state, chosen)
+
+
+def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool = False) -> Plan:
+    """Return the moves that take leaderships and, where other brokers have place, replicas away.
+
+    A partition for which the other brokers are too few keeps its replica as a follower, last in
+    order; it is among `Plan.staying`. With `leaders_only` replicas stay, and nothing is copied.
+    Raises PlanError for a broker that is not alive, and where no other broker lives.
+    """
+    for broker in sorted(leaving):
+        if broker not in state.racks:
+            live = ", ".join(map(str, state.live))
+            raise PlanError(
+                f"there is no live broker {broker} to drain; live are {live} (a dead broker is"
+                " decommissioned)"
+            )
+    stay = _staying_brokers(state, leaving)
+    placement = Placement(state)
+    chosen: dict[TopicPartition, Chosen] = {}
+    staying = []
+    for partition in _largest_first(state, leaving):
+        check_replicas_alive(state, partition)
+        kept = [broker for broker in partition.replicas if broker not in leaving]
+        own = [broker for broker in partition.replicas if broker in leaving]
+        replicas = tuple(kept)
+        if not leaders_only:
+            replicas = placement.add_best(partition.tp, kept, stay, len(own))
+        able = replicas
+        if len(replicas) < len(partition.replicas):
+            replicas += tuple(own[: len(partition.replicas) - len(replicas)])
+            staying.append(partition.tp)
+        if partition.replicas[0] in leaving and able:
+            replicas = leader_first(replicas, placement.best_leader(partition, able))
+        placement.assign(partition.tp, replicas)
+        chosen[partition.tp] = Chosen(replicas, _reason(partition, leaving, "drained"))
+    return plan_of(state, chosen, staying)
+
+
+def _staying_brokers(state: ClusterState, leaving: AbstractSet[int]) -> list[int]:
+    stay = [broker for broker in state.live if broker not in leaving]
+    if not stay:
+        raise PlanError("no live broker would remain: leave at least one")
+    return stay
+
+
+def _largest_first(state: ClusterState, leaving: AbstractSet[int]) -> list[PlacedPartition]:
+    """Return the partitions with replicas on these brokers; large ones choose first."""
+    there = [each for each in state.partitions if not leaving.isdisjoint(each.replicas)]
+    return sorted(there, key=lambda each: (-each.size_bytes, each.tp))
+
+
+def _reason(partition: PlacedPartition, leaving: AbstractSet[int], word: str) -> str:
+    own = [broker for broker in partition.replicas if broker in leaving]
+    if len(own) == 1:
+        return f"broker {own[0]} is {word}"
+    return f"brokers {', '.join(map(str, own))} are {word}"
+
+
+def _check_known(state: ClusterState, leaving: AbstractSet[int]) -> None:
+    known = {*state.racks, *(broker for each in state.partitions for broker in each.replicas)}
+    for broker in sorted(leaving):
+        if broker not in known:
+            names = ", ".join(map(str, sorted(known)))
+            raise PlanError(f"there is no broker {broker}; there are {names}")
+
+
+def _check_enough(state: ClusterState, leaving: AbstractSet[int], stay: list[int]) -> None:
+    """Raise PlanError naming the topics whose replicas the brokers in `stay` cannot hold."""
+    wanted: dict[str, int] = {}
+    for partition in _largest_first(state, leaving):
+        topic, count = partition.tp.topic, len(partition.replicas)
+        if count > len(stay):
+            wanted[topic] = max(count, wanted.get(topic, 0))
+    if not wanted:
+        return
+    names = [f"{topic} ({wanted[topic]} replicas)" for topic in sorted(wanted)]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    remain = "only broker" if len(stay) == 1 else "only brokers"
+    gone = ", ".join(map(str, sorted(leaving)))
+    raise PlanError(
+        f"without broker {gone} there {'is' if len(stay) == 1 else 'are'} {remain}"
+        f" {', '.join(map(str, stay))}, too few for {', '.join(names[:_MOST_NAMED])}{more}: add"
+        " brokers, or lower the number first (tidelog topics alter TOPIC --replication-factor"
+        f" {len(stay)})"
+    )

@@ -1,0 +1,57 @@
+"""Which broker may pass the leadership of a partition to which other one, without a copy.
+
+A chain of such changes takes a leadership from a broker to any other that it reaches: the brokers
+between them give one and get one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from tidelog.core.types import TopicPartition
+
+
+class LeaderGraph:
+    """The partitions by their preferred leader and each of their other replicas."""
+
+    def __init__(self) -> None:
+        self._edges: dict[int, dict[int, dict[TopicPartition, None]]] = {}
+
+    def add(self, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
+        """Add a partition; its first replica leads."""
+        for other in replicas[1:]:
+            self._edges.setdefault(replicas[0], {}).setdefault(other, {})[tp] = None
+
+    def remove(self, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
+        """Remove a partition that was added with these replicas."""
+        for other in replicas[1:]:
+            del self._edges[replicas[0]][other][tp]
+
+    def chain_from(
+        self, source: int, leaders: Mapping[int, int]
+    ) -> list[tuple[TopicPartition, int]]:
+        """Return changes (partition, its new leader) that take one leadership from `source`.
+
+        They end at the broker with the fewest, by the shortest way, and come in the order in which
+        they are made: the last broker gains first. Empty where no reachable broker has at least two
+        leaderships fewer than `source`.
+        """
+        came: dict[int, tuple[TopicPartition, int]] = {}
+        queue = deque([source])
+        while queue:
+            broker = queue.popleft()
+            for other, partitions in sorted(self._edges.get(broker, {}).items()):
+                if partitions and other != source and other not in came:
+                    came[other] = (min(partitions), broker)
+                    queue.append(other)
+        # Brokers that were reached in fewer steps come first.
+        last = min(came, key=lambda each: leaders.get(each, 0), default=source)
+        if leaders.get(last, 0) > leaders.get(source, 0) - 2:
+            return []
+        chain = []
+        while last != source:
+            tp, before = came[last]
+            chain.append((tp, last))
+            last = before
+        return chain

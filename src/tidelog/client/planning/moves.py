@@ -1,0 +1,148 @@
+"""The moves of a plan, and the document that `tidelog reassign execute` and Kafka's tool execute.
+
+A move copies the whole partition to each broker that has no replica yet. A move that only changes
+the order of replicas copies nothing (R21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition, PlanError
+from tidelog.core.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """The change of one partition's replicas; `after[0]` is its preferred leader."""
+
+    tp: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    #: Bytes of one copy.
+    size_bytes: int
+    reason: str
+    #: Whether the present leader stays a replica and another one is preferred: that takes an
+    #: election. A leader that leaves gives its leadership to the preferred replica at the end.
+    needs_election: bool = False
+
+    @property
+    def added(self) -> tuple[int, ...]:
+        """The brokers that get a replica."""
+        return tuple(broker for broker in self.after if broker not in self.before)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that are copied, to all brokers together."""
+        return self.size_bytes * len(self.added)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Moves in the order of their partitions; `staying`: partitions that the wish cannot move."""
+
+    moves: tuple[PlannedMove, ...]
+    staying: tuple[TopicPartition, ...] = ()
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that all moves copy."""
+        return sum(each.moved_bytes for each in self.moves)
+
+    @property
+    def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas to request."""
+        return {each.tp: each.after for each in self.moves}
+
+    @property
+    def expected(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas for which the plan was made (R18)."""
+        return {each.tp: each.before for each in self.moves}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Replicas that were chosen for a partition, and why."""
+
+    replicas: tuple[int, ...]
+    reason: str
+
+
+def plan_of(
+    state: ClusterState,
+    chosen: Mapping[TopicPartition, Chosen],
+    staying: Sequence[TopicPartition] = (),
+) -> Plan:
+    """Return the plan that gives partitions these replicas; partitions that have them are left out.
+
+    Raises PlanError where a partition is on the move already, or a broker lacks the room.
+    """
+    moves = []
+    for partition in sorted(state.partitions, key=lambda each: each.tp):
+        wanted = chosen.get(partition.tp)
+        if wanted is None or wanted.replicas == partition.replicas:
+            continue
+        if partition.is_moving:
+            raise PlanError(
+                f"{partition.tp} is on the move to {_ids(partition.replicas)}: wait for it (tidelog"
+                " reassign list), or cancel it"
+            )
+        moves.append(_move(partition, wanted))
+    _check_room(state, moves)
+    return Plan(tuple(moves), tuple(sorted(staying)))
+
+
+def _move(partition: PlacedPartition, wanted: Chosen) -> PlannedMove:
+    return PlannedMove(
+        partition.tp,
+        partition.replicas,
+        wanted.replicas,
+        partition.size_bytes,
+        wanted.reason,
+        partition.leader in wanted.replicas[1:],
+    )
+
+
+def _check_room(state: ClusterState, moves: Iterable[PlannedMove]) -> None:
+    received: dict[int, int] = {}
+    for move in moves:
+        for broker in move.added:
+            received[broker] = received.get(broker, 0) + move.size_bytes
+    for broker in sorted(received):
+        free = state.free_bytes.get(broker)
+        if free is not None and received[broker] > free:
+            raise PlanError(
+                f"broker {broker} has {free:,} bytes free and would receive {received[broker]:,}:"
+                " free some space, add a broker, or name another one"
+            )
+
+
+def reassignment_document(
+    replicas: Mapping[TopicPartition, Sequence[int]],
+    expected: Mapping[TopicPartition, Sequence[int]],
+    reasons: Mapping[TopicPartition, str] | None = None,
+) -> dict[str, Any]:
+    """Return the document that kafka-reassign-partitions and `tidelog reassign` execute.
+
+    The latter refuses it where a partition has other replicas by then than `expected` (R18). Both
+    pass over `reason`.
+    """
+    entries = []
+    for tp in sorted(replicas):
+        entry: dict[str, Any] = {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "replicas": list(replicas[tp]),
+            "expected_replicas": list(expected[tp]),
+            "log_dirs": ["any"] * len(replicas[tp]),
+        }
+        if reasons is not None:
+            entry["reason"] = reasons[tp]
+        entries.append(entry)
+    return {"version": 1, "partitions": entries}
+
+
+def _ids(replicas: Iterable[int]) -> str:
+    return ",".join(map(str, replicas))

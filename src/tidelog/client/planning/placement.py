@@ -1,0 +1,96 @@
+"""The placement that a plan builds: replicas, leaders and bytes of each broker, and best choices.
+
+A new replica goes to the rack with the fewest replicas of its partition, there to a broker with
+room, among them to the broker with the fewest replicas, then the fewest bytes, then the lowest id.
+A preferred leader is an in-sync replica of the broker that leads the fewest partitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition
+from tidelog.core.types import TopicPartition
+
+
+class Placement:
+    """Replicas by partition, with what they cost each broker; starts as the cluster is."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.racks = state.rack_names()
+        self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        #: Replicas, preferred leaderships and bytes by broker.
+        self.counts: Counter[int] = Counter()
+        self.leaders: Counter[int] = Counter()
+        self.bytes: Counter[int] = Counter()
+        self._before = {each.tp: each.replicas for each in state.partitions}
+        self._free_bytes = dict(state.free_bytes)
+        self._sizes = {each.tp: each.size_bytes for each in state.partitions}
+        for partition in state.partitions:
+            self.assign(partition.tp, partition.replicas)
+
+    def assign(self, tp: TopicPartition, replicas: tuple[int, ...]) -> None:
+        """Give a partition these replicas, the preferred leader first."""
+        size = self._sizes[tp]
+        for sign, brokers in ((-1, self.replicas.get(tp, ())), (1, replicas)):
+            for broker in brokers:
+                self.counts[broker] += sign
+                self.bytes[broker] += sign * size
+                if broker in self._free_bytes and broker not in self._before[tp]:
+                    self._free_bytes[broker] -= sign * size
+            if brokers:
+                self.leaders[brokers[0]] += sign
+        self.replicas[tp] = replicas
+
+    def size_of(self, tp: TopicPartition) -> int:
+        """Return the bytes of one copy of a partition."""
+        return self._sizes[tp]
+
+    def has_room(self, tp: TopicPartition, broker: int) -> bool:
+        """Return whether a broker has room for a copy; a replica that it has costs nothing."""
+        free = self._free_bytes.get(broker)
+        return free is None or broker in self._before[tp] or self._sizes[tp] <= free
+
+    def in_rack(self, replicas: Iterable[int], broker: int) -> int:
+        """Return how many of the replicas are in the rack of a broker."""
+        rack = self.racks.get(broker)
+        return sum(self.racks.get(each) == rack for each in replicas)
+
+    def add_best(
+        self, tp: TopicPartition, kept: Sequence[int], candidates: Iterable[int], count: int
+    ) -> tuple[int, ...]:
+        """Return `kept` and the best `count` further brokers; fewer where candidates run out."""
+        found = list(kept)
+        for _ in range(count):
+            free = [broker for broker in candidates if broker not in found]
+            if not free:
+                break
+            found.append(min(free, key=lambda broker: self._cost(tp, found, broker)))
+        return tuple(found)
+
+    def _cost(
+        self, tp: TopicPartition, replicas: Sequence[int], broker: int
+    ) -> tuple[int, bool, int, int, int]:
+        return (
+            self.in_rack(replicas, broker),
+            not self.has_room(tp, broker),
+            self.counts[broker],
+            self.bytes[broker],
+            broker,
+        )
+
+    def best_leader(self, partition: PlacedPartition, able: Sequence[int]) -> int:
+        """Return the replica among `able` to lead: in sync now, then with the fewest partitions."""
+        in_sync = [broker for broker in able if broker in partition.isr]
+        own = self.replicas[partition.tp][0]
+
+        def led(broker: int) -> int:
+            return self.leaders[broker] - (broker == own)
+
+        return min(in_sync or able, key=lambda broker: (led(broker), able.index(broker)))
+
+
+def leader_first(replicas: Sequence[int], leader: int) -> tuple[int, ...]:
+    """Return the replicas in their order, but the leader first."""
+    return (leader, *(broker for broker in replicas if broker != leader))

@@ -1,0 +1,254 @@
+"""The balance of a whole cluster (R17): racks, replicas, bytes and leaders, in this order.
+
+Each step changes the present placement only where it is out of balance, and takes the cheapest
+replica that helps, so few bytes move. Replicas of a broker differ by at most one from those of any
+other, unless racks forbid it. Bytes of a broker are within a tolerance of the mean, as far as
+exchanges of two replicas bring them. Leaders are as even as the replicas allow, which costs no
+bytes. A balanced cluster has no moves.
+
+No step worsens what an earlier step has reached, and each reduces its own imbalance, so they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.client.planning.cluster_state import ClusterState, check_replicas_alive
+from tidelog.client.planning.leader_graph import LeaderGraph
+from tidelog.client.planning.moves import Chosen, Plan, plan_of
+from tidelog.client.planning.placement import Placement, leader_first
+from tidelog.client.planning.racks import rack_cap
+from tidelog.client.planning.size_index import SizeIndex
+from tidelog.core.types import TopicPartition
+
+TOLERANCE = 0.1
+#: Imbalances below this are not worth a copy.
+_LEAST_BYTES = 1024 * 1024
+#: An exchange that closes a smaller part of the gap than this is not worth two copies.
+_LEAST_PART = 0.02
+#: Replicas of either broker that are tried for an exchange, next to the best size.
+_TRIED = 12
+
+
+def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> Plan:
+    """Return the moves that balance the cluster, each with the first imbalance that it reduces.
+
+    `tolerance`: how far the bytes of a broker may be from the mean, as a part of it. Partitions on
+    the move count and stay. Raises PlanError where a replica is on a dead broker.
+    """
+    for partition in state.partitions:
+        check_replicas_alive(state, partition)
+    balancer = _Balancer(state, tolerance)
+    balancer.run()
+    return plan_of(
+        state,
+        {
+            tp: Chosen(balancer.placement.replicas[tp], "; ".join(reasons))
+            for tp, reasons in balancer.reasons.items()
+        },
+    )
+
+
+class _Exchange(NamedTuple):
+    """A replica that goes, and the replica that comes back for it; None: none."""
+
+    goes: TopicPartition
+    comes: TopicPartition | None
+    #: By how many bytes the two brokers get closer.
+    closes: int
+    cost: int
+
+
+class _Balancer:
+    def __init__(self, state: ClusterState, tolerance: float) -> None:
+        self.placement = Placement(state)
+        self.reasons: dict[TopicPartition, list[str]] = {}
+        self._live = state.live
+        self._tolerance = tolerance
+        self._free = {each.tp: None for each in state.partitions if not each.is_moving}
+        self._index = SizeIndex()
+        racks = self.placement.racks
+        counts = sorted({len(each.replicas) for each in state.partitions})
+        self._caps = {count: rack_cap(count, racks, self._live) for count in counts}
+        for partition in state.partitions:
+            if not partition.is_moving:
+                for broker in partition.replicas:
+                    self._index.add(broker, partition.size_bytes, partition.tp)
+
+    def run(self) -> None:
+        while self._spread_racks() or self._even_replicas() or self._even_bytes():
+            continue
+        self._even_leaders()
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def _spread_racks(self) -> bool:
+        """Move a replica of a rack that has too many of its partition; return whether any moved."""
+        placement, moved = self.placement, False
+        for tp in self._free:
+            while True:
+                replicas = placement.replicas[tp]
+                cap = self._caps[len(replicas)]
+                crowded = [each for each in replicas if placement.in_rack(replicas, each) > cap]
+                if not crowded:
+                    break
+                source = max(
+                    crowded, key=lambda each: (each != replicas[0], placement.counts[each], each)
+                )
+                able = [each for each in self._live if self._may_take(tp, source, each)]
+                if not able:
+                    break
+                kept = tuple(each for each in replicas if each != source)
+                target = placement.add_best(tp, kept, able, 1)[-1]
+                count = placement.in_rack(replicas, source)
+                rack = placement.racks[source]
+                self._move(
+                    tp, source, target, f"rack {rack} has {count} of {len(replicas)} replicas"
+                )
+                moved = True
+        return moved
+
+    def _even_replicas(self) -> bool:
+        """Move replicas to brokers with at least two fewer; return whether any moved."""
+        counts, moved = self.placement.counts, False
+        while True:
+            step = self._next_replica()
+            if step is None:
+                return moved
+            tp, source, target = step
+            has = _replicas(counts[source])
+            reason = f"broker {source} has {has}, broker {target} {counts[target]}"
+            self._move(tp, source, target, reason)
+            moved = True
+
+    def _next_replica(self) -> tuple[TopicPartition, int, int] | None:
+        counts, sums = self.placement.counts, self.placement.bytes
+        by_count = sorted(self._live, key=lambda each: (counts[each], each))
+        for source in reversed(by_count):
+            for target in by_count:
+                gap = counts[source] - counts[target]
+                if gap < 2:
+                    break
+                excess = sums[source] - sums[target]
+                wanted = excess // gap if excess > self._slack() else 0
+                for tp in self._index.nearest(source, wanted):
+                    if self._may_take(tp, source, target):
+                        return tp, source, target
+        return None
+
+    def _even_bytes(self) -> bool:
+        """Exchange replicas of brokers beyond the tolerance; return whether any moved."""
+        sums, moved = self.placement.bytes, False
+        while True:
+            for source, target in self._uneven_pairs():
+                found = self._best_exchange(source, target)
+                if found is None:
+                    continue
+                reason = (
+                    f"broker {source} has {sums[source]:,} bytes, broker {target} {sums[target]:,}"
+                )
+                self._move(found.goes, source, target, reason)
+                if found.comes is not None:
+                    self._move(found.comes, target, source, f"makes room for {found.goes}")
+                moved = True
+                break
+            else:
+                return moved
+
+    def _slack(self) -> float:
+        """Return how many bytes a broker may be from the mean."""
+        mean = sum(self.placement.bytes[each] for each in self._live) / max(1, len(self._live))
+        return max(_LEAST_BYTES, self._tolerance * mean)
+
+    def _uneven_pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs of which one is beyond the tolerance, the most uneven pairs first."""
+        sums = self.placement.bytes
+        mean = sum(sums[each] for each in self._live) / max(1, len(self._live))
+        slack = self._slack()
+        by_bytes = sorted(self._live, key=lambda each: (sums[each], each))
+        for source in reversed(by_bytes):
+            for target in by_bytes:
+                is_uneven = sums[source] > mean + slack or sums[target] < mean - slack
+                if is_uneven and sums[source] > sums[target]:
+                    yield source, target
+
+    def _best_exchange(self, source: int, target: int) -> _Exchange | None:
+        """Return the cheapest exchange that suffices, else the one that closes most of the gap."""
+        sums = self.placement.bytes
+        gap = sums[source] - sums[target]
+        mean = sum(sums[each] for each in self._live) / len(self._live)
+        need = max(sums[source] - mean, mean - sums[target]) - self._slack()
+        least = max(1.0, _LEAST_PART * gap)
+        found = [each for each in self._exchanges(source, target, gap) if each.closes >= least]
+        enough = [each for each in found if each.closes >= need]
+        if enough:
+            return min(enough, key=lambda each: (each.cost, each.goes))
+        return max(found, key=lambda each: (each.closes, -each.cost), default=None)
+
+    def _exchanges(self, source: int, target: int, gap: int) -> Iterator[_Exchange]:
+        size_of = self.placement.size_of
+        alone = self.placement.counts[source] > self.placement.counts[target]
+        for wanted in (gap // 2, gap // 4):
+            for goes in self._index.nearest(source, wanted, _TRIED):
+                if not self._may_take(goes, source, target):
+                    continue
+                size = size_of(goes)
+                if alone and 0 < size < gap:
+                    yield _Exchange(goes, None, min(size, gap - size), size)
+                for aim in (0, max(0, size - gap // 2)):
+                    for comes in self._index.nearest(target, aim, _TRIED):
+                        closes = min(size - size_of(comes), gap - size + size_of(comes))
+                        if closes > 0 and self._may_take(comes, target, source):
+                            yield _Exchange(goes, comes, closes, size + size_of(comes))
+
+    def _even_leaders(self) -> None:
+        """Pass leaderships along chains of partitions, to brokers that have fewer."""
+        leaders, graph = self.placement.leaders, LeaderGraph()
+        for tp in self._free:
+            graph.add(tp, self.placement.replicas[tp])
+        while True:
+            for source in sorted(self._live, key=lambda each: (-leaders[each], each)):
+                chain = graph.chain_from(source, leaders)
+                if chain:
+                    break
+            else:
+                return
+            last = chain[0][1]
+            leads = _partitions(leaders[source])
+            reason = f"broker {source} leads {leads}, broker {last} {leaders[last]}"
+            for tp, leader in chain:
+                replicas = self.placement.replicas[tp]
+                graph.remove(tp, replicas)
+                self._assign(tp, leader_first(replicas, leader), reason)
+                graph.add(tp, self.placement.replicas[tp])
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def _may_take(self, tp: TopicPartition, source: int, target: int) -> bool:
+        """Return whether a replica may go from one broker to another."""
+        placement = self.placement
+        replicas = placement.replicas[tp]
+        if target in replicas or not placement.has_room(tp, target):
+            return False
+        kept = [each for each in replicas if each != source]
+        return placement.in_rack(kept, target) < self._caps[len(replicas)]
+
+    def _move(self, tp: TopicPartition, source: int, target: int, reason: str) -> None:
+        size = self.placement.size_of(tp)
+        self._index.remove(source, size, tp)
+        self._index.add(target, size, tp)
+        replicas = self.placement.replicas[tp]
+        self._assign(tp, tuple(target if each == source else each for each in replicas), reason)
+
+    def _assign(self, tp: TopicPartition, replicas: tuple[int, ...], reason: str) -> None:
+        self.placement.assign(tp, replicas)
+        self.reasons.setdefault(tp, []).append(reason)
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

@@ -1,0 +1,79 @@
+"""Another replication factor for a topic (R17): which brokers get a replica, and which lose theirs.
+
+More replicas: existing ones stay in their order, new ones follow. Fewer replicas: the leader stays,
+then replicas in sync, then replicas on live brokers; among equals a replica goes whose rack has
+most of the partition's replicas, then whose broker has most replicas.
+"""
+
+from __future__ import annotations
+
+from tidelog.client.planning.cluster_state import (
+    ClusterState,
+    PlacedPartition,
+    PlanError,
+    check_replicas_alive,
+)
+from tidelog.client.planning.moves import Chosen, Plan, plan_of
+from tidelog.client.planning.placement import Placement
+from tidelog.core.types import TopicPartition
+
+
+def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Plan:
+    """Return the moves that give every partition of a topic `factor` replicas.
+
+    Raises PlanError for an unknown topic, for a factor below 1 or above the number of live brokers,
+    and where a replica that would stay is on a dead broker.
+    """
+    partitions = state.of_topic(topic)
+    live = state.live
+    if factor < 1:
+        raise PlanError(f"topic {topic!r} is to have {factor} replicas: at least 1 expected")
+    if factor > len(live):
+        raise PlanError(
+            f"topic {topic!r} is to have {factor} replicas, and {_alive(len(live))}"
+            f" ({', '.join(map(str, live))}): start more brokers, or ask for at most {len(live)}"
+        )
+    placement = Placement(state)
+    chosen: dict[TopicPartition, Chosen] = {}
+    for partition in partitions:
+        have = len(partition.replicas)
+        if have == factor:
+            continue
+        if have < factor:
+            check_replicas_alive(state, partition)
+            missing = factor - have
+            replicas = placement.add_best(partition.tp, partition.replicas, live, missing)
+        else:
+            replicas = _kept(partition, factor, placement)
+            rest = PlacedPartition(partition.tp, replicas)
+            check_replicas_alive(state, rest)
+        placement.assign(partition.tp, replicas)
+        chosen[partition.tp] = Chosen(replicas, f"{factor} replicas are wanted instead of {have}")
+    return plan_of(state, chosen)
+
+
+def _alive(count: int) -> str:
+    return "1 broker is alive" if count == 1 else f"{count} brokers are alive"
+
+
+def _kept(partition: PlacedPartition, factor: int, placement: Placement) -> tuple[int, ...]:
+    replicas = list(partition.replicas)
+    while len(replicas) > factor:
+        replicas.remove(
+            max(replicas, key=lambda each: _expendable(partition, each, replicas, placement))
+        )
+    return tuple(replicas)
+
+
+def _expendable(
+    partition: PlacedPartition, broker: int, replicas: list[int], placement: Placement
+) -> tuple[bool, bool, bool, int, int, int]:
+    """Return a key that is highest for the replica that is missed least."""
+    return (
+        broker != partition.leader,
+        broker not in placement.racks,
+        broker not in partition.isr,
+        placement.in_rack(replicas, broker),
+        placement.counts[broker],
+        replicas.index(broker),
+    )

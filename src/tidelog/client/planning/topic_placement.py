@@ -1,0 +1,52 @@
+"""A topic on given brokers (R17): replicas elsewhere move there, all others stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.client.planning.cluster_state import ClusterState, PlanError
+from tidelog.client.planning.moves import Chosen, Plan, plan_of
+from tidelog.client.planning.placement import Placement, leader_first
+from tidelog.core.types import TopicPartition
+
+
+def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> Plan:
+    """Return the moves that leave replicas of a topic on these brokers only.
+
+    The number of replicas stays, and so does the preferred leader if it is one of the brokers.
+    Raises PlanError for an unknown topic, for no broker, a broker named twice or not alive, and
+    where a partition has more replicas than brokers were named.
+    """
+    partitions = state.of_topic(topic)
+    if not brokers:
+        raise PlanError(f"topic {topic!r} is to move to no broker: name at least one")
+    for broker in brokers:
+        if brokers.count(broker) > 1:
+            raise PlanError(f"broker {broker} is named twice: name each broker once")
+        if broker not in state.racks:
+            live = ", ".join(map(str, state.live))
+            raise PlanError(f"there is no live broker {broker}; live are {live}")
+    most = max(len(each.replicas) for each in partitions)
+    if most > len(brokers):
+        raise PlanError(
+            f"topic {topic!r} has {most} replicas of a partition, and {len(brokers)} brokers are"
+            f" named: name at least {most}, or lower the number first (tidelog topics alter"
+            f" {topic} --replication-factor {len(brokers)})"
+        )
+    placement = Placement(state)
+    chosen: dict[TopicPartition, Chosen] = {}
+    for partition in sorted(partitions, key=lambda each: (-each.size_bytes, each.tp)):
+        kept = [broker for broker in partition.replicas if broker in brokers]
+        missing = len(partition.replicas) - len(kept)
+        if not missing:
+            continue
+        replicas = placement.add_best(partition.tp, kept, brokers, missing)
+        if partition.replicas[0] not in brokers:
+            replicas = leader_first(replicas, placement.best_leader(partition, replicas))
+        placement.assign(partition.tp, replicas)
+        elsewhere = [broker for broker in partition.replicas if broker not in brokers]
+        noun = "brokers" if len(elsewhere) > 1 else "broker"
+        verb = "are" if len(elsewhere) > 1 else "is"
+        names = ", ".join(map(str, elsewhere))
+        chosen[partition.tp] = Chosen(replicas, f"{noun} {names} {verb} not among those named")
+    return plan_of(state, chosen)

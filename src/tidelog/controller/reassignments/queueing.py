@@ -1,0 +1,130 @@
+"""The queue of reassignments: as many at a time as the limits allow (R8, R9).
+
+Entries are begun in their order as others end, `reassignment.max.concurrent.partitions` at a time,
+and `reassignment.max.concurrent.partitions.per.broker` for each broker that gives or takes a
+replica. An entry stays until its reassignment is active, so that no controller loses it. An entry
+for a partition on the move first rolls that reassignment back (R9). Entries whose brokers are not
+alive wait, and others pass them; so do all entries while reassignments are frozen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.controller import records
+from tidelog.controller.image import Image
+from tidelog.controller.reassignments import targets, transitions
+from tidelog.controller.reassignments.progress import ReassignmentsDraft
+from tidelog.controller.reassignments.stored import ReassignmentRefused, Route, StoredRequests
+from tidelog.controller.settings import Settings
+from tidelog.core.errors import KafkaError
+from tidelog.core.types import ReassignmentEntry, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEmptied:
+    """The last entry of the queue is active, or was dropped."""
+
+
+class Slots:
+    """How many reassignments may begin beside those under way."""
+
+    def __init__(self, image: Image, settings: Settings) -> None:
+        self._per_broker = settings.concurrent_reassignments_per_broker
+        self._free = settings.concurrent_reassignments - len(image.moving)
+        self._used: Counter[int] = Counter()
+        for topic_partition in image.moving:
+            move = image.move(topic_partition)
+            assert move is not None
+            self._used.update({*move.adding, *move.removing})
+
+    def lack(self, brokers: Iterable[int]) -> str:
+        """Return which slot is missing for a reassignment between these brokers, "" for none."""
+        if self._free <= 0:
+            return "as many partitions are being moved as may be at a time"
+        busy = sorted(each for each in brokers if self._used[each] >= self._per_broker)
+        if busy:
+            return f"brokers {busy} have as many moves as may be at a time"
+        return ""
+
+    def take(self, brokers: Iterable[int]) -> None:
+        """Use a slot of the cluster, and one of each broker."""
+        self._free -= 1
+        self._used.update(brokers)
+
+
+class Queue:
+    """The queue in one decision."""
+
+    def __init__(self, reassignments: ReassignmentsDraft, stored: StoredRequests) -> None:
+        self._reassignments = reassignments
+        self._stored = stored
+        self._draft = reassignments.draft
+        self._image = self._draft.image
+
+    def look_at(self) -> None:
+        """Begin what the limits allow; remove entries that are active, done or impossible."""
+        image, queue = self._image, self._stored.queue
+        if image.queue is None:
+            return
+        slots = Slots(image, self._draft.settings)
+        kept: dict[TopicPartition, ReassignmentEntry] = {}
+        for topic_partition, entry in queue.left.items():
+            try:
+                if self._look_at(entry, slots):
+                    kept[topic_partition] = entry
+            except KafkaError as error:
+                self._draft.notice(ReassignmentRefused(topic_partition, error.message, Route.QUEUE))
+        queue.keep(kept)
+        if not kept:
+            self._draft.notice(QueueEmptied())
+
+    def _look_at(self, entry: ReassignmentEntry, slots: Slots) -> bool:
+        """Return whether an entry stays; raises KafkaError where it is impossible."""
+        topic_partition, target = entry.topic_partition, entry.replicas
+        image = self._image
+        if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
+            return True
+        targets.topic_of(topic_partition, image)
+        move, assigned = image.move(topic_partition), image.assigned(topic_partition)
+        if target == (assigned if move is None else records.target_of(assigned, move)):
+            return False
+        targets.check_not_cancelled(topic_partition, image)
+        if reason_to_wait(entry, image, slots) or not self._reassignments.is_free(topic_partition):
+            return True
+        targets.check_target(topic_partition, target, image)
+        if move is not None:
+            original = targets.original_of(topic_partition, image)
+            self._stored.overrule({topic_partition: original}, spare_queue=True)
+            self._reassignments.begin(topic_partition, original)
+            return True
+        self._stored.overrule({topic_partition: target}, spare_queue=True)
+        self._reassignments.begin(topic_partition, target, entry.throttle)
+        slots.take(_between(assigned, target))
+        return True
+
+
+def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
+    """Return why a queued reassignment does not begin now, "" where it may."""
+    topic_partition, target = entry.topic_partition, entry.replicas
+    if image.is_frozen:
+        return "reassignments are frozen"
+    dead = sorted({each for each in target if each not in image.brokers})
+    if dead:
+        return f"brokers {dead} are not alive"
+    move, assigned = image.move(topic_partition), image.assigned(topic_partition)
+    if move is not None:
+        if image.is_completing(topic_partition) or transitions.goes_back(assigned, move):
+            return "another move of the partition ends first"
+        if move.original and targets.goes_offline(topic_partition, move.original, image):
+            return "its original replicas are not in sync, and it would go offline"
+        return ""
+    between = _between(assigned, target)
+    return slots.lack(between) if between else ""
+
+
+def _between(assigned: tuple[int, ...], target: tuple[int, ...]) -> set[int]:
+    """Return the brokers that give or take a replica; none where only the order changes (R21)."""
+    return set(assigned) ^ set(target)

@@ -1,0 +1,269 @@
+"""Reassignments that nodes of the store ask for: accepted, begun, overruled, over (R1, R12, R20).
+
+An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
+over, so that a next controller carries on with it. So a reassignment remembers its route. A newer
+request, by whatever route, overrules the entries of a partition: they are removed before it begins.
+Only a request node yields: it is refused while the administrator's node has the partition (R20).
+
+Requests come before the administrator's node, one of them in each decision. While reassignments are
+frozen, entries wait. While all are cancelled, they are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.controller import records
+from tidelog.controller.draft import Draft
+from tidelog.controller.image import Image
+from tidelog.controller.reassignments import targets
+from tidelog.controller.reassignments.progress import ReassignmentsDraft
+from tidelog.controller.reassignments.stored_nodes import (
+    AcceptRequest,
+    ForgetAccepted,
+    ForgetRequestNode,
+    KeepQueue,
+    KeepReassignments,
+)
+from tidelog.controller.records import RequestedReassignments
+from tidelog.controller.writes import Write
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import ReassignmentEntry, TopicPartition
+
+Targets = Mapping[TopicPartition, tuple[int, ...]]
+
+#: Bytes of an entry's JSON besides its topic and its replicas, at most.
+_ENTRY_BYTES = 112
+
+
+class Route(Enum):
+    """The node by which a reassignment was asked for."""
+
+    NODE = "/admin/reassign_partitions"
+    REQUEST = "/admin/reassignments"
+    QUEUE = "/admin/reassign_partitions_queue"
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRefused:
+    """An entry of a node that cannot be carried out."""
+
+    topic_partition: TopicPartition
+    reason: str
+    route: Route = Route.NODE
+
+
+class Entries:
+    """What is left of a node with entries, once this decision is written."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        found: RequestedReassignments | None,
+        write: Callable[[Mapping[TopicPartition, ReassignmentEntry], int], Write],
+    ) -> None:
+        """`write` makes the write that keeps entries, given the version of the node."""
+        self._draft = draft
+        self._found = found
+        self._write = write
+        self.left = {} if found is None else dict(found.entries)
+        #: Index of the write, None as long as nothing changes.
+        self.index: int | None = None
+
+    def keep(self, entries: Mapping[TopicPartition, ReassignmentEntry]) -> None:
+        """Keep only these of the entries that are left, as they are given; drop an empty node."""
+        kept = {each: entries[each] for each in self.left if each in entries}
+        if self._found is None or (kept == self.left and kept):
+            return
+        self.left = kept
+        write = self._write(kept, self._found.version)
+        if self.index is None:
+            self.index = self._draft.add(write)
+        else:
+            self._draft.decision.writes[self.index] = write
+
+    def overrule(self, wanted: Targets) -> None:
+        """Drop the entries that have another target than is wanted now."""
+        kept = {
+            topic_partition: entry
+            for topic_partition, entry in self.left.items()
+            if wanted.get(topic_partition, entry.replicas) == entry.replicas
+        }
+        if len(kept) < len(self.left):
+            self.keep(kept)
+
+
+class StoredRequests:
+    """The nodes that ask for reassignments, in one decision."""
+
+    def __init__(self, reassignments: ReassignmentsDraft) -> None:
+        self._reassignments = reassignments
+        self._draft: Draft = reassignments.draft
+        self._image: Image = self._draft.image
+        self._node = Entries(self._draft, self._image.reassignments, KeepReassignments)
+        self.queue = Entries(self._draft, self._image.queue, KeepQueue)
+        #: Accepted requests that this decision ends: the index of the write.
+        self._forgotten: dict[TopicPartition, int] = {}
+
+    def close(self) -> None:
+        """Fill in which accepted requests are the last ones of their topics."""
+        kept = {each.topic for each in self._image.accepted if each not in self._forgotten}
+        last = {topic_partition.topic: topic_partition for topic_partition in self._forgotten}
+        for topic, topic_partition in last.items():
+            if topic not in kept:
+                write = ForgetAccepted(topic_partition, is_last=True)
+                self._draft.decision.writes[self._forgotten[topic_partition]] = write
+
+    # newer requests
+
+    def waiting(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a node asks to move a partition."""
+        return (
+            topic_partition in self._node.left
+            or topic_partition in self.queue.left
+            or (topic_partition in self._image.accepted and topic_partition not in self._forgotten)
+        )
+
+    def overrule(self, wanted: Targets, *, spare_queue: bool = False) -> int | None:
+        """Remove what nodes ask of these partitions, unless it is the same (R20).
+
+        Returns the index of a write that does so, None where nothing was to be removed.
+        """
+        before = len(self._draft.decision.writes)
+        self._node.overrule(wanted)
+        if not spare_queue:
+            self.queue.overrule(wanted)
+        for topic_partition, target in wanted.items():
+            accepted = self._image.accepted.get(topic_partition)
+            if accepted is not None and accepted.replicas != target:
+                self._forget(topic_partition)
+        return before if len(self._draft.decision.writes) > before else None
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        if topic_partition not in self._forgotten:
+            write = ForgetAccepted(topic_partition)
+            self._forgotten[topic_partition] = self._draft.add(write)
+
+    # request nodes
+
+    def look_at_requests(self) -> None:
+        """Accept or refuse each partition of the oldest request (R12)."""
+        image = self._image
+        if image.is_frozen or not image.request_nodes:
+            return
+        request = image.request_nodes[0]
+        accepted: dict[TopicPartition, tuple[int, ...]] = {}
+        for topic_partition, target in request.assignments.items():
+            try:
+                self._check_request(topic_partition, target)
+            except KafkaError as error:
+                self._refuse(topic_partition, error, Route.REQUEST)
+                continue
+            if not self._is_there(topic_partition, target):
+                accepted[topic_partition] = target
+        self.queue.overrule(accepted)
+        for topic_partition, target in accepted.items():
+            earlier = image.accepted.get(topic_partition)
+            if earlier is None or earlier.replicas != target:
+                self._draft.add(AcceptRequest(topic_partition, target, earlier is not None))
+        self._draft.add(ForgetRequestNode(request.path))
+
+    def _check_request(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
+        image = self._image
+        targets.topic_of(topic_partition, image)
+        targets.check_not_cancelled(topic_partition, image)
+        if topic_partition in self._node.left:
+            raise KafkaError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"{Route.NODE.value} has {topic_partition}: ask again when that reassignment is"
+                " over, or cancel it first",
+            )
+        targets.check_target(topic_partition, target, image)
+
+    def _is_there(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> bool:
+        image = self._image
+        return image.move(topic_partition) is None and image.assigned(topic_partition) == target
+
+    # accepted requests, and the administrator's node
+
+    def look_at_accepted(self) -> None:
+        """Begin the reassignments of accepted requests; forget those that are over (R12)."""
+        for topic_partition, request in list(self._image.accepted.items()):
+            if topic_partition in self._forgotten:
+                continue
+            entry = ReassignmentEntry(topic_partition, request.replicas)
+            try:
+                left = self._look_at(entry)
+            except KafkaError as error:
+                self._refuse(topic_partition, error, Route.REQUEST)
+                left = None
+            if left is None:
+                self._forget(topic_partition)
+
+    def look_at_node(self) -> None:
+        """Begin the reassignments of `/admin/reassign_partitions` (R1).
+
+        Entries that are done or cannot be carried out are removed. The others get their original
+        replicas noted. An entry without them is new: it overrules requests that were accepted.
+        """
+        if self._image.reassignments is None:
+            return
+        fresh = {each: entry.replicas for each, entry in self._node.left.items()}
+        fresh = {each: fresh[each] for each in fresh if not self._node.left[each].original}
+        if not self._image.is_frozen:
+            self.queue.overrule(fresh)
+        kept: dict[TopicPartition, ReassignmentEntry] = {}
+        for topic_partition, entry in self._node.left.items():
+            accepted = self._image.accepted.get(topic_partition)
+            if accepted is not None and accepted.replicas != entry.replicas:
+                self._forget(topic_partition)
+            try:
+                left = self._look_at(entry)
+            except KafkaError as error:
+                self._refuse(topic_partition, error, Route.NODE)
+                continue
+            if left is not None:
+                kept[topic_partition] = left
+        if size_of(kept) > limits.MAX_NODE_BYTES:
+            # The topics' nodes have the original replicas, too.
+            kept = {each: entry._replace(original=()) for each, entry in kept.items()}
+        self._node.keep(kept)
+
+    def _look_at(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
+        """Return what is left of an entry, None for an entry that is done; raises KafkaError."""
+        topic_partition, target = entry.topic_partition, entry.replicas
+        image = self._image
+        if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
+            return entry
+        targets.topic_of(topic_partition, image)
+        if not self._reassignments.is_free(topic_partition):
+            return entry
+        move = image.move(topic_partition)
+        if self._is_there(topic_partition, target):
+            return None
+        if not image.is_completing(topic_partition):
+            targets.check_not_cancelled(topic_partition, image)
+        if move is not None and records.target_of(image.assigned(topic_partition), move) == target:
+            return entry._replace(original=move.original)
+        if image.is_frozen or image.is_completing(topic_partition):
+            return entry
+        targets.check_target(topic_partition, target, image)
+        self._reassignments.begin(topic_partition, target, entry.throttle or None)
+        begun = self._reassignments.begun(topic_partition)
+        return None if begun is None else entry._replace(original=begun.original)
+
+    def _refuse(self, topic_partition: TopicPartition, error: KafkaError, route: Route) -> None:
+        self._draft.notice(ReassignmentRefused(topic_partition, error.message, route))
+
+
+def size_of(entries: Mapping[TopicPartition, ReassignmentEntry]) -> int:
+    """Return how many bytes a node with these entries has at most."""
+    return sum(
+        _ENTRY_BYTES
+        + len(topic_partition.topic)
+        + sum(len(str(replica)) + 1 for replica in (*entry.replicas, *entry.original))
+        for topic_partition, entry in entries.items()
+    )

@@ -1,0 +1,62 @@
+"""Requests for reassignments besides `/admin/reassign_partitions` (R8, R12, R20); all are ours.
+
+`/admin/reassignment_requests/request_NNN` asks for several partitions, and
+`/admin/partitions_reassigned/T/P` for one. `/admin/reassignments/T/P` is a request that was
+accepted: the id of the transaction that made the node names one reassignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.core.types import TopicPartition
+from tidelog.metadata.json_fields import encode_json, encode_value, parse_integers, parse_object
+
+Assignments = Mapping[TopicPartition, tuple[int, ...]]
+
+
+def encode_reassignment_request(assignments: Assignments) -> bytes:
+    """`/admin/reassignment_requests/request_NNN`."""
+    topics: dict[str, dict[str, list[int]]] = {}
+    for (topic, partition), replicas in assignments.items():
+        topics.setdefault(topic, {})[str(partition)] = list(replicas)
+    return encode_json({"version": 1, "assignments": topics})
+
+
+def decode_reassignment_request(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """Where partitions are to be; whether that can be is the controller's matter. LayoutError."""
+    fields = parse_object(path, data)
+    fields.integer("version", minimum=1, maximum=1)
+    topics = fields.object("assignments")
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic in topics.names():
+        partitions = topics.object(topic)
+        for number in partitions.names():
+            if not (number.isascii() and number.isdigit()) or str(int(number)) != number:
+                raise partitions.fault(number, "the number of a partition as key")
+            found[TopicPartition(topic, int(number))] = partitions.integers(number, distinct=False)
+    if not found:
+        raise fields.fault("assignments", "at least one partition of a topic")
+    return found
+
+
+def encode_accepted_reassignment(replicas: tuple[int, ...]) -> bytes:
+    """`/admin/reassignments/T/P`."""
+    return encode_json({"version": 1, "replicas": list(replicas)})
+
+
+def decode_accepted_reassignment(path: str, data: bytes) -> tuple[int, ...]:
+    """Where the partition is to be; LayoutError."""
+    fields = parse_object(path, data)
+    fields.integer("version", minimum=1, maximum=1)
+    return fields.integers("replicas", distinct=False)
+
+
+def encode_partition_reassigned(replicas: tuple[int, ...]) -> bytes:
+    """`/admin/partitions_reassigned/T/P`."""
+    return encode_value(list(replicas))
+
+
+def decode_partition_reassigned(path: str, data: bytes) -> tuple[int, ...]:
+    """Where the partition is to be; LayoutError."""
+    return parse_integers(path, data)

@@ -1,0 +1,135 @@
+"""Checks of the queue of reassignments and of their freeze, as the store sees them (R8, R11).
+
+An entry leaves the queue when its reassignment is active or done, and not before: a controller that
+died in between would have lost it. It may leave otherwise only where a newer request names its
+partition, or all reassignments are cancelled, or the partition is gone. Once a client has its
+answer that reassignments are frozen, no partition gets another target but its original replicas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
+from tidelog.sim.checkers.moves import PublishedMove
+
+_QUEUE: Final = "/admin/reassign_partitions_queue"
+_FREEZE: Final = "/admin/reassign_cancel"
+_CANCEL: Final = "/admin/cancel_reassignment_in_progress"
+#: A request without an answer may still be carried out for this long.
+_OPEN_NS: Final = 4_000_000_000
+
+Replicas = tuple[int, ...]
+
+
+class MoveQueue:
+    """The queue, the freeze, and the requests of clients that concern them."""
+
+    def __init__(
+        self,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        target: Callable[[TopicPartition], Replicas | None],
+    ) -> None:
+        """`target` gives where a partition is or goes, None where it does not exist."""
+        self._violate = violate
+        self._now_ns = now_ns
+        self._target = target
+        self._entries: dict[TopicPartition, Replicas] = {}
+        #: When partitions were last asked for by another way, unless that is answered.
+        self._asked_ns: dict[TopicPartition, int] = {}
+        self._cancelled_ns = -_OPEN_NS
+        #: A client knows that no reassignment begins.
+        self.is_frozen = False
+        #: Entries that became active.
+        self.activated = 0
+
+    # what clients and administrators do
+
+    def asking(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a request for partitions is made that does not go by the queue."""
+        self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
+
+    def answered(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that requests for these partitions have had their effect."""
+        for partition in partitions:
+            self._asked_ns.pop(partition, None)
+
+    def made(self, entries: Mapping[TopicPartition, Replicas]) -> None:
+        """Note that an administrator has written the queue's node."""
+        self._entries = dict(entries)
+
+    def cancelling(self) -> None:
+        """Note that an administrator cancels all reassignments."""
+        self._cancelled_ns = self._now_ns()
+
+    def frozen(self) -> None:
+        """Note that a client was answered that reassignments are frozen."""
+        self.is_frozen = True
+
+    def thawing(self) -> None:
+        """Note that reassignments may begin again from now on."""
+        self.is_frozen = False
+
+    # what the store holds
+
+    def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
+        """Follow a transaction; the topics' nodes of it are taken over already."""
+        for op, result in zip(ops, results, strict=True):
+            if result.path == _CANCEL:
+                self._cancelled_ns = self._now_ns()
+            elif result.path == _QUEUE:
+                self._queue_changed(op)
+            elif result.path == _FREEZE and isinstance(op, Delete):
+                self.is_frozen = False
+
+    def _queue_changed(self, op: Op) -> None:
+        left: dict[TopicPartition, Replicas] = {}
+        if isinstance(op, Create | SetData):
+            left = {
+                TopicPartition(each["topic"], each["partition"]): tuple(each["replicas"])
+                for each in json.loads(op.data)["partitions"]
+            }
+        for partition, replicas in self._entries.items():
+            if left.get(partition) != replicas:
+                self._removed(partition, replicas)
+        self._entries = left
+
+    def _removed(self, partition: TopicPartition, replicas: Replicas) -> None:
+        target = self._target(partition)
+        if target == replicas:
+            self.activated += 1
+            return
+        recently = self._now_ns() - _OPEN_NS
+        asked_ns = max(self._asked_ns.get(partition, -_OPEN_NS), self._cancelled_ns)
+        if target is not None and asked_ns < recently:
+            self._violate(
+                f"the queued move of {partition} to {replicas} left the queue before it was active:"
+                f" the partition is at, or goes to, {target} (R8)"
+            )
+
+    def reassigned(
+        self,
+        partition: TopicPartition,
+        before: tuple[Replicas, PublishedMove | None],
+        after: tuple[Replicas, PublishedMove | None],
+    ) -> None:
+        """Check a change of a partition's replicas, or of its reassignment, against the freeze."""
+        if not self.is_frozen:
+            return
+        goes, went = target_of(*after), target_of(*before)
+        move = before[1]
+        if goes != went and (move is None or goes != move.original):
+            self._violate(
+                f"{partition}, on its way to {went}, goes to {goes} while reassignments are frozen"
+                " (R11)"
+            )
+
+
+def target_of(replicas: Replicas, move: PublishedMove | None) -> Replicas:
+    """Return where a partition is, or goes."""
+    leaving = () if move is None else move.removing
+    return tuple(each for each in replicas if each not in leaving)

@@ -1,0 +1,163 @@
+"""Churn of queued reassignments: queues, freezes and requests below /admin (R8, R11, R12, R20).
+
+Clients and an administrator use every way of asking for a move, some of them at once. After the
+faults reassignments are unfrozen; then every queue and every request is carried out.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Final
+
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.types import ReassignmentEntry, TopicPartition
+from tidelog.metadata import layout
+from tidelog.metadata.store import Create, Op
+from tidelog.sim.workload.churning import Work, churn
+from tidelog.sim.workload.move_churn import PartitionsMoved
+
+#: What is done next, with its weight.
+_ACTS: Final = {
+    "queue": 6.0,
+    "queue_by_node": 2.0,
+    "freeze": 3.0,
+    "freeze_by_node": 1.0,
+    "request": 3.0,
+    "single": 2.0,
+    "move": 2.0,
+    "cancel": 1.5,
+    "cancel_all": 1.0,
+    "wait": 4.0,
+}
+
+
+@churn
+class MovesQueued(PartitionsMoved):
+    """Moves that are queued, frozen, and asked for by nodes of the store."""
+
+    name: ClassVar[str] = "moves_queued"
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._queue = work.cluster.published.queue
+
+    async def run(self) -> None:
+        while not self.stopping:
+            await self.pause(30, 1_200)
+            [act] = self.draw.choices([*_ACTS], [*_ACTS.values()])
+            try:
+                await self._act(act)
+            except TidelogError as error:
+                self.failed(act, error)
+                self.client.router.forget()
+        self._thaw()
+        self.is_done = True
+
+    async def _act(self, act: str) -> None:
+        if act == "queue":
+            await self._reassign(self._targets(), queued=True)
+        elif act == "queue_by_node":
+            self._queue_by_node(self._targets())
+        elif act == "freeze":
+            await self._freeze()
+        elif act == "freeze_by_node":
+            await self._freeze_by_node()
+        elif act == "request":
+            self._request(self._targets())
+        elif act == "single":
+            self._request_one(*next(iter(self._targets().items())))
+        elif act == "move":
+            await self._reassign(self._targets(), queued=False)
+        elif act == "cancel":
+            await self._reassign(dict.fromkeys(self._targets()), queued=False)
+        elif act == "cancel_all":
+            self._queue.cancelling()
+            self._cancel_all()
+        else:
+            await self.pause(500, 4_500)
+
+    def _targets(self) -> dict[TopicPartition, tuple[int, ...]]:
+        movable = [*self.work.steady, *self._of_groups()]
+        partitions = self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
+        brokers = list(self.work.cluster.brokers)
+        count = min(self.work.replication_factor, len(brokers))
+        return {each: tuple(self.draw.sample(brokers, count)) for each in partitions}
+
+    async def _reassign(
+        self,
+        targets: dict[TopicPartition, tuple[int, ...]] | dict[TopicPartition, None],
+        queued: bool,
+    ) -> None:
+        if not queued:
+            self._queue.asking(targets)
+        results = await self.client.run(self._admin.reassign({**targets}, queued=queued))
+        if not queued:
+            self._queue.answered(targets)
+        begun = sum(result.error is ErrorCode.NONE for result in results.values())
+        if begun:
+            self.succeeded(f"{begun} moves {'queued' if queued else 'asked for'}")
+
+    def _queue_by_node(self, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
+        entries = [ReassignmentEntry(each, target) for each, target in targets.items()]
+        data = layout.encode_reassignments(entries)
+        if self._write(Create(layout.REASSIGNMENT_QUEUE, data)):
+            self._queue.made(targets)
+
+    async def _freeze(self) -> None:
+        await self.client.run(self._admin.freeze(True))
+        self._queue.frozen()
+        self.succeeded("a freeze")
+        await self.pause(100, 1_500)
+        # Refused, or it is no freeze.
+        await self._reassign(self._targets(), queued=False)
+        await self.pause(100, 1_500)
+        self._queue.thawing()
+        await self.client.run(self._admin.freeze(False))
+
+    async def _freeze_by_node(self) -> None:
+        if self._write(Create(layout.FREEZE_REASSIGNMENTS, b"")):
+            await self.pause(100, 3_000)
+            self._thaw()
+
+    def _thaw(self) -> None:
+        self._queue.thawing()
+        store = self.work.cluster.store
+        if store.tree.get(layout.FREEZE_REASSIGNMENTS) is not None:
+            store.delete_from_outside(layout.FREEZE_REASSIGNMENTS)
+
+    def _request(self, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
+        data = layout.encode_reassignment_request(targets)
+        if self._write(Create(layout.REASSIGNMENT_REQUEST_PREFIX, data, sequence=True)):
+            self._queue.asking(targets)
+
+    def _request_one(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
+        parent = f"{layout.PARTITIONS_REASSIGNED}/{partition.topic}"
+        path = layout.partition_reassigned_path(partition)
+        tree = self.work.cluster.store.tree
+        ops: list[Op] = [] if tree.get(parent) is not None else [Create(parent, b"")]
+        ops.append(Create(path, layout.encode_partition_reassigned(target)))
+        if self._write(*ops):
+            self._queue.asking([partition])
+
+    def _write(self, *ops: Op) -> bool:
+        """Create nodes by hand, unless the last one exists; return whether that was done."""
+        store = self.work.cluster.store
+        if not store.is_available or store.tree.get(ops[-1].path) is not None:
+            return False
+        store.edit_from_outside(ops)
+        self.succeeded(ops[-1].path)
+        return True
+
+    def unsettled(self) -> str:
+        tree = self.work.cluster.store.tree
+        for path in (layout.REASSIGNMENT_QUEUE, layout.FREEZE_REASSIGNMENTS):
+            if tree.get(path) is not None:
+                return f"{path} is there"
+        for path in (
+            layout.REASSIGNMENT_REQUESTS,
+            layout.PARTITIONS_REASSIGNED,
+            layout.REASSIGNMENTS,
+        ):
+            if tree.children(path):
+                return f"{path} has {tree.children(path)}"
+        return super().unsettled()
