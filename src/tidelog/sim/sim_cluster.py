@@ -146,6 +146,13 @@ class SimCluster:
             isr_stands=self.settings.isr_stands,
         )
 
+    def _throttle_checker(self) -> ThrottleChecker | None:
+        """Return the checker of the replication throttle, where it is used (R15)."""
+        simulator = self.simulator
+        if not self.settings.throttles:
+            return None
+        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
+
     def _is_connected(self, node_id: int, other_id: int) -> bool:
         """Return whether a broker has an open connection that came from another's host."""
         life = self.brokers[node_id].life
