@@ -124,13 +124,6 @@ class SimCluster:
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
 
-    def _throttle_checker(self) -> ThrottleChecker | None:
-        """Return the checker of the replication throttle, where it is used (R15)."""
-        if not self.settings.throttles:
-            return None
-        simulator = self.simulator
-        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
-
     def _in_sync_checker(self) -> InSyncChecker | None:
         """Return the checker of who stays in ISRs, if leaders count pending reads."""
         config = self.settings.of(1)
