@@ -1,7 +1,7 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover scale controller shutdown isr flush groups offsets
-compaction memory simulation spark. With
+compaction memory reassign simulation spark. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
 scale, controller and isr measure both stores, or with `--store` one of them. The part produce
@@ -28,6 +28,7 @@ from bench import (
     memory,
     offsets,
     produce,
+    reassign,
     returning,
     scale,
     shutdown,
@@ -52,6 +53,7 @@ PARTS = (
     "offsets",
     "compaction",
     "memory",
+    "reassign",
     "simulation",
     "spark",
 )
@@ -63,6 +65,9 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=[], help=f"of {' '.join(PARTS)}; default all")
     parser.add_argument("--rounds", type=int, default=5, help="runs per figure (default 5)")
     parser.add_argument("--mib", type=int, default=512, help="MiB per run (default 512)")
+    parser.add_argument(
+        "--volume-mib", type=int, default=10 * 1024, help="of reassign: MiB moved (default 10,240)"
+    )
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
     parser.add_argument("--against", metavar="CHECKOUT", help="of produce: other sources beside")
     parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
@@ -78,7 +83,7 @@ def main() -> None:
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
         f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
-        f"--mib {options.mib}{beside}{store}{cases}\n"
+        f"--mib {options.mib} --volume-mib {options.volume_mib}{beside}{store}{cases}\n"
     )
     systems = [TIDELOG, *(_kafka(options.beside) if options.beside else [])]
     for part in options.parts or PARTS:
@@ -88,13 +93,25 @@ def main() -> None:
         elif part == "spark":
             texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
         else:
-            texts = _tables(part, systems, options.rounds, options.mib * MIB, stores)
+            texts = _tables(
+                part,
+                systems,
+                options.rounds,
+                options.mib * MIB,
+                options.volume_mib * MIB,
+                stores,
+            )
         for text in texts:
             print(text, flush=True)
 
 
 def _tables(
-    part: str, systems: list[System], rounds: int, run_bytes: int, stores: Sequence[str]
+    part: str,
+    systems: list[System],
+    rounds: int,
+    run_bytes: int,
+    volume_bytes: int,
+    stores: Sequence[str],
 ) -> list[str]:
     match part:
         case "throughput":
@@ -126,6 +143,8 @@ def _tables(
             return log.compactions(rounds)
         case "memory":
             return memory.run(systems, run_bytes)
+        case "reassign":
+            return reassign.run(systems, rounds, volume_bytes)
         case _:
             return simulation.run()
 

@@ -8,6 +8,7 @@ where that does not work, `Absent` says why.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -71,8 +72,9 @@ class _Kafka:
 
     tells_controller = False
 
-    def __init__(self, version: str, directory: Path, config: dict[str, str]) -> None:
+    def __init__(self, version: str, directory: Path, config: dict[str, str], tools: Tools) -> None:
         self.name = f"Kafka {version}"
+        self._tools = tools
         ports = free_ports(2 * BROKERS)
         brokers, controllers = ports[:BROKERS], ports[BROKERS:]
         voters = [f"{1 + n}@127.0.0.1:{port}" for n, port in enumerate(controllers)]
@@ -93,10 +95,10 @@ class _Kafka:
             self._nodes[number] = _Node(jars, home, address, keys | config)
         self.bootstrap = ",".join(node.address for node in self._nodes.values())
 
-    def format(self, tools: Tools) -> None:
+    def format(self) -> None:
         """Prepare the directories, as `kafka-storage` does it."""
         for node in self._nodes.values():
-            tools.run(
+            self._tools.run(
                 *("kafka-storage", "format", "--cluster-id", _CLUSTER_ID),
                 *("--config", str(node.properties)),
             )
@@ -126,6 +128,17 @@ class _Kafka:
             for node in self._nodes.values()
             if node.process is not None and node.runs
         ]
+
+    def pid(self, broker_id: int) -> int:
+        process = self._nodes[broker_id].process
+        assert process is not None
+        return process.pid
+
+    def controller(self) -> int:
+        words = ("kafka-metadata-quorum", "--bootstrap-server", self.bootstrap)
+        status = self._tools.run(*words, "describe", "--status")
+        [leader] = re.findall(r"^LeaderId:\s+(\d+)", status, re.MULTILINE)
+        return int(leader)
 
     def kill(self, broker_id: int) -> None:
         process = self._nodes[broker_id].process
@@ -172,8 +185,8 @@ def kafka(version: str) -> System:
     tools = Tools(version)
 
     def lay_out(directory: Path, config: dict[str, str]) -> Running:
-        cluster = _Kafka(version, directory, config)
-        cluster.format(tools)
+        cluster = _Kafka(version, directory, config, tools)
+        cluster.format()
         return cluster
 
     return System(f"Kafka {version}", lay_out, _WARM_UP_ROUNDS)

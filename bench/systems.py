@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tidelog.local.cluster import LocalCluster
+from tidelog.runtime.blocking import BlockingClient
 
 BROKERS = 3
 
@@ -46,6 +47,12 @@ class Running(Protocol):
 
     def pids(self) -> list[int]:
         """The processes of the brokers that run."""
+
+    def pid(self, broker_id: int) -> int:
+        """The process of a broker that runs."""
+
+    def controller(self) -> int:
+        """The broker that is the controller now."""
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL; returns when the process is gone."""
@@ -95,6 +102,15 @@ class _Tidelog:
     def pids(self) -> list[int]:
         processes = [self._cluster.process(number) for number in self._cluster.broker_ids]
         return [process.pid for process in processes if process is not None]
+
+    def pid(self, broker_id: int) -> int:
+        process = self._cluster.process(broker_id)
+        assert process is not None
+        return process.pid
+
+    def controller(self) -> int:
+        with BlockingClient(self.bootstrap) as client:
+            return client.metadata([]).controller_id
 
     def kill(self, broker_id: int) -> None:
         self._cluster.kill(broker_id)

@@ -158,12 +158,27 @@ def test_kafka_reassign_partitions(
     told = tools.run("kafka-reassign-partitions", *server, *asked, "--execute")
     assert f"Successfully started partition reassignment for {topic}-0" in told
     assert "Current partition replica assignment" in told, "for a way back"
+    throttled = ("--execute", "--additional", "--throttle", "50000000")
+    told = tools.run("kafka-reassign-partitions", *server, *asked, *throttled)
+    assert "The inter-broker throttle limit was set to 50000000 B/s" in told
+    rates = [f"{side}.replication.throttled.rate=50000000" for side in ("leader", "follower")]
+    of_broker = ("--entity-type", "brokers", "--entity-name", "3", "--describe")
+    told = tools.run("kafka-configs", *server, *of_broker)
+    assert all(rate in told for rate in rates)
+    of_topic = ("--entity-type", "topics", "--entity-name", topic, "--describe")
+    assert "leader.replication.throttled.replicas=0:" in tools.run(
+        "kafka-configs", *server, *of_topic
+    )
     verify = (*asked, "--verify")
     for _ in range(60):
         told = tools.run("kafka-reassign-partitions", *server, *verify, fails=None)
         if "still in progress" not in told:
             break
     assert f"Reassignment of partition {topic}-0 is completed." in told
+    assert f"Clearing topic-level throttles on topic {topic}" in told
+    told = tools.run("kafka-configs", *server, *of_broker)
+    assert not any(rate in told for rate in rates)
+    assert "throttled.replicas=0:" not in tools.run("kafka-configs", *server, *of_topic)
     told = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
     assert "Replicas: 3,2" in told
     told = tools.run("kafka-reassign-partitions", *server, "--list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kafka.structs import TopicPartition as PythonPartition
 from tests.cluster.conftest import eventually
 from tests.support.cli import run
 
+from tidelog.client.configs import BROKER, TOPIC, ConfigChange, ConfigOperation, ConfigResource
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.records.builder import NewRecord, build_batch
@@ -150,6 +152,33 @@ def test_a_cancel_takes_partitions_back_at_once_while_a_target_hangs(
         lambda: all(holders(tp) == sorted(originals) for tp in tps),
         "the directories",
     )
+
+
+def test_a_throttled_move_takes_its_time_also_where_the_rate_was_set_while_the_broker_was_down(
+    cluster: LocalCluster, client: BlockingClient
+) -> None:
+    """3 MB at 500 kB/s: a second's credit and one read of 1 MiB come at once, the rest in 2.9 s."""
+    client.create_topic("throttled", assignment={0: (1, 2)})
+    client.await_topic("throttled", 2)
+    tp = TopicPartition("throttled", 0)
+    for _ in range(30):
+        assert client.produce(tp, build_batch([NewRecord(None, bytes(100_000), 1)])) >= 0
+    rate, replicas = (f"follower.replication.throttled.{what}" for what in ("rate", "replicas"))
+    of_topic, of_broker = ConfigResource(TOPIC, tp.topic), ConfigResource(BROKER, "4")
+    cluster.kill(4)
+    try:
+        client.alter_configs(of_topic, [ConfigChange(ConfigOperation.SET, replicas, "0:4")])
+        client.alter_configs(of_broker, [ConfigChange(ConfigOperation.SET, rate, "500000")])
+    finally:
+        cluster.restart(4)
+    begun = time.monotonic()
+    assert client.reassign({tp: (4, 2)})[tp].message == ""
+    eventually(lambda: client.list_reassignments() == {}, "the end of the move")
+    assert time.monotonic() - begun >= 2.0
+    client.alter_configs(of_topic, [ConfigChange(ConfigOperation.DELETE, replicas, None)])
+    client.alter_configs(of_broker, [ConfigChange(ConfigOperation.DELETE, rate, None)])
+    client.await_topic(tp.topic, 2)
+    assert count(client, tp) == 30
 
 
 def test_a_dead_broker_does_not_hold_a_move_up_and_finds_a_stray(

@@ -69,7 +69,11 @@ class ByteRate:
             return False
         self._expire(now_ms)
         total = self._carried + further + sum(window.count for window in self._windows)
-        return total * _MS_PER_S > self._limit * self._elapsed_ms(now_ms)
+        elapsed_ms = self._elapsed_ms(now_ms)
+        if self._carried:
+            # The credit of the first window has been spent.
+            elapsed_ms = now_ms - self._windows[0].begun_ms
+        return total * _MS_PER_S > self._limit * elapsed_ms
 
     def recovers_in_ms(self, now_ms: int) -> int:
         """Return when the limit is exceeded no longer unless bytes come; at most all windows.
@@ -79,20 +83,19 @@ class ByteRate:
         if self._limit is None:
             return 1
         self._expire(now_ms)
-        windows = list(self._windows)
-        carried = self._carried
+        windows, carried, earliest_ms = list(self._windows), self._carried, now_ms
         while windows:
-            first = windows[0]
-            total = carried + sum(window.count for window in windows)
+            first = windows.pop(0)
+            total = carried + first.count + sum(window.count for window in windows)
             gone_ms = first.begun_ms + self.span_ms
-            if self._limit and (paid_ms := first.begun_ms + _time_of(total, self._limit)) < gone_ms:
-                return max(1, paid_ms - now_ms)
-            windows.pop(0)
+            if self._limit:
+                paid_ms = max(earliest_ms, first.begun_ms + _time_of(total, self._limit))
+                if paid_ms < gone_ms:
+                    return max(1, paid_ms - now_ms)
+            earliest_ms = gone_ms
             carried = self._left(first, windows[0].begun_ms if windows else gone_ms, carried)
-            if not windows:
-                rest_ms = _time_of(carried, self._limit) if self._limit else self.span_ms
-                return max(1, min(self.span_ms, gone_ms + rest_ms - now_ms))
-        return 1
+        rest_ms = _time_of(carried, self._limit) if self._limit else self.span_ms
+        return max(1, min(self.span_ms, earliest_ms + rest_ms - now_ms))
 
     def _elapsed_ms(self, now_ms: int) -> int:
         begun_ms = self._windows[0].begun_ms if self._windows else now_ms
@@ -102,10 +105,11 @@ class ByteRate:
         windows = self._windows
         while windows and now_ms - windows[0].begun_ms >= self.span_ms:
             first = windows.popleft()
-            end_ms = windows[0].begun_ms if windows else now_ms
+            end_ms = windows[0].begun_ms if windows else first.begun_ms + self.span_ms
             self._carried = self._left(first, end_ms, self._carried)
-        if self._carried and not windows:
-            windows.append(_Window(now_ms))
+            if self._carried and not windows:
+                # A limit of 0 pays for nothing, however often all windows pass.
+                windows.append(_Window(end_ms if self._limit else now_ms))
 
     def _left(self, window: _Window, end_ms: int, carried: int) -> int:
         """Return the throttled bytes that the limit has not paid for when a window expires."""

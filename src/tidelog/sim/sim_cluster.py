@@ -114,12 +114,7 @@ class SimCluster:
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
-        #: Checker of the replication throttle, where it is used (R15).
-        self.throttling: ThrottleChecker | None = None
-        if settings.throttles:
-            self.throttling = ThrottleChecker(
-                self.brokers, simulator.violate, lambda: simulator.now_ns
-            )
+        self.throttling = self._throttle_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
@@ -128,6 +123,13 @@ class SimCluster:
         simulator.on_death.append(self._died)
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
+
+    def _throttle_checker(self) -> ThrottleChecker | None:
+        """Return the checker of the replication throttle, where it is used (R15)."""
+        if not self.settings.throttles:
+            return None
+        simulator = self.simulator
+        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
 
     def _in_sync_checker(self) -> InSyncChecker | None:
         """Return the checker of who stays in ISRs, if leaders count pending reads."""

@@ -15,8 +15,12 @@ import confluent_kafka
 class Writer(threading.Thread):
     """librdkafka writes numbers until it is told to end; none may be refused."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, records_per_second: int | None = None
+    ) -> None:
         super().__init__()
+        #: How long it rests after a record of each partition; None: it writes what it can.
+        self._rest_s = None if records_per_second is None else partitions / records_per_second
         self._topic = topic
         self._partitions = partitions
         self.written = 0
@@ -37,7 +41,9 @@ class Writer(threading.Thread):
                     on_delivery=self._delivered,
                 )
                 number += 1
-            self._producer.poll(0.005)
+            self._producer.poll(0.005 if self._rest_s is None else 0)
+            if self._rest_s is not None:
+                self._end.wait(self._rest_s)
         left = self._producer.flush(30)
         if left:
             self.refused.append(f"{left} are not acknowledged")
@@ -55,9 +61,11 @@ class Writer(threading.Thread):
 
 
 @contextmanager
-def writing(bootstrap: str, topic: str, partitions: int) -> Iterator[Writer]:
+def writing(
+    bootstrap: str, topic: str, partitions: int, records_per_second: int | None = None
+) -> Iterator[Writer]:
     """Write to a topic within the context; all is acknowledged or refused at its end."""
-    writer = Writer(bootstrap, topic, partitions)
+    writer = Writer(bootstrap, topic, partitions, records_per_second)
     writer.start()
     try:
         yield writer

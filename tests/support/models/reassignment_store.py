@@ -181,10 +181,8 @@ def topics_read(nodes: Nodes) -> TopicsRead:
 
 def requests_read(nodes: Nodes) -> tuple[ReassignmentsRead, CancelRead]:
     """Return the readings of the administrator's requests."""
-    reader = _reader(nodes)
-    return finished(reader.reassignments.reassignments(_ignore)), finished(
-        reader.reassignments.cancel(_ignore)
-    )
+    reader = _reader(nodes).reassignments
+    return finished(reader.reassignments(_ignore)), finished(reader.cancel(_ignore))
 
 
 def _reader(nodes: Nodes) -> StoreReader:

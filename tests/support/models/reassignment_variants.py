@@ -41,11 +41,14 @@ def _deleted_at_once(original: Any) -> Any:
     """A cancel deletes what the reassignment added before the ISR is without it (breaks R3)."""
 
     def begin(
-        draft: ReassignmentsDraft, topic_partition: TopicPartition, target: tuple[int, ...]
+        draft: ReassignmentsDraft,
+        topic_partition: TopicPartition,
+        target: tuple[int, ...],
+        throttle: int | None = None,
     ) -> Any:
         image = draft._image
         move, assigned = image.move(topic_partition), image.assigned(topic_partition)
-        write = original(draft, topic_partition, target)
+        write = original(draft, topic_partition, target, throttle)
         if move is not None and target == move.original:
             gone = [each for each in assigned if each not in target and each in image.brokers]
             epoch = image.states[topic_partition].leader_epoch
@@ -58,8 +61,8 @@ def _deleted_at_once(original: Any) -> Any:
 def _dropped_with_its_target(original: Any) -> Any:
     """Another target drops at once whatever only the earlier target had added (breaks R10)."""
 
-    def toward(target: Any, replicas: Any, move: Any) -> Any:
-        full, begun = original(target, replicas, move)
+    def toward(target: Any, replicas: Any, move: Any, throttle: int = 0) -> Any:
+        full, begun = original(target, replicas, move, throttle)
         if begun is None or move is None or target == move.original:
             return full, begun
         kept = tuple(each for each in full if each in target or each not in move.adding)
@@ -74,12 +77,15 @@ def _in_one_go(original: Any) -> Any:
     """A cancel is answered, and written nowhere before its state is (breaks R3, R14)."""
 
     def begin(
-        draft: ReassignmentsDraft, topic_partition: TopicPartition, target: tuple[int, ...]
+        draft: ReassignmentsDraft,
+        topic_partition: TopicPartition,
+        target: tuple[int, ...],
+        throttle: int | None = None,
     ) -> Any:
         move = draft._image.move(topic_partition)
         if move is not None and target == move.original:
             return None
-        return original(draft, topic_partition, target)
+        return original(draft, topic_partition, target, throttle)
 
     return begin
 

@@ -104,8 +104,8 @@ def cancel_below_the_minimum(original: Any) -> Any:
 def originals_lost_on_a_second_target(original: Any) -> Any:
     """A move that gets another target takes the replicas of that moment for the original ones."""
 
-    def toward(target: Any, replicas: Any, move: Any) -> Any:
-        full, begun = original(target, replicas, move)
+    def toward(target: Any, replicas: Any, move: Any, throttle: int = 0) -> Any:
+        full, begun = original(target, replicas, move, throttle)
         if begun is None or move is None:
             return full, begun
         return full, replace(begun, original=replicas)

@@ -49,12 +49,6 @@ def unpaid_bytes_forgotten(_: Any) -> Any:
     return lambda self, window, end_ms, carried: 0
 
 
-@_breaks("R15", f"{_READS}.read", profile=_PROFILE)
-def every_partition_exceeds_the_rate_once(_: Any) -> Any:
-    """A fetch reads each of its throttled partitions as if it were the only one."""
-    return lambda self, item, size: None
-
-
 @_breaks("R15", f"{_READS}.leaves_out", profile=_PROFILE)
 def throttled_partition_blocks_its_fetch(original: Any) -> Any:
     """Where one partition of a fetch waits for the throttle, those behind it wait, too."""

@@ -167,7 +167,8 @@ class DelayedFetch:
             size = watched.log.size_bytes
             self._missing_bytes -= max(size - partition.seen_size_bytes, 0)
             partition.seen_size_bytes = size
-            if self._missing_bytes > 0:
+            # A follower that waited for the throttle lacks bytes that were there before (R15).
+            if self._missing_bytes > 0 and partition not in self._session.throttled:
                 return
         self._read(final=False)
         if self._answered:

@@ -57,11 +57,15 @@ class PartitionsMoved(ChurnKind):
             begun = [each for each in results if results[each].error is ErrorCode.NONE]
             if begun:
                 self.succeeded(f"{len(begun)} moves")
+        await self._stopped()
         self.is_done = True
 
     def _throttle(self) -> int | None:
         """Return the throttle that goes with the next moves; None asks for none."""
         return None
+
+    async def _stopped(self) -> None:
+        """Put right what keeps moves from their end."""
 
     def _of_groups(self) -> list[TopicPartition]:
         topic = self.work.cluster.published.topics.get(CONSUMER_OFFSETS)

@@ -107,7 +107,10 @@ class MovesQueued(PartitionsMoved):
         await self.client.run(self._admin.freeze(True))
         self._queue.frozen()
         self.succeeded("a freeze")
-        await self.pause(100, 3_000)
+        await self.pause(100, 1_500)
+        # Refused, or it is no freeze.
+        await self._reassign(self._targets(), queued=False)
+        await self.pause(100, 1_500)
         self._queue.thawing()
         await self.client.run(self._admin.freeze(False))
 

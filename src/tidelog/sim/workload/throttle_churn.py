@@ -42,6 +42,20 @@ class MovesThrottled(PartitionsMoved):
         """Return the throttle of the next moves; None keeps what they have."""
         return self.draw.choice((None, NO_THROTTLE, 300, 1_000, 4_000, 20_000))
 
+    async def _stopped(self) -> None:
+        """Remove the throttles of moves under way: they are too low for moves to end in time."""
+        while True:
+            try:
+                moves = await self.client.run(self._admin.list_reassignments())
+                targets = {each: move.target for each, move in moves.items() if move.throttle}
+                if not targets:
+                    return
+                await self.client.run(self._admin.reassign({**targets}, throttle=NO_THROTTLE))
+            except TidelogError as error:
+                self.failed("the throttle of moves", error)
+                self.client.router.forget()
+            await self.pause(50, 300)
+
 
 @churn
 class ThrottlesChanged(ChurnKind):

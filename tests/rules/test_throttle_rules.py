@@ -1,0 +1,392 @@
+"""The replication throttle: R15.
+
+Real leaders, fetchers and fetch sessions over fake logs; a record is one byte, so rates are in
+records a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC,
+    FakeBroker,
+    a_cluster,
+    settle,
+    state,
+)
+
+from tidelog.broker.replicas.upkeep import ReplicaUpkeep
+from tidelog.core.config import BrokerConfig
+from tidelog.core.dynamic_config import dynamic_keys
+from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
+from tidelog.core.types import TopicPartition
+from tidelog.metadata import layout
+from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.registry import FETCH
+
+LEADER_RATE, FOLLOWER_RATE = (
+    "leader_replication_throttled_rate",
+    "follower_replication_throttled_rate",
+)
+LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
+#: The windows over which the rate is measured.
+SPAN_MS = 11_000
+T1 = TopicPartition(TOPIC, 1)
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+async def configure(cluster: dict[int, FakeBroker], **lists: str) -> None:
+    """The topic's lists are set, and every broker with a replica applies them."""
+    keys = {"leaders": LEADERS, "followers": FOLLOWERS}
+    settings = {keys[name]: text for name, text in lists.items()}
+    for broker in cluster.values():
+        broker.store.nodes[layout.config_path("topics", TOPIC)] = layout.encode_config(settings)
+        if broker.replicas.topics():
+            await broker.replicas.load_configs([TOPIC])
+            broker.replicas.configs_changed([TOPIC])
+
+
+def set_rate(broker: FakeBroker, **rates: str) -> None:
+    """The broker's rates change while it runs."""
+    dynamic = {key.replace("_", "."): value for key, value in rates.items()}
+    broker.config = broker.config.with_dynamic(dynamic)
+    broker.replicas.defaults_changed()
+
+
+async def moving(
+    lists: dict[str, str], *, partitions: int = 1, records: int = 100, **config: str
+) -> dict[int, FakeBroker]:
+    """Broker 1 leads partitions with records, 2 is in sync, and 3 begins to copy them."""
+    settings = {"replica_fetch_max_bytes": "10", "min_insync_replicas": "1", **config}
+    cluster = a_cluster(**settings)
+    states = [
+        state(partition=number, isr=(1, 2), is_new=True, partition_epoch=1)
+        for number in range(partitions)
+    ]
+    for broker_id in (1, 2):
+        await cluster[broker_id].command(*states)
+    await settle()
+    for number in range(partitions):
+        fill(cluster[1], records, TopicPartition(TOPIC, number))
+    await settle()
+    await configure(cluster, **lists)
+    await cluster[3].command(*states)
+    await settle()
+    return cluster
+
+
+def fill(broker: FakeBroker, count: int, topic_partition: TopicPartition = T0) -> None:
+    partition = broker.partition(topic_partition)
+    partition.append(b"r" * count, 1, 0)
+    partition.flush_appends()
+
+
+def end(broker: FakeBroker, topic_partition: TopicPartition = T0) -> int:
+    return broker.log(topic_partition).log_end_offset
+
+
+# who waits, and for how much
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("side", ["leaders", "followers"])
+def test_a_replica_outside_the_isr_gets_what_the_rate_allows(side: str) -> None:
+    async def story() -> None:
+        rate = {"leaders": LEADER_RATE, "followers": FOLLOWER_RATE}[side]
+        cluster = await moving({side: "*"}, **{rate: "10"})
+        assert end(cluster[2]) == 100
+        # The first window's credit, and one read.
+        begun = end(cluster[3])
+        assert 10 <= begun <= 20
+        clock, got = cluster[3].clock, []
+        for _ in range(6):
+            await clock.advance(1_000)
+            got.append(end(cluster[3]) - begun)
+        allowed = [(10 * (second - 1), 10 * second) for second in range(7)]
+        assert all(low <= count <= high for count, (low, high) in zip(got, allowed, strict=False))
+        await clock.advance(4_000)
+        assert end(cluster[3]) == 100
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("side", ["leaders", "followers"])
+def test_a_member_of_the_isr_is_never_throttled(side: str) -> None:
+    async def story() -> None:
+        rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
+        cluster = await moving({side: "*"}, **rates)
+        assert end(cluster[2]) == 100
+        assert end(cluster[3]) < 100
+        fill(cluster[1], 50)
+        await settle()
+        assert end(cluster[2]) == 150
+        assert cluster[1].partition().high_watermark == 150
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_a_replica_that_joins_the_isr_waits_no_longer() -> None:
+    """It joined at the high watermark, and lacks the records behind it while it waits."""
+
+    async def story() -> None:
+        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "1"})
+        got = end(cluster[3])
+        assert got < 100
+        for broker in (cluster[1], cluster[3]):
+            await broker.command(state(isr=(1, 2, 3), partition_epoch=2))
+        await settle()
+        assert end(cluster[3]) == 100
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_a_follower_that_published_state_has_in_the_isr_waits_no_longer() -> None:
+    async def story() -> None:
+        cluster = await moving({"followers": "*"}, **{FOLLOWER_RATE: "1"})
+        assert end(cluster[3]) < 100
+        cluster[3].show(1, 0)
+        await cluster[3].clock.advance(600)
+        assert end(cluster[3]) < 100  # that state has no ISR
+        topic = cluster[3].view.topics[TOPIC]
+        topic.partitions[0] = replace(topic.partitions[0], isr=(1, 2, 3))
+        await cluster[3].clock.advance(600)
+        assert end(cluster[3]) == 100
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize(
+    ("lists", "throttled"),
+    [
+        ({"leaders": "0:1"}, (True, False)),
+        ({"leaders": "1:1,0:2"}, (False, True)),
+        ({"followers": "0:3"}, (True, False)),
+        ({"followers": "0:1,1:3"}, (False, True)),
+        ({"leaders": "0:1", "followers": "1:3"}, (True, True)),
+        ({"leaders": "0:3,1:3", "followers": "0:1,1:1"}, (False, False)),
+        ({}, (False, False)),
+    ],
+)
+def test_only_listed_replicas_wait(lists: dict[str, str], throttled: tuple[bool, bool]) -> None:
+    async def story() -> None:
+        rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
+        cluster = await moving(lists, partitions=2, **rates)
+        assert tuple(end(cluster[3], each) < 100 for each in (T0, T1)) == throttled
+        assert end(cluster[2], T0) == end(cluster[2], T1) == 100
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_one_read_exceeds_the_rate_and_not_one_of_each_partition() -> None:
+    async def story() -> None:
+        cluster = await moving({"leaders": "*"}, partitions=5, **{LEADER_RATE: "1"})
+        ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in range(5)]
+        assert sum(ends) == 10
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("side", ["leaders", "followers"])
+def test_every_throttled_partition_has_its_turn(side: str) -> None:
+    async def story() -> None:
+        rates = {LEADER_RATE: "5", FOLLOWER_RATE: "5"}
+        limited = {"replica_fetch_response_max_bytes": "10", **rates}
+        cluster = await moving({side: "*"}, partitions=4, **limited)
+        await cluster[3].clock.advance(20_000)
+        ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in range(4)]
+        assert max(ends) - min(ends) <= 10
+        assert min(ends) >= 20
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_a_throttled_fetch_waits_and_goes_on_when_the_rate_allows() -> None:
+    """It does not respond at once with nothing, which would keep the follower asking."""
+
+    async def story() -> None:
+        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "10"})
+        before = len(fetches(cluster[3]))
+        await cluster[3].clock.advance(400)
+        assert len(fetches(cluster[3])) <= before + 1
+        await cluster[3].clock.advance(2_000)
+        assert "throttled_fetch_resumed" in cluster[1].tracer.marks
+        assert "follower_throttled_by_leader" in cluster[1].tracer.marks
+
+    run(story())
+
+
+def fetches(broker: FakeBroker) -> list[FetchRequest]:
+    return broker.peers.requests(FETCH)
+
+
+@pytest.mark.rule("R15")
+def test_a_follower_leaves_throttled_partitions_out_of_its_fetches() -> None:
+    async def story() -> None:
+        cluster = await moving({"followers": "0:3"}, partitions=2, **{FOLLOWER_RATE: "1"})
+        [left] = [
+            one.forgotten_topics_data[0].partitions
+            for one in fetches(cluster[3])
+            if one.forgotten_topics_data
+        ]
+        assert list(left) == [0]
+        fill(cluster[1], 5, T1)
+        await settle()
+        assert end(cluster[3], T1) == 105
+        assert "follower_throttled_itself" in cluster[3].tracer.marks
+
+    run(story())
+
+
+# changes while the brokers run
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("side", ["leaders", "followers"])
+def test_a_removed_or_raised_rate_holds_at_once(side: str) -> None:
+    async def story() -> None:
+        rate = {"leaders": LEADER_RATE, "followers": FOLLOWER_RATE}[side]
+        cluster = await moving({side: "*"}, **{rate: "0"})
+        assert end(cluster[3]) == 10
+        await cluster[3].clock.advance(5 * SPAN_MS)
+        assert end(cluster[3]) == 10
+        throttler = cluster[1] if side == "leaders" else cluster[3]
+        set_rate(throttler, **{rate: str(2**63 - 1)})
+        await cluster[3].clock.advance(600)
+        assert end(cluster[3]) == 100
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("side", ["leaders", "followers"])
+def test_a_removed_list_holds_at_once(side: str) -> None:
+    async def story() -> None:
+        rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
+        cluster = await moving({side: "*"}, **rates)
+        assert end(cluster[3]) < 100
+        await configure(cluster)
+        await cluster[3].clock.advance(600)
+        assert end(cluster[3]) == 100
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_a_replica_that_leaves_takes_its_throttle_along() -> None:
+    """Later changes of the topic are not read here; its configuration is when it comes back."""
+
+    async def story() -> None:
+        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "1"})
+        assert cluster[1].replicas.throttles.leader.is_active
+        assert await cluster[1].stop(leader_epoch=1) == 0
+        assert not cluster[1].replicas.throttles.leader.is_active
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_the_rates_are_metrics_under_kafkas_names() -> None:
+    async def story() -> None:
+        rates = {LEADER_RATE: "10", FOLLOWER_RATE: "1000"}
+        cluster = await moving({"leaders": "*", "followers": "*"}, **rates)
+        await cluster[3].clock.advance(3_000)
+        leader, follower = cluster[1].metrics, cluster[3].metrics
+        assert leader.value(LEADER_REPLICATION_BYTE_RATE) >= 10
+        assert 5 <= follower.value(FOLLOWER_REPLICATION_BYTE_RATE) <= 20
+        assert follower.value(LEADER_REPLICATION_BYTE_RATE) == 0
+
+    run(story())
+
+
+# a rate that is too low
+
+
+async def watched(
+    cluster: dict[int, FakeBroker], broker: FakeBroker, per_second: int, seconds: int
+) -> list[str]:
+    """Producers write while a broker examines its replicas; return its warnings."""
+    upkeep = ReplicaUpkeep(
+        broker.services, broker.replicas, broker.takeovers, broker.replicas.throttles
+    )
+    upkeep.start()
+    for _ in range(seconds):
+        fill(cluster[1], per_second)
+        await cluster[1].clock.advance(1_000)
+    upkeep.close()
+    await broker.tasks.close()
+    return [line for line in broker.tracer.lines if "falls behind" in line]
+
+
+@pytest.mark.rule("R15")
+def test_a_leaders_rate_below_the_produce_rate_is_warned_about() -> None:
+    async def story() -> None:
+        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "20"})
+        [line] = await watched(cluster, cluster[1], 30, 50)
+        assert line == (
+            "partition t-0: follower 3 falls behind: producers write 30 bytes/s,"
+            " leader.replication.throttled.rate allows 20 bytes/s: it never catches up, and its"
+            " reassignment never finishes; raise the rate"
+        )
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_a_followers_rate_below_the_produce_rate_is_warned_about() -> None:
+    async def story() -> None:
+        cluster = await moving({"followers": "*"}, **{FOLLOWER_RATE: "20"})
+        [line] = await watched(cluster, cluster[3], 30, 50)
+        assert "this follower of leader 1 falls behind" in line
+        assert "follower.replication.throttled.rate allows 20 bytes/s: it never catches up" in line
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_a_sufficient_rate_is_not_warned_about() -> None:
+    async def story() -> None:
+        rates = {LEADER_RATE: "200", "replica_fetch_max_bytes": "100"}
+        cluster = await moving({"leaders": "*"}, records=2_000, **rates)
+        assert await watched(cluster, cluster[1], 30, 40) == []
+
+    run(story())
+
+
+# keys
+
+
+@pytest.mark.rule("R15")
+def test_rates_change_while_brokers_run_and_windows_do_not() -> None:
+    names = dynamic_keys()
+    assert LEADER_RATE.replace("_", ".") in names
+    assert FOLLOWER_RATE.replace("_", ".") in names
+    assert "replication.quota.window.num" not in names
+    config = BrokerConfig.from_properties(
+        {
+            "broker.id": "1",
+            "replication.quota.window.num": "3",
+            "replication.quota.window.size.seconds": "2",
+        }
+    )
+    assert not [line for line in config.warnings if "quota" in line]
+    assert (config.replication_quota_window_num, config.replication_quota_window_size_seconds) == (
+        3,
+        2,
+    )
