@@ -21,9 +21,13 @@ from tests.support.broker.fakes import (
     state,
 )
 
+from tidelog.broker.configs.config_requests import BROKER_RESOURCE, Outcome, Resource, alter
+from tidelog.broker.configs.config_store import Change
+from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
-from tidelog.core.dynamic_config import dynamic_keys
+from tidelog.core.dynamic_config import Alteration, dynamic_keys
+from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
@@ -64,7 +68,11 @@ def set_rate(broker: FakeBroker, **rates: str) -> None:
 
 
 async def moving(
-    lists: dict[str, str], *, partitions: int = 1, records: int = 100, **config: str
+    lists: dict[str, str],
+    config: dict[str, str],
+    *,
+    partitions: int = 1,
+    records: int = 100,
 ) -> dict[int, FakeBroker]:
     """Broker 1 leads partitions with records, 2 is in sync, and 3 begins to copy them."""
     settings = {"replica_fetch_max_bytes": "10", "min_insync_replicas": "1", **config}
@@ -103,7 +111,7 @@ def end(broker: FakeBroker, topic_partition: TopicPartition = T0) -> int:
 def test_a_replica_outside_the_isr_gets_what_the_rate_allows(side: str) -> None:
     async def story() -> None:
         rate = {"leaders": LEADER_RATE, "followers": FOLLOWER_RATE}[side]
-        cluster = await moving({side: "*"}, **{rate: "10"})
+        cluster = await moving({side: "*"}, {rate: "10"})
         assert end(cluster[2]) == 100
         # The first window's credit, and one read.
         begun = end(cluster[3])
@@ -125,7 +133,7 @@ def test_a_replica_outside_the_isr_gets_what_the_rate_allows(side: str) -> None:
 def test_a_member_of_the_isr_is_never_throttled(side: str) -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
-        cluster = await moving({side: "*"}, **rates)
+        cluster = await moving({side: "*"}, rates)
         assert end(cluster[2]) == 100
         assert end(cluster[3]) < 100
         fill(cluster[1], 50)
@@ -141,7 +149,7 @@ def test_a_replica_that_joins_the_isr_waits_no_longer() -> None:
     """It joined at the high watermark, and lacks the records behind it while it waits."""
 
     async def story() -> None:
-        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "1"})
+        cluster = await moving({"leaders": "*"}, {LEADER_RATE: "1"})
         got = end(cluster[3])
         assert got < 100
         for broker in (cluster[1], cluster[3]):
@@ -155,7 +163,7 @@ def test_a_replica_that_joins_the_isr_waits_no_longer() -> None:
 @pytest.mark.rule("R15")
 def test_a_follower_that_published_state_has_in_the_isr_waits_no_longer() -> None:
     async def story() -> None:
-        cluster = await moving({"followers": "*"}, **{FOLLOWER_RATE: "1"})
+        cluster = await moving({"followers": "*"}, {FOLLOWER_RATE: "1"})
         assert end(cluster[3]) < 100
         cluster[3].show(1, 0)
         await cluster[3].clock.advance(600)
@@ -184,7 +192,7 @@ def test_a_follower_that_published_state_has_in_the_isr_waits_no_longer() -> Non
 def test_only_listed_replicas_wait(lists: dict[str, str], throttled: tuple[bool, bool]) -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
-        cluster = await moving(lists, partitions=2, **rates)
+        cluster = await moving(lists, rates, partitions=2)
         assert tuple(end(cluster[3], each) < 100 for each in (T0, T1)) == throttled
         assert end(cluster[2], T0) == end(cluster[2], T1) == 100
 
@@ -194,7 +202,7 @@ def test_only_listed_replicas_wait(lists: dict[str, str], throttled: tuple[bool,
 @pytest.mark.rule("R15")
 def test_one_read_exceeds_the_rate_and_not_one_of_each_partition() -> None:
     async def story() -> None:
-        cluster = await moving({"leaders": "*"}, partitions=5, **{LEADER_RATE: "1"})
+        cluster = await moving({"leaders": "*"}, {LEADER_RATE: "1"}, partitions=5)
         ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in range(5)]
         assert sum(ends) == 10
 
@@ -207,7 +215,10 @@ def test_every_throttled_partition_has_its_turn(side: str) -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "5", FOLLOWER_RATE: "5"}
         limited = {"replica_fetch_response_max_bytes": "10", **rates}
-        cluster = await moving({side: "*"}, partitions=4, **limited)
+        # The fifth partition is fetched meanwhile, so that the session goes on without the others.
+        lists = {"leaders": "0:1,1:1,2:1,3:1", "followers": "0:3,1:3,2:3,3:3"}
+        cluster = await moving({side: lists[side]}, limited, partitions=5)
+        assert end(cluster[3], TopicPartition(TOPIC, 4)) == 100
         await cluster[3].clock.advance(20_000)
         ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in range(4)]
         assert max(ends) - min(ends) <= 10
@@ -217,11 +228,23 @@ def test_every_throttled_partition_has_its_turn(side: str) -> None:
 
 
 @pytest.mark.rule("R15")
+def test_partitions_that_waited_come_before_those_that_were_read() -> None:
+    session = FetchSession(3, True, 0)
+    items = [SessionPartition(session, (TOPIC, number), TOPIC) for number in range(3)]
+    session.dirty[items[0]] = None
+    for waiting in (items[2], items[1], items[2]):
+        session.throttle(waiting)
+    session.unthrottle()
+    assert list(session.dirty) == [items[2], items[1], items[0]]
+    assert not session.throttled
+
+
+@pytest.mark.rule("R15")
 def test_a_throttled_fetch_waits_and_goes_on_when_the_rate_allows() -> None:
     """It does not respond at once with nothing, which would keep the follower asking."""
 
     async def story() -> None:
-        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "10"})
+        cluster = await moving({"leaders": "*"}, {LEADER_RATE: "10"})
         before = len(fetches(cluster[3]))
         await cluster[3].clock.advance(400)
         assert len(fetches(cluster[3])) <= before + 1
@@ -239,7 +262,7 @@ def fetches(broker: FakeBroker) -> list[FetchRequest]:
 @pytest.mark.rule("R15")
 def test_a_follower_leaves_throttled_partitions_out_of_its_fetches() -> None:
     async def story() -> None:
-        cluster = await moving({"followers": "0:3"}, partitions=2, **{FOLLOWER_RATE: "1"})
+        cluster = await moving({"followers": "0:3"}, {FOLLOWER_RATE: "1"}, partitions=2)
         [left] = [
             one.forgotten_topics_data[0].partitions
             for one in fetches(cluster[3])
@@ -262,13 +285,15 @@ def test_a_follower_leaves_throttled_partitions_out_of_its_fetches() -> None:
 def test_a_removed_or_raised_rate_holds_at_once(side: str) -> None:
     async def story() -> None:
         rate = {"leaders": LEADER_RATE, "followers": FOLLOWER_RATE}[side]
-        cluster = await moving({side: "*"}, **{rate: "0"})
+        cluster = await moving({side: "*"}, {rate: "0"})
         assert end(cluster[3]) == 10
         await cluster[3].clock.advance(5 * SPAN_MS)
         assert end(cluster[3]) == 10
         throttler = cluster[1] if side == "leaders" else cluster[3]
         set_rate(throttler, **{rate: str(2**63 - 1)})
-        await cluster[3].clock.advance(600)
+        if side == "leaders":  # with the next look of the fetch that waits
+            await cluster[3].clock.advance(600)
+        await settle()
         assert end(cluster[3]) == 100
 
     run(story())
@@ -279,7 +304,7 @@ def test_a_removed_or_raised_rate_holds_at_once(side: str) -> None:
 def test_a_removed_list_holds_at_once(side: str) -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "1", FOLLOWER_RATE: "1"}
-        cluster = await moving({side: "*"}, **rates)
+        cluster = await moving({side: "*"}, rates)
         assert end(cluster[3]) < 100
         await configure(cluster)
         await cluster[3].clock.advance(600)
@@ -293,7 +318,7 @@ def test_a_replica_that_leaves_takes_its_throttle_along() -> None:
     """Later changes of the topic are not read here; its configuration is when it comes back."""
 
     async def story() -> None:
-        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "1"})
+        cluster = await moving({"leaders": "*"}, {LEADER_RATE: "1"})
         assert cluster[1].replicas.throttles.leader.is_active
         assert await cluster[1].stop(leader_epoch=1) == 0
         assert not cluster[1].replicas.throttles.leader.is_active
@@ -305,7 +330,7 @@ def test_a_replica_that_leaves_takes_its_throttle_along() -> None:
 def test_the_rates_are_metrics_under_kafkas_names() -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "10", FOLLOWER_RATE: "1000"}
-        cluster = await moving({"leaders": "*", "followers": "*"}, **rates)
+        cluster = await moving({"leaders": "*", "followers": "*"}, rates)
         await cluster[3].clock.advance(3_000)
         leader, follower = cluster[1].metrics, cluster[3].metrics
         assert leader.value(LEADER_REPLICATION_BYTE_RATE) >= 10
@@ -337,7 +362,7 @@ async def watched(
 @pytest.mark.rule("R15")
 def test_a_leaders_rate_below_the_produce_rate_is_warned_about() -> None:
     async def story() -> None:
-        cluster = await moving({"leaders": "*"}, **{LEADER_RATE: "20"})
+        cluster = await moving({"leaders": "*"}, {LEADER_RATE: "20"})
         [line] = await watched(cluster, cluster[1], 30, 50)
         assert line == (
             "partition t-0: follower 3 falls behind: producers write 30 bytes/s,"
@@ -351,7 +376,7 @@ def test_a_leaders_rate_below_the_produce_rate_is_warned_about() -> None:
 @pytest.mark.rule("R15")
 def test_a_followers_rate_below_the_produce_rate_is_warned_about() -> None:
     async def story() -> None:
-        cluster = await moving({"followers": "*"}, **{FOLLOWER_RATE: "20"})
+        cluster = await moving({"followers": "*"}, {FOLLOWER_RATE: "20"})
         [line] = await watched(cluster, cluster[3], 30, 50)
         assert "this follower of leader 1 falls behind" in line
         assert "follower.replication.throttled.rate allows 20 bytes/s: it never catches up" in line
@@ -363,13 +388,86 @@ def test_a_followers_rate_below_the_produce_rate_is_warned_about() -> None:
 def test_a_sufficient_rate_is_not_warned_about() -> None:
     async def story() -> None:
         rates = {LEADER_RATE: "200", "replica_fetch_max_bytes": "100"}
-        cluster = await moving({"leaders": "*"}, records=2_000, **rates)
+        cluster = await moving({"leaders": "*"}, rates, records=2_000)
         assert await watched(cluster, cluster[1], 30, 40) == []
 
     run(story())
 
 
 # keys
+
+
+class StoredConfigs:
+    """The settings of entities, changed as the store does."""
+
+    def __init__(self) -> None:
+        self.settings: dict[tuple[str, str], dict[str, str]] = {}
+
+    async def change(
+        self, entity_type: str, entity: str, change: Change, validate_only: bool
+    ) -> None:
+        key = (entity_type, entity)
+        after = change(self.settings.get(key, {}))
+        if not validate_only:
+            self.settings[key] = after
+
+
+async def altered(stored: StoredConfigs, broker: FakeBroker, name: str, **keys: str) -> Outcome:
+    """Broker 1 is asked to set keys of a broker."""
+    alterations = [Alteration(key.replace("_", "."), 0, value) for key, value in keys.items()]
+    [outcome] = await alter(
+        broker.services,
+        stored,  # type: ignore[arg-type]  # no store is behind it
+        broker.config,
+        [Resource(BROKER_RESOURCE, name, alterations)],
+        replace=False,
+        validate_only=False,
+    )
+    return outcome
+
+
+@pytest.mark.rule("R15")
+def test_any_broker_takes_the_rates_of_a_broker_that_is_down() -> None:
+    async def story() -> None:
+        stored = StoredConfigs()
+        stored.settings["brokers", "2"] = {"message.max.bytes": "7"}
+        broker = a_cluster(1)[1]
+        rates = {LEADER_RATE: "5", FOLLOWER_RATE: "6"}
+        assert (await altered(stored, broker, "2", **rates)).error is ErrorCode.NONE
+        assert stored.settings["brokers", "2"] == {
+            "message.max.bytes": "7",
+            "leader.replication.throttled.rate": "5",
+            "follower.replication.throttled.rate": "6",
+        }
+        assert (await altered(stored, broker, "1", **rates)).error is ErrorCode.NONE
+        assert (await altered(stored, broker, "", **rates)).error is ErrorCode.NONE
+        assert len(stored.settings["brokers", layout.DEFAULT_ENTITY]) == 2
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize(
+    ("name", "keys", "reason"),
+    [
+        ("2", {LEADER_RATE: "-1"}, "leader.replication.throttled.rate='-1' is not valid"),
+        ("2", {LEADER_RATE: "5", "message_max_bytes": "7"}, "ask that broker"),
+        ("two", {LEADER_RATE: "5"}, "ask that broker"),
+        ("02", {LEADER_RATE: "5"}, "ask that broker"),
+        ("2", {}, "ask that broker"),
+    ],
+)
+def test_no_other_key_of_another_broker_is_taken(
+    name: str, keys: dict[str, str], reason: str
+) -> None:
+    async def story() -> None:
+        stored = StoredConfigs()
+        outcome = await altered(stored, a_cluster(1)[1], name, **keys)
+        assert outcome.error is ErrorCode.INVALID_REQUEST
+        assert reason in (outcome.message or "")
+        assert stored.settings == {}
+
+    run(story())
 
 
 @pytest.mark.rule("R15")

@@ -82,8 +82,8 @@ def execute(
         if save_rollback is not None:
             save(save_rollback, back)
         if unknown:
-            where = ", ".join(unknown)
-            say(f"the way back has no {where}: on the move, from where is not recorded")
+            lost = ", ".join(unknown)
+            say(f"the way back has no {lost}: on the move, from where is not recorded")
         results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
         if not dry_run:
             results = client.reassign(targets, expected, throttle=throttle)

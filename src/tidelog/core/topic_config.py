@@ -101,12 +101,12 @@ class TopicConfig:
 
     # Replicas that wait while their broker is above its rate (R15, KIP-73).
     leader_replication_throttled_replicas: tuple[str, ...] = throttled_replicas(
-        "Leaders that send to followers outside the ISR at leader.replication.throttled.rate of "
-        "their broker only."
+        "Leaders that send to followers outside the ISR no faster than "
+        "leader.replication.throttled.rate of their broker."
     )
     follower_replication_throttled_replicas: tuple[str, ...] = throttled_replicas(
-        "Replicas that outside the ISR fetch at follower.replication.throttled.rate of their "
-        "broker only."
+        "Replicas that fetch no faster than follower.replication.throttled.rate of their broker "
+        "while they are outside the ISR."
     )
 
     # Refused by Kafka too, in a cluster without tiered storage or with ZooKeeper.

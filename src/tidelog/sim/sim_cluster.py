@@ -124,13 +124,6 @@ class SimCluster:
         simulator.on_halt = self._halted
         simulator.on_traced.append(self._traced)
 
-    def _throttle_checker(self) -> ThrottleChecker | None:
-        """Return the checker of the replication throttle, where it is used (R15)."""
-        if not self.settings.throttles:
-            return None
-        simulator = self.simulator
-        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
-
     def _in_sync_checker(self) -> InSyncChecker | None:
         """Return the checker of who stays in ISRs, if leaders count pending reads."""
         config = self.settings.of(1)
@@ -145,6 +138,13 @@ class SimCluster:
             self._is_connected,
             isr_stands=self.settings.isr_stands,
         )
+
+    def _throttle_checker(self) -> ThrottleChecker | None:
+        """Return the checker of the replication throttle, where it is used (R15)."""
+        simulator = self.simulator
+        if not self.settings.throttles:
+            return None
+        return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
 
     def _is_connected(self, node_id: int, other_id: int) -> bool:
         """Return whether a broker has an open connection that came from another's host."""

@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle import SideThrottle, ThrottleSettings
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
     from tidelog.core.topic_config import TopicConfig
 
@@ -137,7 +137,7 @@ class ReplicationThrottles:
 
     # the leader's side
 
-    def leaves_out(self, partition: Partition, follower: int, further_bytes: int) -> bool:
+    def leaves_out(self, partition: HostedReplica, follower: int, further_bytes: int) -> bool:
         """Return whether a follower must wait for records of a partition led here.
 
         `further_bytes` were read for it in the same fetch. A member of the maximal ISR never
@@ -164,7 +164,7 @@ class ReplicationThrottles:
         """Return when followers wait no longer on the leader's side, at the earliest."""
         return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
 
-    def is_held_back(self, partition: Partition, follower: int) -> bool:
+    def is_held_back(self, partition: HostedReplica, follower: int) -> bool:
         """Return whether the leader's side may leave out a follower: throttled, outside the ISR."""
         leadership = partition.leadership
         if leadership is None or not self.leader.is_throttled(partition.topic_partition):
@@ -181,7 +181,7 @@ class ReplicationThrottles:
 
     # the follower's side
 
-    def is_caught_up(self, partition: Partition) -> bool:
+    def is_caught_up(self, partition: HostedReplica) -> bool:
         """Return whether the follower's side never lets a followed partition wait.
 
         The follower has reached the high watermark that a leader reported last, as in Kafka, or it
@@ -193,7 +193,7 @@ class ReplicationThrottles:
         published = self._services.view.partition(partition.topic_partition)
         return published is not None and self._services.broker_id in published.isr
 
-    def waits(self, partition: Partition) -> bool:
+    def waits(self, partition: HostedReplica) -> bool:
         """Return whether this follower must leave a partition out of its fetches."""
         follower = self.follower
         if not follower.is_active:
@@ -214,7 +214,7 @@ class ReplicationThrottles:
         """Return when replicas wait no longer on the follower's side, at the earliest."""
         return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
 
-    def received(self, partition: Partition, count: int) -> None:
+    def received(self, partition: HostedReplica, count: int) -> None:
         """Count the bytes of a followed partition in a response, if it is throttled."""
         if not self.follower.is_active:
             return
