@@ -9,6 +9,9 @@ from tests.clients.matrix.harness import ClientHarness
 from tests.support.clients.kafka_tools import Tools
 
 from tidelog.broker.apis import cards
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
 
 NUMBERS = "".join(f"{number}\n" for number in range(100))
 
@@ -183,3 +186,58 @@ def test_kafka_reassign_partitions(
     assert "Replicas: 3,2" in told
     told = tools.run("kafka-reassign-partitions", *server, "--list")
     assert topic not in told
+
+
+def test_kafka_reassign_partitions_beside_a_pending_move_and_takes_it_back(
+    tools: Tools, server: tuple[str, str], harness: ClientHarness, tmp_path: Path
+) -> None:
+    """One partition waits for a broker that is gone; the tool sees, adds to and cancels it."""
+    topic = harness.name()
+    pending, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with BlockingClient(harness.cluster.bootstrap) as client:
+        controller = client.metadata([]).controller_id
+        first, second, gone = sorted((1, 2, 3), key=lambda each: each != controller)
+        client.create_topic(topic, assignment=dict.fromkeys((0, 1), (first, second)))
+        client.await_topic(topic, 2)
+    harness.fill(topic, 0, 100)
+
+    def file(name: str, tp: TopicPartition, *replicas: int) -> tuple[str, str]:
+        entry = {"topic": topic, "partition": tp.partition, "replicas": replicas}
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        return "--reassignment-json-file", str(path)
+
+    path = tmp_path / "topics.json"
+    path.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    words = ("--topics-to-move-json-file", str(path), "--broker-list", f"{second},{gone}")
+    told = tools.run("kafka-reassign-partitions", *server, *words, "--generate")
+    current, proposed = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    assert [each["replicas"] for each in current["partitions"]] == [[first, second]] * 2
+    assert all(
+        sorted(each["replicas"]) == sorted((second, gone)) for each in proposed["partitions"]
+    )
+
+    harness.cluster.pause(gone)
+    with BlockingClient(harness.cluster.places()[first].address) as client:
+        assert client.reassign({pending: (gone, first)})[pending].error is ErrorCode.NONE
+    with harness.killed(gone):
+        told = tools.run("kafka-reassign-partitions", *server, "--list")
+        assert (
+            f"{topic}-0: replicas: {gone},{first},{second}. adding: {gone}. removing: {second}."
+            in told
+        )
+        order = file("order", other, second, first)
+        told = tools.run("kafka-reassign-partitions", *server, *order, "--execute", fails=True)
+        assert "there is an existing" in told.lower()
+        told = tools.run("kafka-reassign-partitions", *server, *order, "--execute", "--additional")
+        assert f"Successfully started partition reassignment for {topic}-1" in told
+        told = tools.run("kafka-reassign-partitions", *server, *order, "--verify", fails=None)
+        assert f"Reassignment of partition {topic}-1 is completed." in told
+        back = file("back", pending, gone, first)
+        # It would wait for the broker that is gone, to clear throttles there.
+        words = (*back, "--cancel", "--preserve-throttles")
+        told = tools.run("kafka-reassign-partitions", *server, *words)
+        assert f"Successfully cancelled partition reassignment for: {topic}-0" in told
+        told = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
+        assert f"Replicas: {first},{second}" in told and f"Replicas: {second},{first}" in told
+    assert harness.end(topic) == 100

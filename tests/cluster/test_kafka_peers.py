@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -209,10 +210,10 @@ def await_that(look: Callable[[], object], holds: Callable[..., bool], what: str
         time.sleep(_POLL_S)
 
 
-@pytest.fixture(scope="module")
-def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+@contextmanager
+def running_peers(path: Path) -> Iterator[Peers]:
+    """All three brokers below a directory, Kafka's first one as the controller."""
     require_kafka()
-    path = tmp_path_factory.mktemp("peers")
     server: LocalZookeeper = start_server(path / "zookeeper")
     chroot = f"{server.address}/kafka"
     asyncio.run(create_chroot(parse_servers(f"zookeeper://{chroot}")))
@@ -228,6 +229,12 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
         for broker in made.brokers.values():
             broker.kill()
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
+    with running_peers(tmp_path_factory.mktemp("peers")) as made:
+        yield made
 
 
 def produce(

@@ -131,5 +131,5 @@ def test_a_thousand_pending_moves_go_back_at_once(make_cluster: MakeCluster) -> 
             cluster.resume(hung)
         eventually(lambda: client.list_reassignments() == {}, "the end of the moves")
         [directory] = client.describe_log_dirs(hung)
-        left = [each for each in directory.replicas if each.topic_partition.topic == "many"]
+        left = [each for each in directory.replicas if each.tp.topic == "many"]
         assert left == []

@@ -1,14 +1,13 @@
 """The state of a cluster for plans of moves: brokers, replicas, sizes, and what is on the move.
 
-Moves are read before replicas: a move that begins in between is noticed by the controller, which
-refuses the plan (R18). A broker that does not report its directories fails the plan, because a plan
-without sizes would not know what it copies.
+A queued move counts like one under way. Moves are read before replicas: a move that begins in
+between is noticed by the controller, which refuses the plan (R18). A broker that does not report
+its directories fails the plan, because a plan without sizes would not know what it copies.
 """
 
 from __future__ import annotations
 
 from tidelog.client.cluster import PartitionMetadata
-from tidelog.client.moving import MoveUnderWay
 from tidelog.client.planning.cluster_state import ClusterState, PlacedPartition, without_racks
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -16,7 +15,9 @@ from tidelog.runtime.blocking import BlockingClient
 
 def read_state(client: BlockingClient, with_racks: bool = True) -> ClusterState:
     """Return live brokers and all partitions; without racks, brokers have none."""
-    moving = client.list_reassignments()
+    moves = client.reassignments()
+    moving = {tp: queued.target for tp, queued in moves.queued.items()}
+    moving |= {tp: move.target for tp, move in moves.under_way.items()}
     metadata = client.metadata()
     sizes: dict[TopicPartition, dict[int, int]] = {}
     free_bytes: dict[int, int] = {}
@@ -40,14 +41,14 @@ def read_state(client: BlockingClient, with_racks: bool = True) -> ClusterState:
 def _placed(
     tp: TopicPartition,
     partition: PartitionMetadata,
-    move: MoveUnderWay | None,
+    target: tuple[int, ...] | None,
     sizes: dict[int, int],
 ) -> PlacedPartition:
     return PlacedPartition(
         tp,
-        partition.replicas if move is None else move.target,
+        partition.replicas if target is None else target,
         partition.leader,
         partition.isr,
         sizes.get(partition.leader, max(sizes.values(), default=0)),
-        move is not None,
+        target is not None,
     )

@@ -526,7 +526,8 @@ class MoveListed:
     `original` are those that a cancel returns to, empty where they are not known. `state` is
     adding, completing, removing (no replica is added) or cancelling. Bytes are those of all added
     replicas, null where a broker does not report them. `bytes_per_s` and `left_ms` are null in a
-    first sample. `never` says that the copy is not faster than the producers.
+    first sample. `never` says that the copy is not faster than the producers. `throttle` is in
+    bytes a second for each broker, null without one.
     """
 
     topic: str
@@ -542,6 +543,7 @@ class MoveListed:
     bytes_per_s: int | None
     left_ms: int | None
     never: bool
+    throttle: int | None
 
 
 @dataclass(frozen=True, slots=True)

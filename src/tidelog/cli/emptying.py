@@ -18,6 +18,7 @@ from tidelog.cli.move_execution import (
     AdditionalOption,
     Execution,
     MovesDryRunOption,
+    QueueOption,
     RacksOption,
     SaveRollbackOption,
     WaitForMovesOption,
@@ -25,6 +26,7 @@ from tidelog.cli.move_execution import (
     carry_out,
     elect_preferred,
 )
+from tidelog.cli.move_files import ThrottleOption
 from tidelog.cli.output import OutputFormat, OutputOption, say
 from tidelog.cli.planned_moves import check_named_once
 from tidelog.cli.target import (
@@ -53,6 +55,8 @@ def decommission(
     brokers: BrokersArgument,
     save_rollback: SaveRollbackOption = None,
     additional: AdditionalOption = False,
+    throttle: ThrottleOption = None,
+    queue: QueueOption = False,
     racks: RacksOption = True,
     dry_run: MovesDryRunOption = False,
     wait: WaitForMovesOption = False,
@@ -71,7 +75,11 @@ def decommission(
     leaving = frozenset(brokers)
     with choose_target(bootstrap, directory).client(timeout) as client:
         plan = decommissioned(read_state(client, racks), leaving)
-        carry_out(client, plan, Execution(dry_run, wait, save_rollback, additional, output))
+        carry_out(
+            client,
+            plan,
+            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
+        )
         if dry_run:
             return
         moving = _moving_off(client, leaving)
@@ -94,6 +102,8 @@ def drain(
     ] = False,
     save_rollback: SaveRollbackOption = None,
     additional: AdditionalOption = False,
+    throttle: ThrottleOption = None,
+    queue: QueueOption = False,
     racks: RacksOption = True,
     dry_run: MovesDryRunOption = False,
     wait: WaitForMovesOption = False,
@@ -112,7 +122,11 @@ def drain(
     leaving = frozenset(brokers)
     with choose_target(bootstrap, directory).client(timeout) as client:
         plan = drained(read_state(client, racks), leaving, leaders_only)
-        carry_out(client, plan, Execution(dry_run, wait, save_rollback, additional, output))
+        carry_out(
+            client,
+            plan,
+            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
+        )
         if plan.staying and not leaders_only:
             names = _some(list(plan.staying))
             verb = "stay" if len(plan.staying) > 1 else "stays"
@@ -127,8 +141,16 @@ def drain(
 
 
 def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
-    moving = client.list_reassignments()
-    return [tp for tp in sorted(moving) if not leaving.isdisjoint(moving[tp].removing)]
+    """Return the partitions that are on the move from brokers, or queued to move from them."""
+    moves, metadata = client.reassignments(), client.metadata()
+    targets = {tp: each.target for tp, each in moves.queued.items()}
+    targets |= {tp: each.target for tp, each in moves.under_way.items()}
+    found = []
+    for tp, target in sorted(targets.items()):
+        partition = metadata.partition(tp)
+        if partition is not None and leaving.intersection(partition.replicas) - set(target):
+            found.append(tp)
+    return found
 
 
 def _await_empty(client: BlockingClient, leaving: frozenset[int], timeout_s: float) -> None:

@@ -54,6 +54,10 @@ MovesDryRunOption = Annotated[
 WaitForMovesOption = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Wait until every move is done.")
 ]
+QueueOption = Annotated[
+    bool,
+    typer.Option("--queue", help="Queue the moves: each begins when the limits of brokers allow."),
+]
 RacksOption = Annotated[
     bool, typer.Option("--racks/--no-racks", help="Spread replicas over racks, or ignore racks.")
 ]
@@ -64,6 +68,10 @@ class Execution(NamedTuple):
 
     dry_run: bool
     wait: bool
+    #: Whether moves wait for their turn (R8).
+    queued: bool
+    #: Bytes a second for each broker (R4); None: no throttle comes with the moves.
+    throttle: int | None
     save_rollback: Path | None
     additional: bool
     output: OutputFormat
@@ -82,7 +90,11 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
         show_document(plan)
         return
     _keep_way_back(plan, how.save_rollback)
-    results = client.reassign(plan.targets, plan.expected) if plan.moves else {}
+    results = {}
+    if plan.moves:
+        results = client.reassign(
+            plan.targets, plan.expected, queued=how.queued, throttle=how.throttle
+        )
     begun = [move for move in plan.moves if results[move.tp].error is ErrorCode.NONE]
     if how.wait and begun:
         await_moves(client, [move.tp for move in begun])
@@ -144,10 +156,11 @@ def print_moves(rows: list[MovePlanned], output: OutputFormat) -> None:
 
 
 def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> None:
-    """Wait until none of these partitions is on the move; NotYetError after a day."""
+    """Wait until none of these partitions is on the move or queued; NotYetError after a day."""
 
     def done() -> int:
-        return len(moving) - len(client.list_reassignments(moving))
+        moves = client.reassignments(moving)
+        return len(moving) - len({**moves.queued, **moves.under_way})
 
     wait_for("moves", len(moving), done, PATIENCE_S)
 

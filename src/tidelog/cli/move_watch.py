@@ -30,12 +30,22 @@ _MOST_BARS = 20
 
 def show_moves(client: BlockingClient, output: OutputFormat) -> None:
     """Print the moves under way; rates need a second look, so they are not known."""
-    found = _Look(client, ProgressMeter()).take()
+    found, _ = _Look(client, ProgressMeter()).take()
     if output is OutputFormat.JSON:
         print_document([_row(each) for each in found])
     elif found:
         print_table(
-            ("topic", "partition", "state", "replicas", "adding", "removing", "before", "left"),
+            (
+                "topic",
+                "partition",
+                "state",
+                "replicas",
+                "adding",
+                "removing",
+                "before",
+                "left",
+                "throttle",
+            ),
             (
                 (
                     each.tp.topic,
@@ -46,6 +56,7 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
                     ids(each.move.removing) or None,
                     ids(each.move.original) or None,
                     size_text(each.left_bytes),
+                    f"{size_text(each.move.throttle)}/s" if each.move.throttle else None,
                 )
                 for each in found
             ),
@@ -55,13 +66,13 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
 
 
 def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float) -> None:
-    """Print the moves under way every `interval_s`, until there are none."""
+    """Print the moves under way every `interval_s`, until there are none and none is queued."""
     look = _Look(client, ProgressMeter())
     with _screen(output) as screen:
         while True:
-            found = look.take()
+            found, has_queued = look.take()
             screen.show(found)
-            if not found:
+            if not found and not has_queued:
                 break
             time.sleep(interval_s)
     say("no partition is being moved")
@@ -76,6 +87,8 @@ def progress_text(progress: MoveProgress) -> str:
     words = [f"{size_text(progress.done_bytes)} of {size_text(progress.total_bytes)}"]
     if progress.rate is not None:
         words.append(f"{size_text(round(progress.rate))}/s")
+    if progress.move.throttle:
+        words.append(f"throttled to {size_text(progress.move.throttle)}/s for each broker")
     if progress.is_never:
         words.append("never done: producers write as fast as it copies")
     elif progress.left_ms is not None:
@@ -104,13 +117,15 @@ class _Look:
         self._meter = meter
         self._named: dict[int, None] = {}
 
-    def take(self) -> list[MoveProgress]:
+    def take(self) -> tuple[list[MoveProgress], bool]:
+        """Return the progress of each move, and whether queued moves are going to begin."""
         found = self._client.sample_moves()
         for broker, reason in found.silent.items():
             if broker not in self._named:
                 self._named[broker] = None
                 say(f"tidelog: broker {broker} does not report its bytes: {reason}")
-        return self._meter.observe(time.monotonic_ns() // 1_000_000, found.samples)
+        moves = self._meter.observe(time.monotonic_ns() // 1_000_000, found.samples)
+        return moves, found.has_queued
 
 
 class _Screen(Protocol):
@@ -213,4 +228,5 @@ def _row(progress: MoveProgress) -> MoveListed:
         None if progress.rate is None else round(progress.rate),
         progress.left_ms,
         progress.is_never,
+        move.throttle or None,
     )

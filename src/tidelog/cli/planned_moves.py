@@ -19,6 +19,7 @@ from tidelog.cli.move_execution import (
     AdditionalOption,
     Execution,
     MovesDryRunOption,
+    QueueOption,
     RacksOption,
     SaveRollbackOption,
     WaitForMovesOption,
@@ -28,6 +29,7 @@ from tidelog.cli.move_execution import (
     print_moves,
     say_total,
 )
+from tidelog.cli.move_files import ThrottleOption
 from tidelog.cli.names import broker_named, topics_named
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, say
 from tidelog.cli.target import (
@@ -72,6 +74,8 @@ def move(
     ],
     save_rollback: SaveRollbackOption = None,
     additional: AdditionalOption = False,
+    throttle: ThrottleOption = None,
+    queue: QueueOption = False,
     racks: RacksOption = True,
     dry_run: MovesDryRunOption = False,
     wait: WaitForMovesOption = False,
@@ -90,7 +94,11 @@ def move(
         for broker in brokers:
             broker_named(client, broker)
         plan = on_brokers(read_state(client, racks), name, brokers)
-        carry_out(client, plan, Execution(dry_run, wait, save_rollback, additional, output))
+        carry_out(
+            client,
+            plan,
+            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
+        )
 
 
 @prints(ReassignmentDocument)
@@ -136,6 +144,8 @@ def rebalance(
     tolerance: _ToleranceOption = 100 * TOLERANCE,
     save_rollback: SaveRollbackOption = None,
     additional: AdditionalOption = False,
+    throttle: ThrottleOption = None,
+    queue: QueueOption = False,
     racks: RacksOption = True,
     dry_run: MovesDryRunOption = False,
     wait: WaitForMovesOption = False,
@@ -153,7 +163,11 @@ def rebalance(
         found = rebalanced(read_state(client, racks), tolerance / 100)
         if not found.moves:
             say("the cluster is balanced")
-        carry_out(client, found, Execution(dry_run, wait, save_rollback, additional, output))
+        carry_out(
+            client,
+            found,
+            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
+        )
         if not dry_run and (wait or not found.moves):
             _lead_by_preferred(client)
 

@@ -7,13 +7,13 @@ the cluster whether a command waits for them or not.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
+from tidelog.cli.move_execution import AdditionalOption, SaveRollbackOption, WaitForMovesOption
 from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
 from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
@@ -51,22 +51,11 @@ _PATIENCE_S = 86_400.0
 def execute(
     file: FileArgument = None,
     text: JsonOption = None,
-    save_rollback: Annotated[
-        Path | None,
-        typer.Option(
-            "--save-rollback",
-            help="Write a file that moves the partitions back once they are moved.",
-            show_default=False,
-        ),
-    ] = None,
-    additional: Annotated[
-        bool, typer.Option("--additional", help="Add to the moves that are under way.")
-    ] = False,
+    save_rollback: SaveRollbackOption = None,
+    additional: AdditionalOption = False,
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until every move is done.")
-    ] = False,
+    wait: WaitForMovesOption = False,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -93,9 +82,8 @@ def execute(
         if save_rollback is not None:
             save(save_rollback, back)
         if unknown:
-            say(
-                f"the way back has no {', '.join(unknown)}: on the move, from where is not recorded"
-            )
+            lost = ", ".join(unknown)
+            say(f"the way back has no {lost}: on the move, from where is not recorded")
         results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
         if not dry_run:
             results = client.reassign(targets, expected, throttle=throttle)
@@ -256,8 +244,9 @@ def list_moves(
 ) -> None:
     """List the partitions on the move: replicas that are added and removed, state, bytes left.
 
-    With --watch rates and times follow, as a bar for each move on terminals, else as a line for
-    each move and sample. -o json then prints one line a sample: time_ms, and moves as below.
+    With --watch rates and times follow. A terminal shows a bar for each move; elsewhere each sample
+    has a line for each move. -o json then prints a line for each sample: time_ms, and moves as
+    below.
     """
     with choose_target(bootstrap, directory).client(timeout) as client:
         if watch:
@@ -315,7 +304,7 @@ def verify(
         raise typer.Exit(1)
 
 
-app.command(epilog="Example: tidelog reassign plan --rebalance -o json > moves.json")(plan)
+app.command(epilog="Example: tidelog reassign plan --rebalance -o json")(plan)
 app.command(epilog="Example: tidelog reassign rebalance --wait")(rebalance)
 app.command(epilog="Example: tidelog reassign queue moves.json --wait")(queue)
 app.command(epilog="Example: tidelog reassign freeze")(freeze)

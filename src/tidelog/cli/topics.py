@@ -32,10 +32,12 @@ from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_execution import (
     AdditionalOption,
     Execution,
+    QueueOption,
     RacksOption,
     SaveRollbackOption,
     WaitForMovesOption,
 )
+from tidelog.cli.move_files import ThrottleOption
 from tidelog.cli.names import topics_named
 from tidelog.cli.output import (
     OutputFormat,
@@ -152,6 +154,8 @@ def alter(
     ] = None,
     save_rollback: SaveRollbackOption = None,
     additional: AdditionalOption = False,
+    throttle: ThrottleOption = None,
+    queue: QueueOption = False,
     racks: RacksOption = True,
     dry_run: DryRunOption = False,
     wait: WaitForMovesOption = False,
@@ -166,16 +170,17 @@ def alter(
     counts as the replication factor. With --replication-factor the command moves partitions: its
     output is that of topics move, and the options --save-rollback to --wait apply to it only.
     """
-    how = Execution(dry_run, wait, save_rollback, additional, output)
+    how = Execution(dry_run, wait, queue, throttle, save_rollback, additional, output)
     if replication_factor is not None:
         if config or delete_config:
             raise typer.BadParameter("give --replication-factor or configurations, not both")
         with choose_target(bootstrap, directory).client(timeout) as client:
             change_replication_factor(client, name, replication_factor, racks, how)
         return
-    if save_rollback is not None or additional or wait:
+    if save_rollback is not None or additional or queue or throttle is not None or wait:
         raise typer.BadParameter(
-            "--save-rollback, --additional and --wait need --replication-factor"
+            "--save-rollback, --additional, --throttle, --queue and --wait need"
+            " --replication-factor"
         )
     changes = changes_of(config, delete_config)
     with choose_target(bootstrap, directory).client(timeout) as client:

@@ -26,10 +26,12 @@ _SIZES_TIMEOUT_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MoveSamples:
-    """Samples by partition, and why brokers did not report their bytes."""
+    """Samples by partition, why brokers did not report their bytes, and whether more moves come."""
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
+    #: Whether queued moves are going to begin (R8).
+    has_queued: bool = False
 
 
 class MoveSampler:
@@ -42,9 +44,10 @@ class MoveSampler:
 
     def sample(self) -> Operation[MoveSamples]:
         """Return one sample of each move. Raises KafkaError where the controller does not list."""
-        moving = yield from self._moves.list_reassignments()
+        moves = yield from self._moves.moves()
+        moving, has_queued = moves.under_way, bool(moves.queued) and not moves.is_frozen
         if not moving:
-            return MoveSamples({}, {})
+            return MoveSamples({}, {}, has_queued)
         metadata = yield from self._router.metadata(sorted({tp.topic for tp in moving}))
         placed = {
             tp: partition for tp in moving if (partition := metadata.partition(tp)) is not None
@@ -67,7 +70,7 @@ class MoveSampler:
             tp: MoveSample(moving[tp], each.leader, each.isr, sizes[tp])
             for tp, each in placed.items()
         }
-        return MoveSamples(samples, silent)
+        return MoveSamples(samples, silent, has_queued)
 
 
 def _reporters(

@@ -44,6 +44,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    QueuedReassignment,
 )
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
@@ -77,6 +78,10 @@ class FakePlacement(FakeCluster):
         self.sizes: dict[tuple[TopicPartition, int], int] = {}
         self.isr: dict[TopicPartition, Replicas] = {}
         self.moves: dict[TopicPartition, tuple[Replicas, Replicas]] = {}
+        #: Moves that wait for their turn, and the throttles that requests brought along.
+        self.queued: dict[TopicPartition, Replicas] = {}
+        self.throttles: list[int] = []
+        self.queues = False
         self.configs: dict[str, str] = {}
         #: Whether moves stay under way, and codes with which partitions refuse them.
         self.holds = False
@@ -144,6 +149,8 @@ class FakePlacement(FakeCluster):
     def _alter(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
+        self.throttles.append(request.throttle)
+        self.queues = request.queued
         return AlterPartitionReassignmentsResponse(
             responses=[
                 ReassignableTopicResponse(
@@ -158,8 +165,10 @@ class FakePlacement(FakeCluster):
         code = self.refusals.get(tp, ErrorCode.NONE)
         if wanted.expected_replicas and tuple(wanted.expected_replicas) != self.replicas[tp]:
             code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        if code is ErrorCode.NONE:
-            target = tuple(wanted.replicas or ())
+        target = tuple(wanted.replicas or ())
+        if code is ErrorCode.NONE and self.queues:
+            self.queued[tp] = target
+        elif code is ErrorCode.NONE:
             self.moves[tp] = (tuple(it for it in target if it not in self.replicas[tp]), target)
             if not self.holds:
                 self.finish()
@@ -183,7 +192,11 @@ class FakePlacement(FakeCluster):
                 if tp.topic == name and _asks_for(request, tp):
                     ongoing.append(move)
             topics.append(OngoingTopicReassignment(name, ongoing))
-        return ListPartitionReassignmentsResponse(topics=topics)
+        waiting = [
+            QueuedReassignment(tp.topic, tp.partition, list(target), "because")
+            for tp, target in self.queued.items()
+        ]
+        return ListPartitionReassignmentsResponse(topics=topics, queued=waiting, knows_queue=True)
 
     def _elect(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         results = []

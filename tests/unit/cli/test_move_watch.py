@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,6 +130,25 @@ def test_progress_in_words(
 ) -> None:
     progress = MoveProgress(T0, MoveState.ADDING, MOVE, 250, 750, rate, left_ms, is_never)
     assert progress_text(progress) == text
+
+
+def test_a_throttle_is_named() -> None:
+    move = replace(MOVE, throttle=2048)
+    progress = MoveProgress(T0, MoveState.ADDING, move, 250, 750, 100.0, 7_500, False)
+    assert progress_text(progress) == (
+        "250 B of 1000 B, 100 B/s, throttled to 2.0 KiB/s for each broker, 8 s left"
+    )
+
+
+def test_a_watch_waits_for_queued_moves(shell: Shell, cluster: FakePlacement) -> None:
+    cluster.moves.clear()
+    cluster.queued = {T0: (3,)}
+
+    def begin() -> None:
+        cluster.moves, cluster.queued = {T0: ((3,), (3,))}, {}
+
+    steps(cluster, nothing, begin)
+    assert shell(*WATCH).splitlines()[-1] == "flights-0 ended"
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,16 @@ class TestEveryForm:
         for each in request.topics[0].partitions:
             assert tuple(each.expected_replicas) == (1, 2)
 
+    def test_moves_are_queued_and_throttled(
+        self, shell: Shell, cluster: FakePlacement, form: str
+    ) -> None:
+        shell(*FORMS[form], "--queue", "--throttle", "4096")
+        assert cluster.throttles == [4096]
+        assert cluster.queued and set(cluster.replicas.values()) == {(1, 2)}
+        # The same wish again: a queued move counts, and is not asked for twice.
+        shell(*FORMS[form])
+        assert cluster.throttles == [4096]
+
     def test_a_refusal_is_printed_and_the_exit_code(
         self, shell: Shell, cluster: FakePlacement, form: str
     ) -> None:
@@ -170,6 +180,10 @@ class TestDecommission:
         shell("brokers", "decommission", "1")
         assert "broker 1 holds no replica and may be stopped" in shell.err
         assert len(asked(cluster)) == 1
+
+    def test_queued_moves_count_as_moves(self, shell: Shell, cluster: FakePlacement) -> None:
+        shell("brokers", "decommission", "1", "--queue")
+        assert "2 partitions are on the move: the same command says later" in shell.err
 
     def test_what_is_on_its_disk_counts_though_nothing_is_assigned(
         self, shell: Shell, cluster: FakePlacement

@@ -231,6 +231,7 @@ class TestList:
             "bytes_per_s": None,
             "left_ms": None,
             "never": False,
+            "throttle": None,
         }
         assert "3,2,1" in shell("reassign", "list")
 

@@ -118,7 +118,10 @@ class ReplicationThrottles:
             },
         )
         now_ms = self._services.clock.monotonic_ms()
-        self._services.tracer.mark("move_throttled" if rate else "move_throttle_ended")
+        if rate:
+            self._services.tracer.mark("move_throttled")
+        else:
+            self._services.tracer.mark("move_throttle_ended")
         if self.leader.configure(MOVES, settings, now_ms):
             self.settings_number += 1
         if self.follower.configure(MOVES, settings, now_ms):

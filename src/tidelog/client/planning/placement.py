@@ -1,7 +1,7 @@
 """The placement that a plan builds: replicas, leaders and bytes of each broker, and best choices.
 
-A new replica goes to the rack with the fewest replicas of its partition, there to a broker with
-room, among them to the broker with the fewest replicas, then the fewest bytes, then the lowest id.
+A new replica goes to the rack with the fewest replicas of its partition, and there to a broker with
+room. Among equals the broker with the fewest replicas gets it, then the one with the fewest bytes.
 A preferred leader is an in-sync replica of the broker that leads the fewest partitions.
 """
 

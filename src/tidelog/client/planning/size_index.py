@@ -1,4 +1,7 @@
-"""The replicas of each broker in the order of their sizes, for choices next to a wanted size."""
+"""The replicas of each broker in the order of their sizes, for choices next to a wanted size.
+
+A choice costs a search and the replicas that were looked at, however many the broker has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A topic on given brokers (R17): replicas elsewhere move there, all others stay."""
+"""A topic on given brokers (R17): replicas elsewhere move there, all others stay.
+
+Large partitions choose first. Racks and the load of the named brokers decide where a replica goes.
+"""
 
 from __future__ import annotations
 

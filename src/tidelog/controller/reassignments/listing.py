@@ -1,4 +1,8 @@
-"""The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12)."""
+"""The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
+
+Clients of Kafka see those under way. Tagged fields of ours add their original replicas, throttles
+and identities, the queue with the reason why each entry waits, and the freeze.
+"""
 
 from __future__ import annotations
 
