@@ -75,8 +75,8 @@ async def moving(
     records: int = 100,
 ) -> dict[int, FakeBroker]:
     """Broker 1 leads partitions with records, 2 is in sync, and 3 begins to copy them."""
-    settings: Any = {"replica_fetch_max_bytes": "10", "min_insync_replicas": "1", **config}
-    cluster = a_cluster(**settings)
+    settings = {"replica_fetch_max_bytes": "10", "min_insync_replicas": "1", **config}
+    cluster = a_cluster(3, **settings)
     states = [
         state(partition=number, isr=(1, 2), is_new=True, partition_epoch=1)
         for number in range(partitions)

@@ -87,9 +87,8 @@ class SimCluster:
         self.events: EventChecker | None = None
         if settings.of(1).cluster_events_enable:
             self.events = EventChecker(self.published, simulator.violate, lambda: simulator.now_ns)
-        #: Number of promises broken by losses beyond the budget, which are no violations.
-        self.broken_promises = 0
-        self.lossy_crashes = 0
+        #: Promises that losses beyond the budget broke, no violations; and crashes with losses.
+        self.broken_promises = self.lossy_crashes = 0
         self.brokers: dict[int, SimBroker] = {}
         self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
