@@ -45,14 +45,18 @@ DECISION_RULES = tuple(
     for name in (
         "bad_isr_request",
         "cancel",
+        "change_in_flight",
         "damaged_member",
         "direct",
         "display",
         "held_expansion",
+        "move_throttle",
         "pending_read",
+        "queue",
         "reassignment",
         "recovery",
         "relinquishing",
+        "request_node",
         "superseded_change",
         "synced",
     )

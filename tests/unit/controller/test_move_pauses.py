@@ -28,7 +28,6 @@ from tidelog.controller.reassignments.progress import SweepDue
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import PartitionState
-from tidelog.wire.messages.leader_and_isr import PAUSED
 
 
 def of_minimum(minimum: int, published: PartitionState | None = None) -> Controller:
@@ -41,10 +40,10 @@ def pauses(effects: list[Effects]) -> list[str]:
     return [paused.reason for each in effects for paused in each.notices.of(MovePaused)]
 
 
-def throttles(effects: list[Effects]) -> dict[int, int]:
-    """What the last role of each broker says."""
+def idle(effects: list[Effects]) -> dict[int, list[int]]:
+    """Who does not copy, by the last role of each broker."""
     return {
-        broker_id: commands.roles[TP].state.throttle
+        broker_id: [*commands.roles[TP].state.idle]
         for each in effects
         for broker_id, commands in each.commands.items()
         if TP in commands.roles
@@ -62,14 +61,14 @@ def test_a_move_pauses_while_too_few_are_in_sync_and_goes_on_later() -> None:
     effects = shrunk(controller)
     reason = "its ISR [1] is below min.insync.replicas, which is 2"
     assert pauses(effects) == [reason]
-    told = throttles(effects)
-    assert (told[4], told[5]) == (PAUSED, PAUSED)
+    told = idle(effects)
+    assert (told[4], told[5]) == ([4, 5], [4, 5])
     [found] = answer_of(step(controller, list_moves())[1]).topics
     assert [each.paused for each in found.partitions] == [reason]
     assert pauses(run(controller, SweepDue())) == [], "it is said once"
     effects = [caught_up(controller, 1, 2), *run(controller)]
     assert pauses(effects) == [""]
-    assert throttles(effects)[4] == 0
+    assert idle(effects)[4] == []
     assert not controller.image.paused
 
 

@@ -17,7 +17,6 @@ from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICAT
 from tidelog.core.throttle_keys import ThrottledPartitions
 from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle import SideThrottle, ThrottleSettings
-from tidelog.wire.messages.leader_and_isr import PAUSED
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
@@ -47,8 +46,8 @@ class ReplicationThrottles:
         self._follower_topics: dict[str, ThrottledPartitions] = {}
         #: Rates that came with reassignments, by partition (R4).
         self.moves: dict[TopicPartition, int] = {}
-        #: Partitions whose reassignments pause, and add the replica here.
-        self.paused: dict[TopicPartition, None] = {}
+        #: Partitions whose reassignments do not copy to the replica here, for the moment or at all.
+        self.idle: dict[TopicPartition, None] = {}
         #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
@@ -104,22 +103,22 @@ class ReplicationThrottles:
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
-        """Take what a role says of its partition's reassignment: its rate, or that it pauses."""
-        self.moved(topic_partition, max(state.throttle, 0))
-        pauses = state.throttle == PAUSED and self._services.broker_id in state.adding_replicas
-        if pauses == (topic_partition in self.paused):
+        """Take what a role says of its partition's reassignment: rate, and who does not copy."""
+        self.moved(topic_partition, state.throttle)
+        is_idle = self._services.broker_id in state.idle
+        if is_idle == (topic_partition in self.idle):
             return
-        if pauses:
-            self.paused[topic_partition] = None
+        if is_idle:
+            self.idle[topic_partition] = None
             self._services.tracer.mark("move_paused")
         else:
-            del self.paused[topic_partition]
+            del self.idle[topic_partition]
         self.fetch_again()
 
     def left(self, topic_partition: TopicPartition) -> None:
         """Forget the reassignment of a replica that is hosted no longer."""
         self.moved(topic_partition, 0)
-        self.paused.pop(topic_partition, None)
+        self.idle.pop(topic_partition, None)
 
     def moved(self, topic_partition: TopicPartition, rate: int) -> None:
         """Take the rate that a role brings along with a reassignment; 0 without one (R4).
@@ -219,7 +218,7 @@ class ReplicationThrottles:
 
     def waits(self, partition: HostedReplica) -> bool:
         """Return whether this follower must leave a partition out of its fetches."""
-        if partition.topic_partition in self.paused and not self.is_caught_up(partition):
+        if partition.topic_partition in self.idle and not self.is_caught_up(partition):
             return True
         follower = self.follower
         if not follower.is_active:
@@ -235,12 +234,12 @@ class ReplicationThrottles:
     @property
     def may_hold_fetches(self) -> bool:
         """Whether this broker may leave partitions out of its own fetches."""
-        return self.follower.is_active or bool(self.paused)
+        return self.follower.is_active or bool(self.idle)
 
     @property
     def holds_fetches(self) -> bool:
         """Whether it leaves partitions out now: the rate is exceeded, or a move pauses."""
-        return bool(self.paused) or self.follower_is_exceeded()
+        return bool(self.idle) or self.follower_is_exceeded()
 
     def follower_is_exceeded(self) -> bool:
         """Return whether replicas wait now on the follower's side."""

@@ -21,7 +21,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.notices import TopicOutdated
-from tidelog.controller.orders import Order, Rank, SendMetadata
+from tidelog.controller.orders import Order, Rank, SendMetadata, SendRoleAgain
 from tidelog.controller.partitions import assignments
 from tidelog.controller.reassignments import pausing, transitions
 from tidelog.controller.records import Move, Topic
@@ -200,6 +200,8 @@ class ReassignmentsDraft:
         node.moves[partition] = begun
         node.begun[partition] = None
         state = image.states.get(topic_partition)
+        for replica in begun.removing:
+            self.draft.order(SendRoleAgain(replica, topic_partition))
         if state is not None and (present or not transitions.goes_back(full, begun)):
             self.draft.write_state(
                 WritePartitionState(

@@ -123,6 +123,8 @@ class ReassignmentRequests:
         if move is None or target != move.original:
             targets.check_not_frozen(topic_partition, image)
         targets.check_target(topic_partition, target, image, may_change_factor)
+        minimum = self._draft.minimum(topic_partition)
+        targets.check_minimum(topic_partition, target, minimum, image)
         return target
 
     # the queue, and the freeze

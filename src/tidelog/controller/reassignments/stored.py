@@ -182,6 +182,8 @@ class StoredRequests:
                 " over, or cancel it first",
             )
         targets.check_target(topic_partition, target, image)
+        minimum = self._draft.minimum(topic_partition)
+        targets.check_minimum(topic_partition, target, minimum, image)
 
     def _is_there(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> bool:
         image = self._image
@@ -251,6 +253,8 @@ class StoredRequests:
         if image.is_frozen or image.is_completing(topic_partition):
             return entry
         targets.check_target(topic_partition, target, image)
+        minimum = self._draft.minimum(topic_partition)
+        targets.check_minimum(topic_partition, target, minimum, image)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
         return None if begun is None else entry._replace(original=begun.original)

@@ -54,6 +54,26 @@ def check_target(
         check_can_turn(topic_partition, image)
 
 
+def check_minimum(
+    topic_partition: TopicPartition, target: tuple[int, ...], minimum: int, image: Image
+) -> None:
+    """Raise KafkaError where a moving partition gets another target too early (R10).
+
+    `minimum` is its effective minimum now: its original replicas must be as many.
+    """
+    move = image.move(topic_partition)
+    if move is None or not move.original or target == move.original:
+        return
+    if records.target_of(image.assigned(topic_partition), move) == target:
+        return
+    if len(move.original) < minimum:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{topic_partition} is on the move from {list(move.original)}, fewer replicas than"
+            f" min.insync.replicas, which is {minimum}: cancel that move first",
+        )
+
+
 def check_replicas(
     topic_partition: TopicPartition,
     target: tuple[int, ...],

@@ -57,6 +57,19 @@ def goes_back(replicas: Replicas, move: Move) -> bool:
     return not move.adding and bool(move.original) and target_of(replicas, move) == move.original
 
 
+def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
+    """Return the replicas that do not copy: the move pauses, or needs them no more (R3, R10).
+
+    Those that a cancel or another target has made superfluous are deleted when the move ends.
+    Members of the ISR and eligible ones go on: committed records may be on few others.
+    """
+    original = before(replicas, move)
+    added = dict.fromkeys(each for each in move.removing if each not in original)
+    if is_paused:
+        added.update(dict.fromkeys(move.adding))
+    return tuple(each for each in added if each not in state.isr and each not in state.elr)
+
+
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
     """Return the same state under the next leader epoch.
 

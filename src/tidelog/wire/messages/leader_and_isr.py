@@ -3,7 +3,7 @@
 Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type (1
 incremental, 2 full: a replica that a full request does not name is stray). Version 6 brings the
 leader recovery state (KIP-704), 7 the flag of KRaft controllers (KIP-866). All four are flexible.
-Four tagged fields are tidelog's own (V71, E1, R4); brokers that do not know them skip them.
+Five tagged fields are tidelog's own (V71, E1, R4); brokers that do not know them skip them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ FIRST_LEADER_EPOCH_TAG = 20_000
 IS_CLOSING_TAG = 20_001
 ELIGIBLE_TAG = 20_002
 THROTTLE_TAG = 20_003
-#: The throttle of a reassignment that pauses: replicas that it adds do not copy.
-PAUSED = -1
+IDLE_TAG = 20_004
 
 
 @dataclass(slots=True)
@@ -44,9 +43,10 @@ class LeaderAndIsrPartitionState:
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
     #: Eligible leader replicas: such a broker reports a missing replica and creates none (E1, D3).
     eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
-    #: The throttle that came with the partition's reassignment, in bytes a second (R4); 0: none,
-    #: PAUSED: replicas that it adds do not copy for the moment.
+    #: The throttle that came with the partition's reassignment, in bytes a second (R4); 0: none.
     throttle: int = int64("4+", ignorable=True, tag=THROTTLE_TAG)
+    #: Replicas of a reassignment that do not copy: it pauses, or does not need them any more.
+    idle: Sequence[int] = array("int32", "4+", ignorable=True, tag=IDLE_TAG, rare=True)
 
 
 @dataclass(slots=True)
