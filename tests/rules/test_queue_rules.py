@@ -111,9 +111,9 @@ def listed(controller: Controller, asked: ReassignmentsListAsked) -> list[tuple[
 
 
 def move_of_first(controller: Controller) -> Move | None:
-    """The move of t-0, without the transaction that began it."""
+    """The move of t-0, without when and how it began."""
     move = controller.image.move(TP)
-    return None if move is None else replace(move, since_zxid=0)
+    return None if move is None else replace(move, since_zxid=0, is_guarded=False)
 
 
 @pytest.mark.rule("R8")

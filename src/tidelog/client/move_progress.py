@@ -24,6 +24,8 @@ class MoveState(StrEnum):
 
     #: Added replicas copy.
     ADDING = "adding"
+    #: Added replicas do not copy for the moment: too few replicas are in sync.
+    PAUSED = "paused"
     #: All added replicas are in sync: the others are being removed.
     COMPLETING = "completing"
     #: Replicas are removed, and none was added.
@@ -72,6 +74,8 @@ def state_of(sample: MoveSample) -> MoveState:
     move = sample.move
     if move.adding:
         in_sync = all(broker in sample.isr for broker in move.adding)
+        if move.paused and not in_sync:
+            return MoveState.PAUSED
         return MoveState.COMPLETING if in_sync else MoveState.ADDING
     return MoveState.CANCELLING if move.target == move.original else MoveState.REMOVING
 

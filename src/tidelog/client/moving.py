@@ -59,6 +59,8 @@ class MoveUnderWay:
     request_id: int = NO_REQUEST
     #: The throttle that came with the move, in bytes a second; 0 without one (R4).
     throttle: int = 0
+    #: Why the added replicas do not copy for the moment; empty where they do.
+    paused: str = ""
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -241,6 +243,7 @@ def _moves_of(response: ListPartitionReassignmentsResponse) -> Moves:
                 tuple(each.original_replicas),
                 each.request_id,
                 each.throttle,
+                each.paused,
             )
             for topic in response.topics
             for each in topic.partitions

@@ -21,8 +21,9 @@ from tidelog.controller.commands import (
     as_new,
 )
 from tidelog.controller.image import Image
+from tidelog.controller.records import Move
 from tidelog.core.types import NO_LEADER, TopicPartition
-from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+from tidelog.wire.messages.leader_and_isr import PAUSED, LeaderAndIsrPartitionState
 from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 
@@ -314,9 +315,14 @@ class CommandBuilder:
                 first_leader_epoch=state.first_epochs[0],
                 eligible=state.elr,
                 is_closing=topic_partition.partition in self._image.closing(topic_partition.topic),
-                throttle=0 if move is None else move.throttle,
+                throttle=self._throttle(topic_partition, move),
             ),
         )
+
+    def _throttle(self, topic_partition: TopicPartition, move: Move | None) -> int:
+        if move is None:
+            return 0
+        return PAUSED if topic_partition in self._image.paused else move.throttle
 
     def _of(self, broker_id: int) -> Commands:
         commands = self._commands.get(broker_id)

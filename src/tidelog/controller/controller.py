@@ -40,6 +40,7 @@ from tidelog.controller.partitions import (
 from tidelog.controller.reassignments import (
     cancelling,
     listing,
+    pausing,
     progress,
     queueing,
     requests,
@@ -280,6 +281,7 @@ class Controller:
         leaders.settle(settlement)
         self._deletions.settle(settlement)
         progress.settle(settlement)
+        pausing.settle(settlement)
         removal.settle(settlement)
         with self.image.read_only():
             commands = self._commands(settlement.orders)

@@ -76,6 +76,8 @@ class Image:
         self.request_nodes: tuple[RequestNode, ...] = ()
         #: Accepted requests whose reassignments are not over (R12).
         self.accepted: dict[TopicPartition, AcceptedRequest] = {}
+        #: Reassignments whose added replicas do not copy for the moment, and why.
+        self.paused: dict[TopicPartition, str] = {}
         #: Live brokers that were commanded to give up their replica, and have not acknowledged it
         #: (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
@@ -239,6 +241,7 @@ class Image:
             self.producer_ids,
             self.cancels_all,
             self.is_frozen,
+            tuple(sorted(self.paused)),
             None if self.queue is None else tuple(self.queue.entries.items()),
             tuple(node.path for node in self.request_nodes),
             tuple(
@@ -269,6 +272,7 @@ class Image:
         other.cancels_all = self.cancels_all
         other.is_frozen, other.queue = self.is_frozen, self.queue
         other.request_nodes, other.accepted = self.request_nodes, dict(self.accepted)
+        other.paused = dict(self.paused)
         other.leaving = {tp: dict(waiting) for tp, waiting in self.leaving.items()}
         other._names = dict(self._names)
         other._hosted = {broker_id: dict(held) for broker_id, held in self._hosted.items()}
@@ -338,6 +342,7 @@ class Image:
         """Drop a reassignment, and which brokers had to give up replicas for it."""
         self.moving.pop(topic_partition, None)
         self.leaving.pop(topic_partition, None)
+        self.paused.pop(topic_partition, None)
 
     def remove_topic(self, name: str) -> None:
         """Drop a topic with its partitions."""

@@ -32,6 +32,8 @@ class Move:
     since_zxid: int = 0
     #: Bytes a second that brokers may copy for it, 0 for no throttle of its own (R4).
     throttle: int = 0
+    #: It may pause while too few replicas are in sync: enough were when it began.
+    is_guarded: bool = False
 
 
 def target_of(replicas: Sequence[int], move: Move) -> Replicas:

@@ -40,3 +40,5 @@ class Settings:
     concurrent_reassignments: int = 50
     #: reassignment.max.concurrent.partitions.per.broker.
     concurrent_reassignments_per_broker: int = 5
+    #: reassignment.auto.pause.enable.
+    pauses_reassignments: bool = True

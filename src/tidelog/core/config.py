@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.core import limits, protocol_level, shared_keys, throttle_keys
+from tidelog.core import limits, protocol_level, reassignment_keys, shared_keys, throttle_keys
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -325,19 +325,11 @@ class BrokerConfig:
         ours=True,
     )
 
-    reassignment_max_concurrent_partitions: int = integer(
-        50,
-        "Moves that may be under way when the controller takes another one from the queue of "
-        "reassignments (rule R8). Those that were asked for at once count, and are not held back.",
-        at_least=1,
-        ours=True,
+    reassignment_max_concurrent_partitions: int = reassignment_keys.max_concurrent()
+    reassignment_max_concurrent_partitions_per_broker: int = (
+        reassignment_keys.max_concurrent_per_broker()
     )
-    reassignment_max_concurrent_partitions_per_broker: int = integer(
-        5,
-        "The same for each broker that gives or takes a replica (rule R8).",
-        at_least=1,
-        ours=True,
-    )
+    reassignment_auto_pause_enable: bool = reassignment_keys.auto_pause()
 
     # The topic of cluster events.
     cluster_events_enable: bool = boolean(

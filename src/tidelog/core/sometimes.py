@@ -91,6 +91,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "registration_lost_while_session_lives": "a broker's registration was deleted by hand",
     "session_lost_while_registering": "a session ends before its registration is answered",
     # The replication throttle
+    "move_paused": "a replica that a reassignment adds stops copying, as too few are in sync",
     "move_throttled": "a replica's role brings the throttle of its reassignment along",
     "move_throttle_ended": "the throttle of a reassignment ends with it",
     "follower_throttled_by_leader": "a leader leaves a follower out that waits for the throttle",

@@ -52,6 +52,8 @@ class TopicAssignment:
     original: Mapping[int, Replicas] = field(default_factory=dict)
     #: Throttles that came with reassignments, in bytes a second (R4).
     throttles: Mapping[int, int] = field(default_factory=dict)
+    #: Partitions whose reassignments may pause.
+    guarded: tuple[int, ...] = ()
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
@@ -68,6 +70,8 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
         value["reassignment_throttles"] = {
             str(partition): rate for partition, rate in sorted(assignment.throttles.items())
         }
+    if assignment.guarded:
+        value["guarded_reassignments"] = sorted(assignment.guarded)
     return encode_json(value)
 
 
@@ -108,7 +112,10 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
             )
     original = _decode_replicas(fields, "original_replicas")
     throttles = _decode_throttles(fields)
-    return TopicAssignment(topic_id, partitions, adding, removing, original, throttles)
+    guarded = (
+        fields.integers("guarded_reassignments") if fields.has("guarded_reassignments") else ()
+    )
+    return TopicAssignment(topic_id, partitions, adding, removing, original, throttles, guarded)
 
 
 def encode_partition_state(state: PartitionState) -> bytes:

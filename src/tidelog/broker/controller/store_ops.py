@@ -476,6 +476,7 @@ def _assignment(topic: Topic) -> TopicAssignment:
         {partition: move.removing for partition, move in moves if move.removing},
         {partition: move.original for partition, move in moves if move.original},
         {partition: move.throttle for partition, move in moves if move.throttle},
+        tuple(partition for partition, move in moves if move.is_guarded),
     )
 
 

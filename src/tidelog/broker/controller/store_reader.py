@@ -379,6 +379,7 @@ def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:
             assignment.original.get(partition, ()),
             mzxid,
             assignment.throttles.get(partition, 0),
+            partition in assignment.guarded,
         )
         for partition in sorted({**assignment.adding, **assignment.removing})
     }

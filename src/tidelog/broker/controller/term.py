@@ -24,6 +24,7 @@ from tidelog.controller.elections.recoveries import LeaderAwaited
 from tidelog.controller.notices import Notices, Report
 from tidelog.controller.partitions.expansions import ExpansionsHeld
 from tidelog.controller.reassignments.cancelling import CancelEnded, CancelSkipped
+from tidelog.controller.reassignments.pausing import MovePaused
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.queueing import QueueEmptied
 from tidelog.controller.reassignments.stored import ReassignmentRefused
@@ -101,6 +102,7 @@ class Term:
                 unclean=config.unclean_leader_election_enable,
                 min_insync_replicas=config.min_insync_replicas,
                 isr_expand_linger_ms=config.isr_expand_linger_ms,
+                pauses_reassignments=config.reassignment_auto_pause_enable,
                 concurrent_reassignments=config.reassignment_max_concurrent_partitions,
                 concurrent_reassignments_per_broker=(
                     config.reassignment_max_concurrent_partitions_per_broker
@@ -250,6 +252,13 @@ def _report_reassignments(
     for cancelled in notices.of(CancelEnded):
         tracer.event("reassignments_cancelled", count=cancelled.count)
         log(logging.INFO, f"{cancelled.count} reassignments were cancelled and go back")
+    for paused in notices.of(MovePaused):
+        topic_partition, reason = paused.topic_partition, paused.reason
+        tracer.event("reassignment_paused", partition=str(topic_partition), reason=reason)
+        if reason:
+            log(logging.WARNING, f"the reassignment of {topic_partition} pauses: {reason}")
+        else:
+            log(logging.INFO, f"the reassignment of {topic_partition} goes on")
     if notices.of(QueueEmptied):
         tracer.event("reassignment_queue_emptied")
         log(logging.INFO, f"{layout.REASSIGNMENT_QUEUE} is empty, and was removed")

@@ -254,7 +254,7 @@ class Fetcher:
         """Send the due fetch: one with news, or, when no fetch is held, the next one."""
         if self._closed or self._is_pausing or not self._followed:
             return
-        if self._throttles.follower.is_active or self._throttled:
+        if self._throttles.may_hold_fetches or self._throttled:
             self._throttle()
         has_news = bool(self._changed or self._forgotten)
         if self._in_flight >= (_MAX_IN_FLIGHT if has_news else 1):
@@ -271,7 +271,7 @@ class Fetcher:
         A partition with a new position may have to wait from now on. So may one in the session when
         the rate is first exceeded, unless a response with its records is on the way.
         """
-        if not self._throttles.follower_is_exceeded():
+        if not self._throttles.holds_fetches:
             self._was_exceeded = False
             self._unthrottle(list(self._throttled))
             return
@@ -284,11 +284,14 @@ class Fetcher:
                 self._drop_from_session(followed)
                 self._throttled[followed] = None
         if self._throttled and self._recovery is None:
-            delay_ms = min(self._throttles.follower_recovers_in_ms(), _THROTTLE_LOOK_MS)
+            delay_ms = _THROTTLE_LOOK_MS
+            if self._throttles.follower_is_exceeded():
+                delay_ms = min(self._throttles.follower_recovers_in_ms(), delay_ms)
             self._recovery = self._services.timers.after(delay_ms, self.throttle_changed)
 
     def throttle_changed(self) -> None:
         """Look at the partitions that wait: the rate, the ISR or the settings may have changed."""
+        self._was_exceeded = False
         if self._recovery is not None:
             self._recovery.cancel()
             self._recovery = None

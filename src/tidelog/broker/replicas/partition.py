@@ -312,6 +312,7 @@ class Partition:
     def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of the role's leader epoch; a repeated command resets nothing."""
         self.is_closing = state.is_closing
+        self._context.throttles.role_taken(self.topic_partition, state)
         self.role.commanded(state)
 
     def _starting_high_watermark(self) -> int:
@@ -326,7 +327,7 @@ class Partition:
         event: str,
     ) -> None:
         self.role = role
-        self._context.throttles.moved(self.topic_partition, state.throttle)
+        self._context.throttles.role_taken(self.topic_partition, state)
         self.leader_epoch = state.leader_epoch
         self.is_closing = state.is_closing
         role_traces.role_taken(self._services.tracer, self, core, state, event)

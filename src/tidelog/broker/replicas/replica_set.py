@@ -168,7 +168,7 @@ class ReplicaSet:
         if self._partitions.get(partition.topic_partition) is not partition:
             return
         del self._partitions[partition.topic_partition]
-        self.throttles.moved(partition.topic_partition, 0)
+        self.throttles.left(partition.topic_partition)
         self._count_topic(partition, -1)
         if partition.topic_id not in self._topics:
             # Changes of its configuration are not read while no replica of it is here.

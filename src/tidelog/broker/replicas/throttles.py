@@ -17,11 +17,13 @@ from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICAT
 from tidelog.core.throttle_keys import ThrottledPartitions
 from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle import SideThrottle, ThrottleSettings
+from tidelog.wire.messages.leader_and_isr import PAUSED
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
     from tidelog.core.topic_config import TopicConfig
+    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 #: The source of rates and replicas that an administrator has set.
 CONFIGURED: Final = "configured"
@@ -45,6 +47,8 @@ class ReplicationThrottles:
         self._follower_topics: dict[str, ThrottledPartitions] = {}
         #: Rates that came with reassignments, by partition (R4).
         self.moves: dict[TopicPartition, int] = {}
+        #: Partitions whose reassignments pause, and add the replica here.
+        self.paused: dict[TopicPartition, None] = {}
         #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
@@ -96,6 +100,26 @@ class ReplicationThrottles:
         if self.follower.configure(CONFIGURED, following, now_ms):
             self._report("follower", self.follower)
             self.fetch_again()
+
+    def role_taken(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
+    ) -> None:
+        """Take what a role says of its partition's reassignment: its rate, or that it pauses."""
+        self.moved(topic_partition, max(state.throttle, 0))
+        pauses = state.throttle == PAUSED and self._services.broker_id in state.adding_replicas
+        if pauses == (topic_partition in self.paused):
+            return
+        if pauses:
+            self.paused[topic_partition] = None
+            self._services.tracer.mark("move_paused")
+        else:
+            del self.paused[topic_partition]
+        self.fetch_again()
+
+    def left(self, topic_partition: TopicPartition) -> None:
+        """Forget the reassignment of a replica that is hosted no longer."""
+        self.moved(topic_partition, 0)
+        self.paused.pop(topic_partition, None)
 
     def moved(self, topic_partition: TopicPartition, rate: int) -> None:
         """Take the rate that a role brings along with a reassignment; 0 without one (R4).
@@ -195,6 +219,8 @@ class ReplicationThrottles:
 
     def waits(self, partition: HostedReplica) -> bool:
         """Return whether this follower must leave a partition out of its fetches."""
+        if partition.topic_partition in self.paused and not self.is_caught_up(partition):
+            return True
         follower = self.follower
         if not follower.is_active:
             return False
@@ -205,6 +231,16 @@ class ReplicationThrottles:
         self.not_fetched[topic_partition] = None
         self._services.tracer.mark("follower_throttled_itself")
         return True
+
+    @property
+    def may_hold_fetches(self) -> bool:
+        """Whether this broker may leave partitions out of its own fetches."""
+        return self.follower.is_active or bool(self.paused)
+
+    @property
+    def holds_fetches(self) -> bool:
+        """Whether it leaves partitions out now: the rate is exceeded, or a move pauses."""
+        return bool(self.paused) or self.follower_is_exceeded()
 
     def follower_is_exceeded(self) -> bool:
         """Return whether replicas wait now on the follower's side."""

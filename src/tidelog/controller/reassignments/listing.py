@@ -59,6 +59,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
                 move.original,
                 NO_REQUEST if request is None else request.request_id,
                 move.throttle,
+                image.paused.get(topic_partition, ""),
             )
         )
     response = ListPartitionReassignmentsResponse(

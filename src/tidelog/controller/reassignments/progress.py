@@ -23,7 +23,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.notices import TopicOutdated
 from tidelog.controller.orders import Order, Rank, SendMetadata
 from tidelog.controller.partitions import assignments
-from tidelog.controller.reassignments import transitions
+from tidelog.controller.reassignments import pausing, transitions
 from tidelog.controller.records import Move, Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import WritePartitionState
@@ -188,6 +188,8 @@ class ReassignmentsDraft:
         ):
             return None
         full, begun = transitions.toward(target, assigned, move, wanted)
+        if begun and begun.adding and self._is_guarded(topic_partition, move, assigned):
+            begun = replace(begun, is_guarded=True)
         node = self._node(topic_partition.topic, begun)
         partition = topic_partition.partition
         node.assignments[partition] = full
@@ -224,14 +226,15 @@ class ReassignmentsDraft:
         node = self._nodes.get(topic_partition.topic)
         if node is not None and node.moves.get(topic_partition.partition) is not move:
             return  # this decision has already changed its target
-        target = records.target_of(image.assigned(topic_partition), move)
+        full = image.assigned(topic_partition)
+        target = records.target_of(full, move)
         if image.is_completing(topic_partition):
             if image.has_left(topic_partition):
                 self._end(topic_partition, target)
             return
         brokers, absent = image.brokers, image.absent(topic_partition)
         controller_epoch = self.draft.settings.controller_epoch
-        if transitions.goes_back(image.assigned(topic_partition), move):
+        if transitions.goes_back(full, move):
             minimum = self.draft.minimum_of(topic_partition.topic, target)
             done = transitions.rolled_back(
                 state, target, brokers, absent, minimum, controller_epoch
@@ -242,6 +245,25 @@ class ReassignmentsDraft:
             self.draft.write_state(
                 WritePartitionState(topic_partition, done, state.partition_epoch)
             )
+        else:
+            self._look_at_pause(topic_partition, transitions.before(full, move))
+
+    def _is_guarded(
+        self, topic_partition: TopicPartition, move: Move | None, assigned: tuple[int, ...]
+    ) -> bool:
+        """Return whether a move that begins, or gets another target, may pause later."""
+        if move is not None:
+            return move.is_guarded
+        minimum = self.draft.minimum_of(topic_partition.topic, assigned)
+        return self.draft.settings.pauses_reassignments and pausing.is_guarded(
+            self._image.states.get(topic_partition), minimum
+        )
+
+    def _look_at_pause(self, topic_partition: TopicPartition, original: tuple[int, ...]) -> None:
+        minimum = self.draft.minimum_of(topic_partition.topic, original)
+        reason = pausing.reason_to_pause(topic_partition, self._image, minimum)
+        if bool(reason) != (topic_partition in self._image.paused):
+            self.draft.notice(pausing.MovePaused(topic_partition, reason))
 
     def _end(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
         """End a reassignment by the last write of the node: the removed replicas are gone (V52)."""

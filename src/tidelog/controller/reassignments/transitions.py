@@ -36,17 +36,20 @@ def toward(
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
-    before = original or tuple(
-        replica for replica in replicas if move is None or replica not in move.adding
-    )
-    goes_back = move is not None and target == before
-    adding = () if goes_back else tuple(replica for replica in full if replica not in before)
+    former = replicas if move is None else before(replicas, move)
+    goes_back = move is not None and target == former
+    adding = () if goes_back else tuple(replica for replica in full if replica not in former)
     removing = tuple(replica for replica in full if replica not in target)
     if not adding and not removing:
         return full, None
     return full, Move(
-        adding, removing, before if goes_back else original, throttle=0 if goes_back else throttle
+        adding, removing, former if goes_back else original, throttle=0 if goes_back else throttle
     )
+
+
+def before(replicas: Replicas, move: Move) -> Replicas:
+    """Return the replicas of which a move began, as far as they are known (R1)."""
+    return move.original or tuple(replica for replica in replicas if replica not in move.adding)
 
 
 def goes_back(replicas: Replicas, move: Move) -> bool:

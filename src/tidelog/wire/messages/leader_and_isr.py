@@ -18,6 +18,8 @@ FIRST_LEADER_EPOCH_TAG = 20_000
 IS_CLOSING_TAG = 20_001
 ELIGIBLE_TAG = 20_002
 THROTTLE_TAG = 20_003
+#: The throttle of a reassignment that pauses: replicas that it adds do not copy.
+PAUSED = -1
 
 
 @dataclass(slots=True)
@@ -42,7 +44,8 @@ class LeaderAndIsrPartitionState:
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
     #: Eligible leader replicas: such a broker reports a missing replica and creates none (E1, D3).
     eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
-    #: The throttle that came with the partition's reassignment, in bytes a second (R4); 0: none.
+    #: The throttle that came with the partition's reassignment, in bytes a second (R4); 0: none,
+    #: PAUSED: replicas that it adds do not copy for the moment.
     throttle: int = int64("4+", ignorable=True, tag=THROTTLE_TAG)
 
 

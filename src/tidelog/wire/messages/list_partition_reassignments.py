@@ -17,6 +17,7 @@ QUEUED_TAG = 20_023
 KNOWS_QUEUE_TAG = 20_024
 REQUEST_TAG = 20_025
 THROTTLE_TAG = 20_026
+PAUSED_TAG = 20_027
 #: No request node asked for the move.
 NO_REQUEST = -1
 
@@ -53,6 +54,8 @@ class OngoingPartitionReassignment:
     request_id: int = int64("0+", NO_REQUEST, ignorable=True, tag=REQUEST_TAG)
     #: Ours (R4): the throttle that came with the move, in bytes a second; 0 without one.
     throttle: int = int64("0+", ignorable=True, tag=THROTTLE_TAG)
+    #: Ours: why replicas that the move adds do not copy for the moment; empty where they do.
+    paused: str = string("0+", ignorable=True, tag=PAUSED_TAG)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,88 @@
+"""Self-protection: a reassignment that hurts its partition pauses, and goes on later.
+
+Copying takes the leader's disk and network from followers. So while fewer replicas than
+min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
+(`reassignment.auto.pause.enable`). That holds for reassignments that began while enough replicas
+were in sync. None pauses while one of the original replicas is offline: then the added ones are
+needed, and they are not what keeps the others out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.controller.image import Change, Image
+from tidelog.controller.orders import SendRoleAgain
+from tidelog.controller.reassignments import transitions
+from tidelog.controller.records import Move
+from tidelog.controller.settlement import Settlement
+from tidelog.core.types import PartitionState, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class MovePaused:
+    """The added replicas of a reassignment do not copy from now on, or do again.
+
+    `reason` is empty where the reassignment goes on.
+    """
+
+    topic_partition: TopicPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseFound(Change):
+    """Brokers are commanded to pause a reassignment, or to go on."""
+
+    topic_partition: TopicPartition
+    reason: str
+
+    def apply(self, image: Image) -> None:
+        """Take it over."""
+        if self.reason:
+            image.paused[self.topic_partition] = self.reason
+        else:
+            image.paused.pop(self.topic_partition, None)
+
+
+def is_guarded(state: PartitionState | None, minimum: int) -> bool:
+    """Return whether a reassignment that begins now may pause: enough replicas are in sync."""
+    return state is not None and len(state.isr) >= minimum
+
+
+def reason_to_pause(topic_partition: TopicPartition, image: Image, minimum: int) -> str:
+    """Return why the added replicas of a reassignment should not copy now, "" where they should.
+
+    `minimum` is the effective minimum of the original replicas.
+    """
+    move, state = image.move(topic_partition), image.states.get(topic_partition)
+    if move is None or state is None or not _may_pause(topic_partition, move, image):
+        return ""
+    if len(state.isr) >= minimum:
+        return ""
+    return f"its ISR {list(state.isr)} is below min.insync.replicas, which is {minimum}"
+
+
+def _may_pause(topic_partition: TopicPartition, move: Move, image: Image) -> bool:
+    assigned, absent = image.assigned(topic_partition), image.absent(topic_partition)
+    if not move.is_guarded or not move.adding or image.is_completing(topic_partition):
+        return False
+    return all(
+        replica in image.brokers and replica not in absent
+        for replica in transitions.before(assigned, move)
+    )
+
+
+def settle(settlement: Settlement) -> None:
+    """Command the added brokers to pause, or to go on, as was decided."""
+    image = settlement.image
+    for paused in settlement.notices.of(MovePaused):
+        move = image.move(paused.topic_partition)
+        if move is None:
+            continue
+        settlement.apply(PauseFound(paused.topic_partition, paused.reason))
+        settlement.orders.extend(
+            SendRoleAgain(replica, paused.topic_partition)
+            for replica in move.adding
+            if replica in image.brokers
+        )
