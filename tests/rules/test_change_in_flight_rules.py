@@ -39,7 +39,7 @@ def test_added_replicas_that_are_not_needed_any_more_stop_copying_at_once() -> N
     controller = cluster()
     begin(controller, 4, 2, 3)
     effects = begin(controller, 5, 2, 3)
-    assert idle(effects) == dict.fromkeys((1, 2, 3, 4, 5), [4])
+    assert idle(effects) == {each: [4] for each in (1, 2, 3, 4, 5)}
     # Needed again, it goes on from where it was.
     assert idle(begin(controller, 4, 5, 3))[4] == []
 

@@ -23,7 +23,7 @@ from tests.support.controller.values import (
 
 from tidelog.controller.controller import Controller
 from tidelog.controller.reassignments.cancelling import CancelRead
-from tidelog.controller.reassignments.progress import WriteAssignments
+from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
 from tidelog.controller.reassignments.stored import Route
 from tidelog.controller.reassignments.stored_nodes import (
     AcceptRequest,
@@ -160,6 +160,37 @@ def test_the_newest_of_two_routes_wins() -> None:
     step(controller, reassign(TP, (4, 3, 2)))
     assert controller.image.reassignments is None
     assert controller.image.assigned(TP)[:3] == (4, 3, 2)
+
+
+@pytest.mark.rule("R20")
+def test_what_is_overruled_is_not_looked_at_again_by_the_same_decision() -> None:
+    controller = two()
+    run(controller, requested(request(t0=(4, 2, 3))))
+    writes, _ = step(controller, SweepDue(), reassign(TP, (5, 2, 3)))
+    assert writes[0] == ForgetAccepted(TP, is_last=True)
+    assert controller.image.assigned(TP)[0] == 5
+    # By the node and by a client at once.
+    run(controller, requested(request(t0=(4, 2, 3))))
+    entries = {TP: ReassignmentEntry(TP, (5, 3, 2))}
+    read = ReassignmentsRead(RequestedReassignments(0, entries))
+    writes, _ = step(controller, read, reassign(TP, (5, 3, 2)))
+    assert [type(each) for each in writes].count(ForgetAccepted) == 1
+    assert controller.image.assigned(TP)[:3] == (5, 3, 2)
+
+
+@pytest.mark.rule("R1")
+def test_a_node_that_would_get_too_large_does_without_the_originals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidelog.core.limits.MAX_NODE_BYTES", 120)
+    controller = two()
+    entries = {TP: ReassignmentEntry(TP, (4, 2, 3))}
+    run(controller, ReassignmentsRead(RequestedReassignments(0, entries)))
+    assert controller.image.reassignments is not None
+    assert controller.image.reassignments.entries == entries
+    move = controller.image.move(TP)
+    assert move is not None
+    assert move.original == (1, 2, 3), "the topic's node has them"
 
 
 @pytest.mark.rule("R20")

@@ -78,8 +78,7 @@ def settle(settlement: Settlement) -> None:
     image = settlement.image
     for paused in settlement.notices.of(MovePaused):
         move = image.move(paused.topic_partition)
-        if move is None:
-            continue
+        assert move is not None, f"it has ended by the same decision: {paused}"
         settlement.apply(PauseFound(paused.topic_partition, paused.reason))
         settlement.orders.extend(
             SendRoleAgain(replica, paused.topic_partition)
