@@ -42,12 +42,14 @@ FIRST_FETCH: Final = "first_fetch"
 TAKEOVER: Final = "takeover"
 UNCLEAN_ELECTION: Final = "unclean_election"
 LEADER_AWAITED: Final = "leader_awaited"
+REASSIGNMENT_BEGUN: Final = "reassignment_begun"
+REASSIGNMENT_ENDED: Final = "reassignment_ended"
 COMMANDS_BEHIND: Final = "commands_behind"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
     REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, LEADER_AWAITED,
-    COMMANDS_BEHIND, EVENTS_DROPPED,
+    REASSIGNMENT_BEGUN, REASSIGNMENT_ENDED, COMMANDS_BEHIND, EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -267,6 +269,68 @@ def leader_awaited(
     }
     name = f"{text}/{topic_partition.partition}/{leader_epoch}"
     return ClusterEvent(LEADER_AWAITED, f"{name}/{controller_epoch}/{number}", fields)
+
+
+def reassignment_begun(
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    target: Sequence[int],
+    adding: Sequence[int],
+    removing: Sequence[int],
+    original: Sequence[int],
+    *,
+    zxid: int,
+    controller_epoch: int,
+) -> ClusterEvent:
+    """Return the event of a partition that is on the way to `target` (R16).
+
+    `zxid` is the transaction of the topic's node that says so. `original` is empty where it is not
+    recorded; a target that equals it is a cancel.
+    """
+    fields = {
+        "replicas": list(target),
+        "adding": list(adding),
+        "removing": list(removing),
+        "original": list(original),
+    }
+    return _of_assignment(
+        REASSIGNMENT_BEGUN, topic_partition, topic_id, fields, zxid, controller_epoch
+    )
+
+
+def reassignment_ended(
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    replicas: Sequence[int],
+    *,
+    zxid: int,
+    controller_epoch: int,
+) -> ClusterEvent:
+    """Return the event of a partition that has arrived; `zxid` as for the begin (R16)."""
+    fields = {"replicas": list(replicas)}
+    return _of_assignment(
+        REASSIGNMENT_ENDED, topic_partition, topic_id, fields, zxid, controller_epoch
+    )
+
+
+def _of_assignment(
+    kind: str,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    fields: Mapping[str, Any],
+    zxid: int,
+    controller_epoch: int,
+) -> ClusterEvent:
+    name = topic_id_to_text(topic_id)
+    document = {
+        "topic": topic_partition.topic,
+        "topic_id": name,
+        "partition": topic_partition.partition,
+        **fields,
+        "zxid": zxid,
+        "controller_epoch": controller_epoch,
+    }
+    return ClusterEvent(kind, f"{name}/{topic_partition.partition}/{zxid}", document)
 
 
 def _of_leadership(

@@ -27,6 +27,11 @@ PARTITIONS_DAMAGED: Final = "tidelog_log_damaged_partitions"
 #: that exporters of Kafka's metrics give them.
 LEADER_REPLICATION_BYTE_RATE: Final = "kafka_server_leaderreplication_byte_rate"
 FOLLOWER_REPLICATION_BYTE_RATE: Final = "kafka_server_followerreplication_byte_rate"
+#: `ReassigningPartitions` of kafka.server:type=ReplicaManager, and `ReassignmentBytesInPerSec` and
+#: `ReassignmentBytesOutPerSec` of kafka.server:type=BrokerTopicMetrics, of all topics.
+REASSIGNING_PARTITIONS: Final = "kafka_server_replicamanager_reassigningpartitions"
+REASSIGNMENT_BYTES_IN: Final = "kafka_server_brokertopicmetrics_reassignmentbytesin_total"
+REASSIGNMENT_BYTES_OUT: Final = "kafka_server_brokertopicmetrics_reassignmentbytesout_total"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
@@ -44,6 +49,9 @@ METRICS: Final[Mapping[str, str]] = {
     PARTITIONS_DAMAGED: "replicas of this broker whose log has a damaged batch, not refetched yet",
     LEADER_REPLICATION_BYTE_RATE: "bytes a second sent to followers of throttled partitions",
     FOLLOWER_REPLICATION_BYTE_RATE: "bytes a second fetched of throttled partitions",
+    REASSIGNING_PARTITIONS: "partitions led by this broker while replicas are added or removed",
+    REASSIGNMENT_BYTES_IN: "bytes that added replicas of this broker fetched, of all topics",
+    REASSIGNMENT_BYTES_OUT: "bytes that this broker sent to added replicas, of all topics",
 }
 
 #: A metric, and the value of its label.

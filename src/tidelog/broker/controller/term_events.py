@@ -7,6 +7,7 @@ each.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
 from tidelog.controller.elections.waits import WaitChanged
 from tidelog.controller.failover import Failovers, Loss, Turn
+from tidelog.controller.reassignments.progress import ReassignmentBegun, ReassignmentEnded
 from tidelog.controller.registrations import BrokerArrived, BrokerGone
 from tidelog.controller.topics.deletion import TopicRemoved
 from tidelog.core.errors import ErrorCode
@@ -112,6 +114,7 @@ class TermEvents:
         if self._cluster_events.is_on:
             self._record_changes(effects, image)
             self._record_waits(awaited)
+            self._record_moves(effects)
         self._report_failovers(over)
 
     def _loss(self, effects: Effects, image: Image) -> Loss | None:
@@ -168,6 +171,41 @@ class TermEvents:
                     number=number,
                 )
                 for number, changed in enumerate(awaited, first)
+            ),
+        )
+
+    def _record_moves(self, effects: Effects) -> None:
+        epoch = self._controller_epoch
+        begun = effects.notices.of(ReassignmentBegun)
+        over = effects.notices.of(ReassignmentEnded)
+        if not begun and not over:
+            return
+        self._cluster_events.record_later(
+            len(begun) + len(over),
+            itertools.chain(
+                (
+                    cluster_events.reassignment_ended(
+                        move.topic_partition,
+                        move.topic_id,
+                        move.replicas,
+                        zxid=move.zxid,
+                        controller_epoch=epoch,
+                    )
+                    for move in over
+                ),
+                (
+                    cluster_events.reassignment_begun(
+                        begins.topic_partition,
+                        begins.topic_id,
+                        begins.target,
+                        begins.move.adding,
+                        begins.move.removing,
+                        begins.move.original,
+                        zxid=begins.move.since_zxid,
+                        controller_epoch=epoch,
+                    )
+                    for begins in begun
+                ),
             ),
         )
 

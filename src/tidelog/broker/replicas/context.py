@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.planned_appends import PlannedAppends
+    from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
     from tidelog.broker.replicas.takeovers import Takeovers
     from tidelog.broker.replicas.throttles import ReplicationThrottles
     from tidelog.broker.services import Services
@@ -50,3 +51,4 @@ class PartitionContext:
     #: The configuration of a topic by name.
     topic_config: Callable[[str], TopicConfig]
     throttles: ReplicationThrottles
+    reassignments: ReassignmentMeters

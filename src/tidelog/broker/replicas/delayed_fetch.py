@@ -404,6 +404,13 @@ class DelayedFetch:
     def _response(self) -> FetchResponse:
         session = self._session
         self._throttled.sent(self._answers)
+        self._replicas.reassignments.sent(
+            session.replica_id,
+            (
+                (item.topic_partition, len(answer.records or b""))
+                for item, answer in self._answers.items()
+            ),
+        )
         topics: dict[object, FetchableTopicResponse] = {}
         hinted: dict[int, None] = {}
         for item, answer in self._answers.items():

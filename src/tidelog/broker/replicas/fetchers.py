@@ -430,6 +430,7 @@ class Fetcher:
                 # Named again in a later request: this response is of an earlier position.
                 if followed is not None and data.records:
                     self._throttles.received(followed.partition, len(data.records))
+                    followed.partition.received(len(data.records))
                     followed.read_in = sequence
                 if followed is not None and 0 < followed.sent_in <= sequence:
                     keep = followed.answered(data) or keep

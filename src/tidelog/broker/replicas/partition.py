@@ -234,6 +234,10 @@ class Partition:
                 self._pending = [pending for pending in self._pending if not pending.done]
             self._pending.append(completion)
 
+    def received(self, count_bytes: int) -> None:
+        """Count the bytes that a fetch brought, if a reassignment adds this replica (R16)."""
+        self._context.reassignments.received(self.topic_partition, count_bytes)
+
     # changing roles
 
     def rest(self) -> None:
@@ -242,6 +246,7 @@ class Partition:
         if ended.is_assigned:
             known = ended.core.high_watermark
             self.role = NoRole(self._services, self.log, ended.partition_epoch, known)
+            self._context.reassignments.role_ended(self.topic_partition)
             ended.end()
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
@@ -328,6 +333,7 @@ class Partition:
     ) -> None:
         self.role = role
         self._context.throttles.role_taken(self.topic_partition, state)
+        self._context.reassignments.role_taken(self.topic_partition, state)
         self.leader_epoch = state.leader_epoch
         self.is_closing = state.is_closing
         role_traces.role_taken(self._services.tracer, self, core, state, event)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
+from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
 from tidelog.broker.replicas.throttles import ReplicationThrottles
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
@@ -72,6 +73,8 @@ class ReplicaSet:
         self.takeovers = takeovers
         #: Both sides of the replication throttle (R15).
         self.throttles = ReplicationThrottles(services)
+        #: What reassignments copy from and to this broker (R16).
+        self.reassignments = ReassignmentMeters(services)
         self._context = PartitionContext(
             services,
             appends,
@@ -82,6 +85,7 @@ class ReplicaSet:
             self.get,
             self.topic_config,
             self.throttles,
+            self.reassignments,
         )
         self._partitions: dict[TopicPartition, Partition] = {}
         #: topic id -> (topic, how many of its partitions are here).
@@ -169,6 +173,7 @@ class ReplicaSet:
             return
         del self._partitions[partition.topic_partition]
         self.throttles.left(partition.topic_partition)
+        self.reassignments.role_ended(partition.topic_partition)
         self._count_topic(partition, -1)
         if partition.topic_id not in self._topics:
             # Changes of its configuration are not read while no replica of it is here.

@@ -28,7 +28,7 @@ from tidelog.controller.records import Move, Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.writes import Conflict, Outcome, Write
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,24 @@ class SweepDue(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentBegun:
+    """A partition is on the way to other replicas, or back; the node is written."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    target: tuple[int, ...]
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
 class ReassignmentEnded:
     """A reassignment is over; `replicas` are the partition's replicas now."""
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
+    topic_id: TopicId
+    #: Transaction of the topic's node.
+    zxid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,15 @@ class WriteAssignments(Write):
             if partition in topic.moves
         }
         settlement.apply(AssignmentsWritten(replace(topic, moves={**topic.moves, **since})))
+        for partition, move in since.items():
+            settlement.notices.add(
+                ReassignmentBegun(
+                    TopicPartition(topic.name, partition),
+                    topic.topic_id,
+                    records.target_of(topic.assignments[partition], move),
+                    move,
+                )
+            )
         for partition in self.begun:
             agenda.reassignments[TopicPartition(topic.name, partition)] = None
         ended = [partition for partition in before if partition not in topic.moves]
@@ -114,7 +136,10 @@ class WriteAssignments(Write):
         for partition in ended:
             settlement.notices.add(
                 ReassignmentEnded(
-                    TopicPartition(topic.name, partition), topic.assignments[partition]
+                    TopicPartition(topic.name, partition),
+                    topic.assignments[partition],
+                    topic.topic_id,
+                    outcome.mzxid,
                 )
             )
 

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_to_text
 from tidelog.sim.batches import read_records
-from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.checkers.moves import PublishedMove
+from tidelog.sim.checkers.published_state import Published, PublishedPartition, PublishedTopic
 from tidelog.sim.disk import Directory, File, SimDisk
 from tidelog.sim.loop import NS_PER_S
 
@@ -56,10 +57,15 @@ class EventChecker:
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
+        #: Reassignments of each version of a topic's node, by transaction, and the replicas of
+        #: partitions whose reassignment that version ends.
+        self._moves: dict[_Name, PublishedMove] = {}
+        self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Events read, by kind.
         self.counts: dict[str, int] = {}
         published.on_state.append(self._state)
         published.on_broker.append(self._registered)
+        published.on_moves.append(self._moved)
 
     def _state(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
         topic_id = topic_id_to_text(state.key.topic_id)
@@ -76,6 +82,15 @@ class EventChecker:
 
     def _registered(self, broker_id: int, broker_epoch: int) -> None:
         self._registrations[broker_id, broker_epoch] = None
+
+    def _moved(self, topic: PublishedTopic, zxid: int, before: Mapping[int, PublishedMove]) -> None:
+        topic_id = topic_id_to_text(topic.topic_id)
+        for number, move in topic.moving.items():
+            if before.get(number) != move:
+                self._moves[topic_id, number, zxid] = move
+        for number in before:
+            if number not in topic.moving and number in topic.assignment:
+                self._arrivals[topic_id, number, zxid] = topic.assignment[number]
 
     def check(self, disk: SimDisk, *, is_complete: bool) -> None:
         """Read the topic from the disk of its leader and check every event.
@@ -119,11 +134,24 @@ class EventChecker:
                 name = (event["topic_id"], event["partition"], event["leader_epoch"])
                 if self._leaders.get(name) != -1:
                     return f"{self._leaders.get(name)} led in that epoch"
+            case "reassignment_begun":
+                return self._begin_fault(event)
+            case "reassignment_ended":
+                name = (event["topic_id"], event["partition"], event["zxid"])
+                if self._arrivals.get(name) != tuple(event["replicas"]):
+                    return f"the partition arrived at {self._arrivals.get(name)}"
             case "takeover":
                 return self._takeover_fault(event)
             case "failover":
                 if min(event["phases_ms"].values()) < 0 or len(event["sample"]) > 1_000:
                     return f"phases {event['phases_ms']}"
+        return ""
+
+    def _begin_fault(self, event: Mapping[str, Any]) -> str:
+        move = self._moves.get((event["topic_id"], event["partition"], event["zxid"]))
+        said = tuple(tuple(event[name]) for name in ("adding", "removing", "original"))
+        if move is None or said != (move.adding, move.removing, move.original):
+            return f"the node had {move}"
         return ""
 
     def _takeover_fault(self, event: Mapping[str, Any]) -> str:

@@ -130,6 +130,8 @@ class Published:
         #: Called when a replica is assigned no more: (partition, broker id, transaction that listed
         #: it for removal).
         self.on_left: list[Callable[[LogKey, int, int], None]] = []
+        #: Called when a topic's node is written: (topic, transaction, reassignments before).
+        self.on_moves: list[Callable[[PublishedTopic, int, dict[int, PublishedMove]], None]] = []
         #: Called when a deleted topic's nodes go: (topic, transaction of the deletion request).
         self.on_topic_gone: list[Callable[[PublishedTopic, int], None]] = []
         self._leaders: dict[tuple[LogKey, int], int] = {}
@@ -341,9 +343,10 @@ class Published:
                 for callback in self.on_left:
                     callback(key, replica, since)
 
-    @staticmethod
-    def _note_moves(zxid: int, topic: PublishedTopic, value: dict[str, Any]) -> None:
-        topic.moving = moves.moves_of(value)
+    def _note_moves(self, zxid: int, topic: PublishedTopic, value: dict[str, Any]) -> None:
+        before, topic.moving = topic.moving, moves.moves_of(value)
+        for callback in self.on_moves:
+            callback(topic, zxid, before)
         topic.leaving_since = {
             (number, replica): topic.leaving_since.get((number, replica), zxid)
             for number, move in topic.moving.items()

@@ -148,6 +148,8 @@ TOPICS: Final = (
         properties={
             "reassignment.max.concurrent.partitions": "2",
             "reassignment.max.concurrent.partitions.per.broker": "1",
+            # A member that bounces makes moves pause.
+            "min.insync.replicas": "3",
         },
         scenario="controller_lost_at_each_write",
         has_own_streams=True,
