@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.controller import incarnations, lifecycle
+from tidelog.controller import incarnations, lifecycle, records
 from tidelog.controller.commands import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -21,7 +21,6 @@ from tidelog.controller.commands import (
     as_new,
 )
 from tidelog.controller.image import Image
-from tidelog.controller.reassignments import transitions
 from tidelog.controller.records import Move
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -323,7 +322,7 @@ class CommandBuilder:
 
     def _idle(self, topic_partition: TopicPartition, move: Move) -> tuple[int, ...]:
         image = self._image
-        return transitions.idle(
+        return records.idle(
             image.assigned(topic_partition),
             move,
             image.states[topic_partition],

@@ -55,6 +55,24 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
     )
 
 
+def before(replicas: Replicas, move: Move) -> Replicas:
+    """Return the replicas of which a move began, as far as they are known (R1)."""
+    return move.original or tuple(replica for replica in replicas if replica not in move.adding)
+
+
+def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
+    """Return the replicas that do not copy: the move pauses, or needs them no more (R3, R10).
+
+    Those that a cancel or another target has made superfluous are deleted when the move ends.
+    Members of the ISR and eligible ones go on: committed records may be on few others.
+    """
+    original = before(replicas, move)
+    added = dict.fromkeys(each for each in move.removing if each not in original)
+    if is_paused:
+        added.update(dict.fromkeys(move.adding))
+    return tuple(each for each in added if each not in state.isr and each not in state.elr)
+
+
 class LogEnd(NamedTuple):
     """The end of a replica's log as its broker reported it: the greater pair has more (E6)."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.controller import records
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import SendRoleAgain
-from tidelog.controller.reassignments import transitions
 from tidelog.controller.records import Move
 from tidelog.controller.settlement import Settlement
 from tidelog.core.types import PartitionState, TopicPartition
@@ -69,7 +69,7 @@ def _may_pause(topic_partition: TopicPartition, move: Move, image: Image) -> boo
         return False
     return all(
         replica in image.brokers and replica not in absent
-        for replica in transitions.before(assigned, move)
+        for replica in records.before(assigned, move)
     )
 
 

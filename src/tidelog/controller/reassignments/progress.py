@@ -273,7 +273,7 @@ class ReassignmentsDraft:
                 WritePartitionState(topic_partition, done, state.partition_epoch)
             )
         else:
-            self._look_at_pause(topic_partition, transitions.before(full, move))
+            self._look_at_pause(topic_partition, records.before(full, move))
 
     def _is_guarded(
         self, topic_partition: TopicPartition, move: Move | None, assigned: tuple[int, ...]

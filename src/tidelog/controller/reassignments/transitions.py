@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from tidelog.controller import incarnations
 from tidelog.controller.incarnations import Brokers
-from tidelog.controller.records import Move, Replicas, target_of
+from tidelog.controller.records import Move, Replicas, before, target_of
 from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_LEADER, PartitionState
 
@@ -47,27 +47,9 @@ def toward(
     )
 
 
-def before(replicas: Replicas, move: Move) -> Replicas:
-    """Return the replicas of which a move began, as far as they are known (R1)."""
-    return move.original or tuple(replica for replica in replicas if replica not in move.adding)
-
-
 def goes_back(replicas: Replicas, move: Move) -> bool:
     """Return whether a move returns to the replicas of which it began (R3)."""
     return not move.adding and bool(move.original) and target_of(replicas, move) == move.original
-
-
-def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
-    """Return the replicas that do not copy: the move pauses, or needs them no more (R3, R10).
-
-    Those that a cancel or another target has made superfluous are deleted when the move ends.
-    Members of the ISR and eligible ones go on: committed records may be on few others.
-    """
-    original = before(replicas, move)
-    added = dict.fromkeys(each for each in move.removing if each not in original)
-    if is_paused:
-        added.update(dict.fromkeys(move.adding))
-    return tuple(each for each in added if each not in state.isr and each not in state.elr)
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
