@@ -208,6 +208,18 @@ def _leader_awaited(event: Mapping[str, Any]) -> str:
     return f"{_partition(event)} epoch {event['leader_epoch']} {reason(wait, event['last_leader'])}"
 
 
+def _reassignment_begun(event: Mapping[str, Any]) -> str:
+    word = "returns to" if event["replicas"] == event["original"] else "moves to"
+    return (
+        f"{_partition(event)} {word} {_members(event['replicas'])}: adds"
+        f" {_members(event['adding'])}, removes {_members(event['removing'])}"
+    )
+
+
+def _reassignment_ended(event: Mapping[str, Any]) -> str:
+    return f"{_partition(event)} is at {_members(event['replicas'])}"
+
+
 def _broker(event: Mapping[str, Any]) -> str:
     return f"broker {event['broker']} epoch {event['broker_epoch']}"
 
@@ -230,6 +242,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "takeover": _takeover,
     "unclean_election": _unclean_election,
     "leader_awaited": _leader_awaited,
+    "reassignment_begun": _reassignment_begun,
+    "reassignment_ended": _reassignment_ended,
     "session_loss": _broker,
     "shutdown": _broker,
     "registration": _broker,

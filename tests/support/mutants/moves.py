@@ -129,3 +129,13 @@ def queue_entry_removed_before_it_is_active(original: Any) -> Any:
 def moves_begin_while_they_are_frozen(_: Any) -> Any:
     """The controller begins a client's move while reassignments are frozen."""
     return lambda topic_partition, image: None
+
+
+@_breaks("R16", "tidelog.controller.reassignments.pausing:reason_to_pause", profile=_QUEUED)
+def paused_move_never_goes_on(original: Any) -> Any:
+    """A move that has paused once stays so when enough replicas are in sync again."""
+
+    def reason_to_pause(topic_partition: Any, image: Any, minimum: int) -> Any:
+        return image.paused.get(topic_partition) or original(topic_partition, image, minimum)
+
+    return reason_to_pause

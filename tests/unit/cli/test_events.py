@@ -95,6 +95,24 @@ def test_unclean_elections(told: int, lost: str) -> None:
             ),
             "broker 2 epoch 17 has not taken its commands for 30000 ms",
         ),
+        (
+            cluster_events.reassignment_begun(
+                TP, topic_id("t"), (4, 1), (4,), (2,), (1, 2), zxid=91, controller_epoch=7
+            ),
+            "t-0 moves to [4,1]: adds [4], removes [2]",
+        ),
+        (
+            cluster_events.reassignment_begun(
+                TP, topic_id("t"), (1, 2), (), (4,), (1, 2), zxid=93, controller_epoch=7
+            ),
+            "t-0 returns to [1,2]: adds [], removes [4]",
+        ),
+        (
+            cluster_events.reassignment_ended(
+                TP, topic_id("t"), (1, 2), zxid=95, controller_epoch=7
+            ),
+            "t-0 is at [1,2]",
+        ),
         (cluster_events.dropped(2, 17, 1, 5), "broker=2 broker_epoch=17 count=5"),
     ],
 )

@@ -128,8 +128,18 @@ def test_what_a_broker_hands_over_as_it_leaves_says_so() -> None:
     assert left is not None and left.fields["cause"] == "member_leaving"
 
 
+def test_a_reassignment_is_named_by_the_transaction_of_its_node() -> None:
+    ids = {"zxid": 91, "controller_epoch": 7}
+    begun = cluster_events.reassignment_begun(TP, topic_id("t"), (4, 1), (4,), (2,), (1, 2), **ids)
+    ended = cluster_events.reassignment_ended(TP, topic_id("t"), (4, 1), **ids)
+    assert (begun.kind, ended.kind) == ("reassignment_begun", "reassignment_ended")
+    assert begun.identity == ended.identity == f"{begun.fields['topic_id']}/0/91"
+    assert begun.fields["replicas"] == ended.fields["replicas"] == [4, 1]
+    assert [begun.fields[name] for name in ("adding", "removing", "original")] == [[4], [2], [1, 2]]
+
+
 def test_every_kind_is_listed() -> None:
-    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 14
+    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 16
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from tidelog.core.leader_wait import LeaderWait, MemberStatus
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.sim.checkers import event_checker as checkers
 from tidelog.sim.checkers.event_checker import EventChecker
-from tidelog.sim.checkers.published_state import PublishedPartition
+from tidelog.sim.checkers.moves import PublishedMove
+from tidelog.sim.checkers.published_state import PublishedPartition, PublishedTopic
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.loop import NS_PER_S
 
@@ -43,7 +44,8 @@ class Run:
         self.violations: list[str] = []
         self.now_ns = 0
         self.truth = cast(
-            Any, SimpleNamespace(on_state=[], on_broker=[], controller_epoch=7, topics={})
+            Any,
+            SimpleNamespace(on_state=[], on_broker=[], on_moves=[], controller_epoch=7, topics={}),
         )
         self.checker = EventChecker(self.truth, self.violations.append, lambda: self.now_ns)
         self.truth.on_state[0](None, published(BEFORE))
@@ -157,3 +159,48 @@ def test_only_a_former_member_can_have_left(run: Run, left: int, is_true: bool) 
     )
     assert event is not None
     assert (run.judge(event) == []) is is_true
+
+
+MOVE = PublishedMove((4,), (2,), (1, 2, 3))
+#: The events of t-0 that moves by the transaction 91 of its node, and has arrived by 95.
+BEGUN = cluster_events.reassignment_begun(
+    TP, topic_id("t"), (4, 1, 3), *MOVE, zxid=91, controller_epoch=7
+)
+ENDED = cluster_events.reassignment_ended(TP, topic_id("t"), (4, 1, 3), zxid=95, controller_epoch=7)
+
+
+@pytest.fixture
+def moved(run: Run) -> Run:
+    """The node of the topic says in one transaction that t-0 moves, and in a later one where."""
+    topic = PublishedTopic("t", topic_id("t"), 0, {0: (4, 1, 3, 2)}, {0: MOVE})
+    run.truth.on_moves[0](topic, 91, {})
+    # Another write of the node changes nothing of the move.
+    run.truth.on_moves[0](topic, 93, {0: MOVE})
+    topic.assignment, topic.moving = {0: (4, 1, 3)}, {}
+    run.truth.on_moves[0](topic, 95, {0: MOVE})
+    return run
+
+
+def test_reassignments_that_happened_may_be_told(moved: Run) -> None:
+    assert moved.judge(BEGUN, ENDED) == []
+    assert moved.checker.counts == {"reassignment_begun": 1, "reassignment_ended": 1}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        cluster_events.reassignment_begun(
+            TP, topic_id("t"), (4, 1, 3), *MOVE, zxid=93, controller_epoch=7
+        ),
+        cluster_events.reassignment_begun(
+            TP, topic_id("t"), (4, 3), (4,), (1, 2), (1, 2, 3), zxid=91, controller_epoch=7
+        ),
+        cluster_events.reassignment_ended(
+            TP, topic_id("t"), (4, 1, 3), zxid=91, controller_epoch=7
+        ),
+        cluster_events.reassignment_ended(TP, topic_id("t"), (1, 3), zxid=95, controller_epoch=7),
+    ],
+)
+def test_a_reassignment_that_never_was_is_seen(moved: Run, event: ClusterEvent) -> None:
+    [violation] = moved.judge(event)
+    assert "is invented" in violation
