@@ -19,6 +19,7 @@ from tests.support.cluster.writers import Writer, writing
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
+from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
 TOPIC, PARTITIONS, REPLICAS, BROKERS = "moved", 20, 3, 4
@@ -28,6 +29,10 @@ WRITTEN_FIRST, DELETED = 40, 20
 LIMIT_S = 60.0
 ROUNDS = 5
 MANY = 1_000
+#: The throttled scenario: two replicas of these batches at this rate, which is a minute and more.
+BATCHES, BATCH_BYTES, THROTTLE = 100, 800_000, 2_000_000
+#: What a throttle lets pass at once at first: its windows, which are Kafka's.
+WINDOWS_S = 11
 Orders = Mapping[TopicPartition, tuple[int, ...]]
 
 
@@ -133,3 +138,26 @@ def test_a_thousand_pending_moves_go_back_at_once(make_cluster: MakeCluster) -> 
         [directory] = client.describe_log_dirs(hung)
         left = [each for each in directory.replicas if each.tp.topic == "many"]
         assert left == []
+
+
+@pytest.mark.soak
+@pytest.mark.rule("R4", "R15")
+def test_a_throttled_move_takes_as_long_as_its_throttle_says(make_cluster: MakeCluster) -> None:
+    """Kafka's `core/throttling_test`, with a throttle that comes with the move."""
+    cluster = make_cluster(BROKERS)
+    tp = TopicPartition("slow", 0)
+    with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
+        client.create_topic(tp.topic, assignment={0: (1, 2)})
+        client.await_topic(tp.topic, 2)
+        batch = build_batch([NewRecord(None, random.Random(1).randbytes(BATCH_BYTES), 1)])
+        for _ in range(BATCHES):
+            client.produce(tp, batch)
+        implied_s = 2 * BATCHES * len(batch) / THROTTLE
+        assert implied_s > LIMIT_S + WINDOWS_S
+        begin = time.monotonic()
+        assert client.reassign({tp: (3, 4)}, throttle=THROTTLE)[tp].message == ""
+        eventually(lambda: client.list_reassignments() == {}, "its end", 1.2 * implied_s)
+        took_s = time.monotonic() - begin
+        # The rate is that of leader 1, which sends both copies.
+        assert took_s > implied_s - WINDOWS_S
+    assert len(list(read_values(cluster.bootstrap, tp))) == BATCHES

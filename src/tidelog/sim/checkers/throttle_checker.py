@@ -191,9 +191,12 @@ def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False)
 
 
 def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
-    """Return whether a throttle holds for a partition: a topic's list, or its move's (R4)."""
+    """Return whether a partition may wait: by a topic's list, or by its move (R4, R10)."""
     topic, number = partition.topic_partition
-    if partition.topic_partition in broker.replicas.throttles.moves:
+    throttles = broker.replicas.throttles
+    if partition.topic_partition in throttles.moves:
+        return True
+    if side == "follower" and partition.topic_partition in throttles.idle:
         return True
     config = broker.replicas.topic_config(topic)
     listed = getattr(config, f"{side}_replication_throttled_replicas")
