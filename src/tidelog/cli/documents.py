@@ -527,7 +527,9 @@ class MoveListed:
     adding, completing, removing (no replica is added) or cancelling. Bytes are those of all added
     replicas, null where a broker does not report them. `bytes_per_s` and `left_ms` are null in a
     first sample. `never` says that the copy is not faster than the producers. `throttle` is in
-    bytes a second for each broker, null without one.
+    bytes a second for each broker, null without one. `paused` is why the added replicas do not copy
+    for the moment, empty where they do. `request_id` names the accepted request of this very move,
+    the czxid of its node below /admin/reassignments; null without one.
     """
 
     topic: str
@@ -544,6 +546,8 @@ class MoveListed:
     left_ms: int | None
     never: bool
     throttle: int | None
+    paused: str
+    request_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +573,8 @@ class MoveVerified:
     """The progress of one partition's move.
 
     It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
-    another target.
+    another target. It is changed where another request has taken the place of the one that is asked
+    about.
     """
 
     topic: str

@@ -23,6 +23,7 @@ from tidelog.cli.reassignment_files import ids
 from tidelog.client.move_progress import MoveProgress, ProgressMeter
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.wire.messages.list_partition_reassignments import NO_REQUEST
 
 #: More bars than this are not readable; the rest is counted.
 _MOST_BARS = 20
@@ -229,4 +230,6 @@ def _row(progress: MoveProgress) -> MoveListed:
         progress.left_ms,
         progress.is_never,
         move.throttle or None,
+        move.paused,
+        None if move.request_id == NO_REQUEST else move.request_id,
     )

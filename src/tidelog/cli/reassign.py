@@ -7,6 +7,7 @@ the cluster whether a command waits for them or not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -261,6 +262,14 @@ def list_moves(
 def verify(
     file: FileArgument = None,
     text: JsonOption = None,
+    requests: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--request-id",
+            help="The move must be of this request: see request_id of reassign list -o json. May be"
+            " repeated.",
+        ),
+    ] = None,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -276,7 +285,7 @@ def verify(
         MoveVerified(
             tp.topic,
             tp.partition,
-            _state(tp, targets[tp], replicas[tp], moves),
+            _state(tp, targets[tp], replicas[tp], moves, requests or []),
             replicas[tp],
             targets[tp],
         )
@@ -312,9 +321,15 @@ app.command(epilog="Example: tidelog reassign unfreeze")(unfreeze)
 
 
 def _state(
-    tp: TopicPartition, target: tuple[int, ...], replicas: tuple[int, ...], moves: Moves
+    tp: TopicPartition,
+    target: tuple[int, ...],
+    replicas: tuple[int, ...],
+    moves: Moves,
+    requests: Sequence[int],
 ) -> str:
     queued, move = moves.queued.get(tp), moves.under_way.get(tp)
+    if requests and (replicas != target if move is None else move.request_id not in requests):
+        return "changed"
     if move is not None and move.target == target:
         return "moving"
     if queued is not None:

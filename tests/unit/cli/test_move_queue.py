@@ -145,6 +145,18 @@ class TestOthers:
         printed = shell("reassign", "verify", "--json", moves_to([1], [3]), code=1)
         assert "queued_elsewhere" in printed
 
+    @pytest.mark.rule("R12")
+    def test_verify_knows_whether_a_move_is_of_that_very_request(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        listed(logs, moving=(OngoingPartitionReassignment(0, [2, 1], [2], [1], [1], 77),))
+        words = ("reassign", "verify", "--json", moves_to([2]), "--request-id")
+        assert "moving" in shell(*words, "77", code=1)
+        assert "changed" in shell(*words, "78", code=1)
+        listed(logs)
+        assert "changed" in shell(*words, "77", code=1), "it is over, and elsewhere"
+        shell("reassign", "verify", "--json", moves_to([1]), "--request-id", "77")
+
     def test_a_cancel_takes_moves_out_of_the_queue(self, shell: Shell, logs: FakeLogs) -> None:
         listed(logs, WAITS)
         (one,) = shell.json(list[documents.MoveCancelled], "reassign", "cancel", "--all")

@@ -232,6 +232,8 @@ class TestList:
             "left_ms": None,
             "never": False,
             "throttle": None,
+            "paused": "",
+            "request_id": None,
         }
         assert "3,2,1" in shell("reassign", "list")
 
