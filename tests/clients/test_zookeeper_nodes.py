@@ -21,8 +21,14 @@ from tidelog.runtime.stores.zookeeper import ZookeeperStore
 from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 from tidelog.runtime.stores.zookeeper_servers import parse_servers
 
-#: Requests to add and to remove partitions are the design's own (V7).
-OURS_ALONE = ("/admin/partitions_add", "/admin/partitions_remove")
+#: Requests to add, to remove and to reassign partitions are the design's own (V7, R12, R20).
+OURS_ALONE = (
+    "/admin/partitions_add",
+    "/admin/partitions_remove",
+    "/admin/partitions_reassigned",
+    "/admin/reassignment_requests",
+    "/admin/reassignments",
+)
 #: What Kafka has and we have not, or not yet: security, features, and its migration to KRaft.
 KAFKAS_ALONE = ("/kafka-acl", "/delegation_token", "/feature", "/migration", "/log_dir_event")
 #: Extra keys of ours.
