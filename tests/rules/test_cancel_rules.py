@@ -335,3 +335,12 @@ def test_a_thousand_go_back_with_one_write_of_their_topic() -> None:
     assert {move.adding for move in node.topic.moves.values()} == {()}
     assert len(node.topic.moves) == count - 1, "a move that is done stays as it is"
     assert len(state_writes(step(controller)[0])) == count - 1
+
+
+@pytest.mark.rule("R2")
+def test_a_node_edited_into_a_move_to_its_originals_ends_the_cancel_all_the_same() -> None:
+    found = topic(assignments={0: (1, 2, 3)}, moves={0: Move((3,), (3,), (1, 2))})
+    controller = cluster(TopicFound(found, {0: state((1,))}))
+    effects = run(controller, CancelRead(is_requested=True))
+    assert sum(len(each.notices.of(CancelEnded)) for each in effects) == 1
+    assert not controller.image.cancels_all

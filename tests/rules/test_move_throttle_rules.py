@@ -10,6 +10,7 @@ from tests.support.controller.reassigning import (
     begin,
     caught_up,
     cluster,
+    completing,
     kinds,
     outcome,
 )
@@ -105,6 +106,16 @@ def test_the_throttle_of_a_move_under_way_is_changed_and_removed() -> None:
     assert writes == [], "nothing to change"
     _, effects = step(controller, throttled(4, 2, 3, rate=0))
     assert set(rates(effects).values()) == {0}
+
+
+@pytest.mark.rule("R4", "V52")
+def test_a_move_past_its_end_gets_no_throttle() -> None:
+    """Its replicas to remove would count again, and a cancel would drop good copies."""
+    controller, _ = completing(4, 5, 1)
+    writes, effects = step(controller, throttled(4, 5, 1, rate=10))
+    assert writes == []
+    assert outcome(effects).error_code == ErrorCode.NONE
+    assert controller.image.is_completing(TP)
 
 
 @pytest.mark.rule("R4", "R10")

@@ -11,6 +11,7 @@ from tests.support.controller.reassigning import (
     begin,
     caught_up,
     cluster,
+    completing,
     kinds,
     outcome,
 )
@@ -275,13 +276,16 @@ def test_a_queued_partition_on_the_move_goes_back_first() -> None:
 
 
 @pytest.mark.rule("R9")
-def test_one_that_cannot_go_back_is_dropped_from_the_queue() -> None:
+def test_one_that_cannot_go_back_waits_for_its_end() -> None:
+    """A controller of Kafka began it, and recorded no original replicas."""
     found = topic(assignments={0: (4, 2, 3, 1)}, moves={0: Move((4,), (1,), ())})
     controller = cluster(TopicFound(found, {0: state((1, 2, 3))}))
-    _, effects = step(controller, queue((TP, (5, 2, 3))))
-    [(refused, reason)] = refused_moves(effects)
-    assert refused == TP
-    assert "not recorded" in reason
+    run(controller, queue((TP, (5, 2, 3))))
+    assert listed(controller, list_moves()) == [(0, "another move of the partition ends first")]
+    caught_up(controller, 1, 2, 3, 4)
+    run(controller)
+    run(controller, stopped(1))
+    assert move_of_first(controller) == Move((5,), (4,), (4, 2, 3))
 
 
 @pytest.mark.rule("R6", "R9")
@@ -309,6 +313,32 @@ def test_a_newer_request_takes_a_partition_out_of_the_queue() -> None:
     assert outcome(effects).error_code == ErrorCode.NONE
     assert kinds(writes) == [KeepQueue]
     assert controller.image.queue is None
+
+
+@pytest.mark.rule("R8")
+def test_a_queue_that_is_asked_for_again_is_no_error() -> None:
+    """The answer was lost, and the client repeats its request."""
+    controller = three(at_a_time=1)
+    run(controller, ask((4, 2, 3), (4, 3, 2)))
+    _, effects = step(controller, ask(None, (4, 3, 2), (5, 2, 3)))
+    assert errors(effects)[1:] == [ErrorCode.NONE, ErrorCode.REASSIGNMENT_IN_PROGRESS]
+
+
+@pytest.mark.rule("R8", "R21")
+def test_another_order_takes_no_slot_from_others() -> None:
+    controller = three(at_a_time=1)
+    step(controller, queue((OTHER, (3, 2, 1)), (TP, (4, 2, 3))))
+    assert sorted(controller.image.moving) == [TP]
+
+
+@pytest.mark.rule("R20")
+def test_what_waits_for_a_move_past_its_end_can_be_cancelled() -> None:
+    controller, _ = completing(4, 5, 1)
+    run(controller, queue((TP, (1, 2, 3))))
+    _, effects = step(controller, reassign(TP, None))
+    assert outcome(effects).error_code == ErrorCode.NONE
+    assert controller.image.queue is None
+    assert controller.image.is_completing(TP)
 
 
 @pytest.mark.rule("R2", "R8")

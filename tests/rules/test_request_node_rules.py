@@ -231,6 +231,60 @@ def test_a_request_is_refused_while_all_are_cancelled() -> None:
     assert "cancelled" in reason
 
 
+@pytest.mark.rule("R12")
+def test_a_newer_request_outlives_the_end_of_an_earlier_one() -> None:
+    """The earlier reassignment has just ended, and its node is removed by the same decision."""
+    controller = two()
+    there = {TP: AcceptedRequest((1, 2, 3), 77)}
+    read = replace(requested(request(t0=(4, 2, 3))), accepted=there)
+    writes, _ = step(controller, read)
+    assert kinds(writes) == [AcceptRequest, ForgetRequestNode]
+    assert controller.image.accepted[TP].replicas == (4, 2, 3)
+    # So it is with one that a client overrules meanwhile, and the store asks for again.
+    there = {OTHER: AcceptedRequest((4, 2, 3), 78)}
+    controller.offer(replace(requested(request(t1=(4, 2, 3))), accepted=there))
+    step(controller, reassign(OTHER, (5, 2, 3)))
+    assert controller.image.accepted[OTHER].replicas == (4, 2, 3)
+
+
+@pytest.mark.rule("R20")
+def test_an_entry_that_is_refused_overrules_nothing() -> None:
+    controller = two()
+    queue = RequestedReassignments(0, {TP: ReassignmentEntry(TP, (4, 2, 3))})
+    there = {OTHER: AcceptedRequest((5, 2, 3), 77)}
+    run(controller, RoutesRead(True, queue, (), there))
+    entries = {each: ReassignmentEntry(each, (9, 2, 3)) for each in (TP, OTHER)}
+    node = ReassignmentsRead(RequestedReassignments(0, entries))
+    run(controller, node, RoutesRead(False, queue, (), there))
+    assert controller.image.reassignments is None
+    assert sorted(controller.image.moving) == [TP, OTHER]
+
+
+@pytest.mark.rule("R14", "R21")
+def test_another_order_is_asked_for_until_it_is_there() -> None:
+    controller = two()
+    run(controller, RoutesRead(True, None, (), {TP: AcceptedRequest((3, 2, 1), 77)}))
+    controller.offer(RoutesRead(False, None, (), {TP: AcceptedRequest((3, 2, 1), 77)}))
+    writes, _ = step(controller, outcomes={0: Conflict()})
+    assert kinds(writes) == [WriteAssignments]
+    assert TP in controller.image.accepted, "the write was not made"
+    run(controller, SweepDue())
+    assert controller.image.assigned(TP) == (3, 2, 1)
+    assert not controller.image.accepted
+
+
+@pytest.mark.rule("R2", "R12")
+def test_a_cancel_of_all_refuses_every_request_that_waits() -> None:
+    controller = two()
+    nodes = (request(t0=(4, 2, 3)), request("/admin/partitions_reassigned/t/1", t1=(4, 2, 3)))
+    run(controller, requested(*nodes, frozen=True))
+    found = run(controller, CancelRead(is_requested=True))
+    assert [each for each, _ in refused_moves(found[0])] == [TP, OTHER]
+    assert controller.image.request_nodes == ()
+    run(controller, requested())
+    assert not controller.image.moving
+
+
 @pytest.fixture
 def around() -> Iterator[ControllerHarness]:
     with controller_harness(5) as harness:
@@ -297,6 +351,9 @@ def test_a_queue_and_a_freeze_written_by_hand_are_taken_up(around: ControllerHar
         (layout.REASSIGNMENT_QUEUE, b'{"version":2,"partitions":[]}'),
         (NODE, b'{"version":1,"assignments":{}}'),
         (NODE, b'{"version":1,"assignments":{"t":{"first":[1]}}}'),
+        (NODE, b'{"version":1,"assignments":{"t":{"' + b"1" * 5_000 + b'":[1]}}}'),
+        (NODE, b'{"version":1,"assignments":{"\\ud800":{"0":[1]}}}'),
+        (layout.REASSIGN_PARTITIONS, b'{"partitions":[{"topic":"\\ud800","partition":0}]}'),
         (NODE, b'{"version":3,"assignments":{"t":{"0":[1]}}}'),
     ],
 )
@@ -307,3 +364,19 @@ def test_nodes_that_make_no_sense_are_removed(
     assert around.read(path) is not None
     around.until(lambda: around.read(path) is None)
     assert moving(around) == {}
+
+
+@pytest.mark.rule("R12")
+def test_an_accepted_request_that_makes_no_sense_is_replaced(around: ControllerHarness) -> None:
+    path = layout.accepted_reassignment_path(TP)
+    around.write(Create(f"{layout.REASSIGNMENTS}/t", b""), Create(path, b"nonsense"))
+    data = layout.encode_reassignment_request({TP: (4, 2, 3)})
+    around.write(Create(NODE, data))
+    around.until(lambda: moving(around) == {0: (4, 2, 3)})
+
+
+@pytest.mark.rule("R12")
+def test_a_removed_root_is_made_again(around: ControllerHarness) -> None:
+    around.remove(layout.REASSIGNMENTS)
+    around.write(Create(NODE, layout.encode_reassignment_request({TP: (4, 2, 3)})))
+    around.until(lambda: moving(around) == {0: (4, 2, 3)})

@@ -27,6 +27,7 @@ ThrottleOption = Annotated[
     typer.Option(
         "--throttle",
         min=0,
+        max=2**63 - 1,
         help="Bytes a second for each broker that the moves copy from or to. The throttle ends with"
         " the moves; 0 removes that of moves under way.",
         show_default=False,

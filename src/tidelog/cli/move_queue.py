@@ -68,6 +68,12 @@ def queue(
                 return len(accepted) - len({**moves.queued, **moves.under_way})
 
             wait_for("moves", len(accepted), done, _PATIENCE_S)
+            now = replicas_of(client, targets, where)
+            for tp in accepted:
+                if now[tp] != targets[tp]:
+                    reason = f"it left the queue, and has the replicas {ids(now[tp])}"
+                    results[tp] = MoveAsked(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+            accepted = [tp for tp in accepted if now[tp] == targets[tp]]
     word = "would_queue" if dry_run else "queued"
     rows = [
         MoveBegun(
@@ -82,7 +88,7 @@ def queue(
     ]
     _print_queued(rows, output)
     if len(accepted) < len(targets):
-        say(f"tidelog: {len(targets) - len(accepted)} of {len(targets)} moves were refused")
+        say(f"tidelog: {len(targets) - len(accepted)} of {len(targets)} moves were not carried out")
         raise typer.Exit(1)
 
 

@@ -135,6 +135,7 @@ class Controller:
                 changes = self._registrations.read(event, draft, agenda)
                 ended = (*changes.arrived, *changes.gone)
                 self._shutdowns.registrations_over(ended, draft)
+                agenda.look_at_requests(image)
             case readings.TopicsRead():
                 readings.topics_read(event, draft, agenda)
             case readings.StatesRead():

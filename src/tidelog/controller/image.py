@@ -304,11 +304,13 @@ class Image:
     # Building blocks of changes.
 
     def add_topic(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Add a topic, in place of any topic of its name."""
+        """Add a topic, in place of any topic of its name; moves that pause go on pausing."""
+        paused = {each: why for each, why in self.paused.items() if each.topic == topic.name}
         self.remove_topic(topic.name)
         self.unreadable.pop(topic.name, None)
         self._names[topic.topic_id] = topic.name
         self.place(topic, states)
+        self.paused.update({each: why for each, why in paused.items() if each in self.moving})
 
     def place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
         """Take over a topic's node, with states that were published meanwhile."""

@@ -62,6 +62,16 @@ def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
     return int(data)
 
 
+def is_number(name: str) -> bool:
+    """Whether a key, or a node's name, is a number of up to ten digits without leading zeros."""
+    return name.isascii() and name.isdigit() and len(name) <= 10 and (name == "0" or name[0] != "0")
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether a string of JSON can be written to a node again: a lone surrogate cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 class Fields:
     """The keys of one JSON object, read by type."""
 
@@ -130,7 +140,7 @@ class Fields:
         value = self._values.get(key)
         if value is None and default is not _REQUIRED:
             return default
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not _is_encodable(value):
             raise self.fault(key, "a string")
         return value
 

@@ -11,7 +11,7 @@ Decoding is total: bad data is a LayoutError that names path, key and fault.
 from __future__ import annotations
 
 from tidelog.core.types import TopicPartition
-from tidelog.metadata.json_fields import LayoutError
+from tidelog.metadata.json_fields import LayoutError, is_number
 from tidelog.metadata.layout_admin import (
     FeatureNode,
     decode_config,
@@ -190,7 +190,7 @@ def partition_reassigned_path(partition: TopicPartition) -> str:
 def parse_decimal_name(path: str) -> int:
     """The number that a node is named by (a broker id, a partition); LayoutError if it is none."""
     name = name_of(path)
-    if not (name.isascii() and name.isdigit()) or len(name) > 10 or str(int(name)) != name:
+    if not is_number(name):
         raise LayoutError(path, f"{name!r} is not a number")
     return int(name)
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.core.types import TopicPartition
-from tidelog.metadata.json_fields import encode_json, encode_value, parse_integers, parse_object
+from tidelog.metadata.json_fields import (
+    encode_json,
+    encode_value,
+    is_number,
+    parse_integers,
+    parse_object,
+)
 
 Assignments = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -30,9 +36,11 @@ def decode_reassignment_request(path: str, data: bytes) -> dict[TopicPartition, 
     topics = fields.object("assignments")
     found: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in topics.names():
+        if not topic.isascii():
+            raise topics.fault(topic, "the name of a topic as key")
         partitions = topics.object(topic)
         for number in partitions.names():
-            if not (number.isascii() and number.isdigit()) or str(int(number)) != number:
+            if not is_number(number):
                 raise partitions.fault(number, "the number of a partition as key")
             found[TopicPartition(topic, int(number))] = partitions.integers(number, distinct=False)
     if not found:

@@ -24,7 +24,14 @@ from tidelog.core.types import (
     topic_id_from_text,
     topic_id_to_text,
 )
-from tidelog.metadata.json_fields import INT32_MAX, INT64_MAX, Fields, encode_json, parse_object
+from tidelog.metadata.json_fields import (
+    INT32_MAX,
+    INT64_MAX,
+    Fields,
+    encode_json,
+    is_number,
+    parse_object,
+)
 from tidelog.metadata.store import Stat
 
 #: Of a partition's state that nothing unusual has happened to.
@@ -259,7 +266,7 @@ def _by_partition(replicas: Mapping[int, Replicas]) -> dict[str, Replicas]:
 def _decode_throttles(fields: Fields) -> dict[int, int]:
     nested = fields.object("reassignment_throttles")
     for name in nested.names():
-        if not name.isdecimal():
+        if not is_number(name):
             raise fields.fault("reassignment_throttles", "partition numbers as keys")
     return {
         int(name): nested.integer(name, minimum=1, maximum=INT64_MAX) for name in nested.names()
@@ -270,7 +277,7 @@ def _decode_replicas(fields: Fields, key: str) -> dict[int, Replicas]:
     nested = fields.object(key)
     decoded: dict[int, Replicas] = {}
     for name in nested.names():
-        if not (name.isascii() and name.isdigit()) or len(name) > 10 or str(int(name)) != name:
+        if not is_number(name):
             raise fields.fault(key, "partition numbers as keys")
         decoded[int(name)] = nested.integers(name)
     return dict(sorted(decoded.items()))

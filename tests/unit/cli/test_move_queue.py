@@ -73,7 +73,7 @@ class TestQueue:
         accept(logs, 0, 60)
         printed = shell("reassign", "queue", "--json", moves_to([2], [2]), code=1)
         assert "queued" in printed and "REASSIGNMENT_IN_PROGRESS" in printed
-        assert "1 of 2 moves were refused" in shell.err
+        assert "1 of 2 moves were not carried out" in shell.err
 
     def test_a_dry_run_queues_nothing(self, shell: Shell, logs: FakeLogs) -> None:
         assert "would_queue" in shell("reassign", "queue", "--json", moves_to([2]), "--dry-run")
@@ -114,8 +114,14 @@ class TestQueue:
             ListPartitionReassignmentsResponse(),
         ]
         logs[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: answers.pop(0))
-        shell("reassign", "queue", "--json", moves_to([2], [2]), "--wait")
+        shell("reassign", "queue", "--json", moves_to([1], [1]), "--wait")
         assert answers == []
+
+    def test_a_move_that_left_the_queue_without_being_made_is_named(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        printed = shell("reassign", "queue", "--json", moves_to([1], [2]), "--wait", code=1)
+        assert "it left the queue, and has the replicas 1" in printed
 
 
 class TestFreeze:

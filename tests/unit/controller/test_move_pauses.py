@@ -11,6 +11,7 @@ from tests.support.controller.values import (
     answer_of,
     broker,
     brokers,
+    epoch,
     list_moves,
     loaded,
     reassign,
@@ -27,6 +28,7 @@ from tidelog.controller.reassignments.pausing import MovePaused
 from tidelog.controller.reassignments.progress import SweepDue
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound
+from tidelog.controller.topics.readings import TopicsRead
 from tidelog.core.types import PartitionState
 
 
@@ -110,6 +112,22 @@ def test_it_can_be_switched_off() -> None:
     controller.settings = replace(controller.settings, pauses_reassignments=False)
     begin(controller, 4, 5, 1)
     assert pauses(shrunk(controller)) == []
+    # What pauses goes on, too.
+    other = of_minimum(2)
+    begin(other, 4, 5, 1)
+    shrunk(other)
+    other.settings = replace(other.settings, pauses_reassignments=False)
+    assert pauses(run(other, SweepDue())) == [""]
+
+
+def test_a_topic_that_is_read_again_pauses_until_enough_are_in_sync() -> None:
+    controller = of_minimum(2)
+    begin(controller, 4, 5, 1)
+    shrunk(controller)
+    found, published = controller.image.topics["t"], controller.image.states[TP]
+    again = replace(published, isr=(1, 2), isr_epochs=(epoch(1), epoch(2)))
+    read = TopicsRead(["t"], [TopicFound(found, {0: again})])
+    assert pauses(run(controller, read, SweepDue())) == [""]
 
 
 def test_a_new_controller_pauses_what_began_well() -> None:

@@ -323,24 +323,29 @@ class AcceptedUnit(Unit):
             # A node of its own: the transaction that makes it names the reassignment.
             ops.insert(0, Delete(path, ANY_VERSION))
         super().__init__(write, path, ops)
-        self.parents = (f"{layout.REASSIGNMENTS}/{accepted.topic_partition.topic}",)
+        root = layout.REASSIGNMENTS
+        self.parents = (root, f"{root}/{accepted.topic_partition.topic}")
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with a request that another client wrote."""
+        """Return written once the node has the content; whatever else is there is replaced."""
         if node is not None and node.data == self._data:
-            return Written(node.stat.mzxid)
-        if node is None or isinstance(self.ops[-2:][0], Delete):
-            return PENDING
-        return Conflict(reason="another client has written the request")
+            return Written(node.stat.czxid)
+        return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust to an earlier request that has gone, and to a parent that was made or removed."""
+        """Adjust to an earlier request that came or has gone, and to parents likewise."""
         error = failure.error
-        if isinstance(error, NoNode) and isinstance(self.ops[-2:][0], Delete):
+        deletes = any(isinstance(op, Delete) for op in self.ops)
+        if isinstance(error, NoNode) and deletes:
             self.ops = [op for op in self.ops if not isinstance(op, Delete)]
             return True
         if isinstance(error, NoNode):
-            self.make_parents(self.parents)
+            made = {op.path for op in self.ops}
+            missing = [path for path in self.parents if path not in made][-1:]
+            self.make_parents(missing)
+            return bool(missing)
+        if isinstance(error, NodeExists) and error.path == self.witness and not deletes:
+            self.ops.insert(len(self.ops) - 1, Delete(self.witness, ANY_VERSION))
             return True
         return self._drop_existing(failure)
 

@@ -46,6 +46,8 @@ class ReplicationThrottles:
         self._follower_topics: dict[str, ThrottledPartitions] = {}
         #: Rates that came with reassignments, by partition (R4).
         self.moves: dict[TopicPartition, int] = {}
+        #: Replicas that these reassignments add: only they wait for such a rate.
+        self._added: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose reassignments do not copy to the replica here, for the moment or at all.
         self.idle: dict[TopicPartition, None] = {}
         #: Followers, by partition, that the leader's side has left out since `throttle_watch` last
@@ -104,6 +106,9 @@ class ReplicationThrottles:
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
         """Take what a role says of its partition's reassignment: rate, and who does not copy."""
+        self._added.pop(topic_partition, None)
+        if state.throttle:
+            self._added[topic_partition] = tuple(state.adding_replicas)
         self.moved(topic_partition, state.throttle)
         is_idle = self._services.broker_id in state.idle
         if is_idle == (topic_partition in self.idle):
@@ -118,6 +123,7 @@ class ReplicationThrottles:
     def left(self, topic_partition: TopicPartition) -> None:
         """Forget the reassignment of a replica that is hosted no longer."""
         self.moved(topic_partition, 0)
+        self._added.pop(topic_partition, None)
         self.idle.pop(topic_partition, None)
 
     def moved(self, topic_partition: TopicPartition, rate: int) -> None:
@@ -158,6 +164,19 @@ class ReplicationThrottles:
             topics=tuple(throttle.settings(CONFIGURED).topics),
         )
 
+    def spares(
+        self, topic_partition: TopicPartition, broker_id: int, throttle: SideThrottle
+    ) -> bool:
+        """Return whether a replica never waits: only a move throttles, and does not add it (R4).
+
+        A replica that was there before catches up as fast as it can.
+        """
+        if topic_partition not in self.moves or broker_id in self._added.get(topic_partition, ()):
+            return False
+        topic, number = topic_partition
+        configured = throttle.settings(CONFIGURED).topics.get(topic)
+        return configured is None or number not in configured
+
     # the leader's side
 
     def leaves_out(self, partition: HostedReplica, follower: int, further_bytes: int) -> bool:
@@ -172,6 +191,7 @@ class ReplicationThrottles:
         topic_partition = partition.topic_partition
         progress = leadership.followers.get(follower)
         is_in_sync = progress is None or progress.in_maximal_isr
+        is_in_sync = is_in_sync or self.spares(topic_partition, follower, self.leader)
         now_ms = self._services.clock.monotonic_ms()
         if not self.leader.leaves_out(topic_partition, is_in_sync, now_ms, further_bytes):
             return False
@@ -193,6 +213,8 @@ class ReplicationThrottles:
         if leadership is None or not self.leader.is_throttled(partition.topic_partition):
             return False
         progress = leadership.followers.get(follower)
+        if self.spares(partition.topic_partition, follower, self.leader):
+            return False
         return progress is not None and not progress.in_maximal_isr
 
     def sent(self, count: int, out_of_sync_count: int) -> None:
@@ -225,7 +247,9 @@ class ReplicationThrottles:
             return False
         topic_partition = partition.topic_partition
         now_ms = self._services.clock.monotonic_ms()
-        if not follower.leaves_out(topic_partition, self.is_caught_up(partition), now_ms):
+        is_spared = self.spares(topic_partition, self._services.broker_id, follower)
+        is_caught_up = is_spared or self.is_caught_up(partition)
+        if not follower.leaves_out(topic_partition, is_caught_up, now_ms):
             return False
         self.not_fetched[topic_partition] = None
         self._services.tracer.mark("follower_throttled_itself")

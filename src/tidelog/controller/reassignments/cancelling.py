@@ -95,8 +95,10 @@ def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
         else:
             try:
                 original = targets.original_of(topic_partition, image)
-                reassignments.begin(topic_partition, original)
-                is_unfinished = True
+                # Of a node edited by hand, a move may go to its originals and add some of them.
+                is_begun = reassignments.begin(topic_partition, original) is not None
+                is_unfinished = is_unfinished or is_begun
+                count += not is_begun
             except KafkaError as error:
                 skipped.append(CancelSkipped(topic_partition, error.message))
     if is_unfinished:

@@ -131,8 +131,7 @@ class WriteAssignments(Write):
         for partition in self.begun:
             agenda.reassignments[TopicPartition(topic.name, partition)] = None
         ended = [partition for partition in before if partition not in topic.moves]
-        if ended or self.begun:
-            agenda.look_at_requests(image)
+        agenda.look_at_requests(image)
         for partition in ended:
             settlement.notices.add(
                 ReassignmentEnded(
@@ -209,7 +208,10 @@ class ReassignmentsDraft:
         present = 0 if move is None else move.throttle
         wanted = present if throttle is None else throttle
         if target == (assigned if move is None else records.target_of(assigned, move)) and (
-            move is None or wanted == present or not move.adding
+            move is None
+            or wanted == present
+            or not move.adding
+            or image.is_completing(topic_partition)
         ):
             return None
         full, begun = transitions.toward(target, assigned, move, wanted)
@@ -288,7 +290,9 @@ class ReassignmentsDraft:
 
     def _look_at_pause(self, topic_partition: TopicPartition, original: tuple[int, ...]) -> None:
         minimum = self.draft.minimum_of(topic_partition.topic, original)
-        reason = pausing.reason_to_pause(topic_partition, self._image, minimum)
+        reason = ""
+        if self.draft.settings.pauses_reassignments:
+            reason = pausing.reason_to_pause(topic_partition, self._image, minimum)
         if bool(reason) != (topic_partition in self._image.paused):
             self.draft.notice(pausing.MovePaused(topic_partition, reason))
 

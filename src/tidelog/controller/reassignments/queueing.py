@@ -102,7 +102,9 @@ class Queue:
             return True
         self._stored.overrule({topic_partition: target}, spare_queue=True)
         self._reassignments.begin(topic_partition, target, entry.throttle)
-        slots.take(_between(assigned, target))
+        between = _between(assigned, target)
+        if between:
+            slots.take(between)
         return True
 
 
@@ -116,9 +118,10 @@ def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
         return f"brokers {dead} are not alive"
     move, assigned = image.move(topic_partition), image.assigned(topic_partition)
     if move is not None:
-        if image.is_completing(topic_partition) or transitions.goes_back(assigned, move):
+        goes_on = not move.original or transitions.goes_back(assigned, move)
+        if goes_on or image.is_completing(topic_partition):
             return "another move of the partition ends first"
-        if move.original and targets.goes_offline(topic_partition, move.original, image):
+        if targets.goes_offline(topic_partition, move.original, image):
             return "its original replicas are not in sync, and it would go offline"
         return ""
     between = _between(assigned, target)

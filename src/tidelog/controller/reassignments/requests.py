@@ -115,9 +115,12 @@ class ReassignmentRequests:
         targets.check_expected(topic_partition, tuple(requested.expected_replicas), image)
         move = image.move(topic_partition)
         if requested.replicas is None:
-            if move is None and self._stored.waiting(topic_partition):
+            try:
+                return targets.original_of(topic_partition, image)
+            except KafkaError:
+                if not self._stored.waiting(topic_partition):
+                    raise
                 return None
-            return targets.original_of(topic_partition, image)
         targets.check_not_cancelled(topic_partition, image)
         target = tuple(requested.replicas)
         if move is None or target != move.original:
@@ -143,6 +146,8 @@ class ReassignmentRequests:
         accepted: list[Result[TopicPartition]] = []
         for result, requested in _each_once(answer, wanted):
             topic_partition = result.subject
+            if self._is_queued(topic_partition, requested):
+                continue
             try:
                 targets.topic_of(topic_partition, image)
                 targets.check_expected(topic_partition, tuple(requested.expected_replicas), image)
@@ -162,6 +167,14 @@ class ReassignmentRequests:
             self._makes_queue = True
             for result in accepted:
                 result.write = index
+
+    def _is_queued(self, topic_partition: TopicPartition, requested: ReassignablePartition) -> bool:
+        """Return whether a request is in the queue already: clients repeat lost requests."""
+        queue = self._image.queue
+        if queue is None or requested.replicas is None:
+            return False
+        entry = queue.entries.get(topic_partition)
+        return entry is not None and entry.replicas == tuple(requested.replicas)
 
     def _check_queued(
         self,

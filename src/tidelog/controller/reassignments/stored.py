@@ -27,7 +27,7 @@ from tidelog.controller.reassignments.stored_nodes import (
     KeepQueue,
     KeepReassignments,
 )
-from tidelog.controller.records import RequestedReassignments
+from tidelog.controller.records import RequestedReassignments, RequestNode
 from tidelog.controller.writes import Write
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -107,10 +107,13 @@ class StoredRequests:
         self.queue = Entries(self._draft, self._image.queue, KeepQueue)
         #: Accepted requests that this decision ends: the index of the write.
         self._forgotten: dict[TopicPartition, int] = {}
+        #: Partitions of which this decision accepts a request.
+        self._accepted: dict[TopicPartition, None] = {}
 
     def close(self) -> None:
         """Fill in which accepted requests are the last ones of their topics."""
-        kept = {each.topic for each in self._image.accepted if each not in self._forgotten}
+        kept = {each.topic for each in self._accepted}
+        kept.update(each.topic for each in self._image.accepted if each not in self._forgotten)
         last = {topic_partition.topic: topic_partition for topic_partition in self._forgotten}
         for topic, topic_partition in last.items():
             if topic not in kept:
@@ -143,18 +146,26 @@ class StoredRequests:
         return before if len(self._draft.decision.writes) > before else None
 
     def _forget(self, topic_partition: TopicPartition) -> None:
-        if topic_partition not in self._forgotten:
+        if topic_partition not in self._forgotten and topic_partition not in self._accepted:
             write = ForgetAccepted(topic_partition)
             self._forgotten[topic_partition] = self._draft.add(write)
 
     # request nodes
 
     def look_at_requests(self) -> None:
-        """Accept or refuse each partition of the oldest request (R12)."""
+        """Accept or refuse each partition of the oldest request (R12).
+
+        While all reassignments are cancelled, every request is refused at once (R2).
+        """
         image = self._image
-        if image.is_frozen or not image.request_nodes:
-            return
-        request = image.request_nodes[0]
+        if image.cancels_all:
+            for request in image.request_nodes:
+                self._look_at_request(request)
+        elif image.request_nodes and not image.is_frozen:
+            self._look_at_request(image.request_nodes[0])
+
+    def _look_at_request(self, request: RequestNode) -> None:
+        image = self._image
         accepted: dict[TopicPartition, tuple[int, ...]] = {}
         for topic_partition, target in request.assignments.items():
             try:
@@ -167,8 +178,11 @@ class StoredRequests:
         self.queue.overrule(accepted)
         for topic_partition, target in accepted.items():
             earlier = image.accepted.get(topic_partition)
+            if topic_partition in self._forgotten:
+                earlier = None
             if earlier is None or earlier.replicas != target:
                 self._draft.add(AcceptRequest(topic_partition, target, earlier is not None))
+                self._accepted[topic_partition] = None
         self._draft.add(ForgetRequestNode(request.path))
 
     def _check_request(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
@@ -194,7 +208,7 @@ class StoredRequests:
     def look_at_accepted(self) -> None:
         """Begin the reassignments of accepted requests; forget those that are over (R12)."""
         for topic_partition, request in list(self._image.accepted.items()):
-            if topic_partition in self._forgotten:
+            if topic_partition in self._forgotten or topic_partition in self._accepted:
                 continue
             entry = ReassignmentEntry(topic_partition, request.replicas)
             try:
@@ -209,19 +223,12 @@ class StoredRequests:
         """Begin the reassignments of `/admin/reassign_partitions` (R1).
 
         Entries that are done or cannot be carried out are removed. The others get their original
-        replicas noted. An entry without them is new: it overrules requests that were accepted.
+        replicas noted. One that begins overrules the queue, and a request that was accepted.
         """
         if self._image.reassignments is None:
             return
-        fresh = {each: entry.replicas for each, entry in self._node.left.items()}
-        fresh = {each: fresh[each] for each in fresh if not self._node.left[each].original}
-        if not self._image.is_frozen:
-            self.queue.overrule(fresh)
         kept: dict[TopicPartition, ReassignmentEntry] = {}
         for topic_partition, entry in self._node.left.items():
-            accepted = self._image.accepted.get(topic_partition)
-            if accepted is not None and accepted.replicas != entry.replicas:
-                self._forget(topic_partition)
             try:
                 left = self._look_at(entry)
             except KafkaError as error:
@@ -255,9 +262,18 @@ class StoredRequests:
         targets.check_target(topic_partition, target, image)
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
+        self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
-        return None if begun is None else entry._replace(original=begun.original)
+        # Another order is there at once, unless the write conflicts: the next look tells.
+        return entry if begun is None else entry._replace(original=begun.original)
+
+    def _precede(self, entry: ReassignmentEntry) -> None:
+        """Drop what the queue and an accepted request ask of a partition that begins to move."""
+        self.queue.overrule({entry.topic_partition: entry.replicas})
+        accepted = self._image.accepted.get(entry.topic_partition)
+        if accepted is not None and accepted.replicas != entry.replicas:
+            self._forget(entry.topic_partition)
 
     def _refuse(self, topic_partition: TopicPartition, error: KafkaError, route: Route) -> None:
         self._draft.notice(ReassignmentRefused(topic_partition, error.message, route))

@@ -110,6 +110,9 @@ class ThrottleChecker:
                 partition = broker.replicas.by_topic_id(topic.topic_id, data.partition_index)
                 if not data.records or partition is None:
                     continue
+                throttles = broker.replicas.throttles
+                if throttles.spares(partition.topic_partition, follower, throttles.leader):
+                    continue
                 if _is_outside(partition, follower) and _is_listed(broker, partition, "leader"):
                     size = len(data.records)
                     total, largest = total + size, max(largest, size)
