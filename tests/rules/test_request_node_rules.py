@@ -260,6 +260,18 @@ def test_an_entry_that_is_refused_overrules_nothing() -> None:
     assert sorted(controller.image.moving) == [TP, OTHER]
 
 
+@pytest.mark.rule("R12", "R20")
+def test_a_request_that_is_impossible_goes_once_and_the_node_begins() -> None:
+    controller = two()
+    there = {TP: AcceptedRequest((9, 2, 3), 77)}
+    entries = {TP: ReassignmentEntry(TP, (4, 2, 3))}
+    controller.offer(ReassignmentsRead(RequestedReassignments(0, entries)))
+    writes, _ = step(controller, RoutesRead(False, None, (), there))
+    assert writes[0] == ForgetAccepted(TP, is_last=True)
+    assert kinds(writes).count(ForgetAccepted) == 1
+    assert sorted(controller.image.moving) == [TP]
+
+
 @pytest.mark.rule("R14", "R21")
 def test_another_order_is_asked_for_until_it_is_there() -> None:
     controller = two()

@@ -146,7 +146,8 @@ class StoredRequests:
         return before if len(self._draft.decision.writes) > before else None
 
     def _forget(self, topic_partition: TopicPartition) -> None:
-        if topic_partition not in self._forgotten and topic_partition not in self._accepted:
+        assert topic_partition not in self._accepted, f"a newer request counts: {topic_partition}"
+        if topic_partition not in self._forgotten:
             write = ForgetAccepted(topic_partition)
             self._forgotten[topic_partition] = self._draft.add(write)
 
@@ -265,7 +266,7 @@ class StoredRequests:
         self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
-        # Another order is there at once, unless the write conflicts: the next look tells.
+        # Another order is there at once, unless the write conflicts: the next look shows.
         return entry if begun is None else entry._replace(original=begun.original)
 
     def _precede(self, entry: ReassignmentEntry) -> None:
