@@ -45,8 +45,6 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 STORED = {"uncompressed": "none", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
 VALUES = [b"value %d " % number * 20 for number in range(200)]
 WITHOUT_EFFECT = {
-    "leader.replication.throttled.replicas": "0:1,0:2",
-    "follower.replication.throttled.replicas": "*",
     "preallocate": "true",
     "message.format.version": "2.8",
     "message.downconversion.enable": "false",
