@@ -21,7 +21,6 @@ def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
 #: Caught by seeds beyond those of a search: each needs two rare faults in a row.
 RARE = [
     "first_epoch_moves",
-    "new_topic_ids_forgotten",
     "starts_over_above_its_log",
     "answers_before_load_is_committed",
 ]

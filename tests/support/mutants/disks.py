@@ -111,12 +111,6 @@ def created_over_a_former_replica(*_: Any) -> Any:
     )
 
 
-@_breaks("V23", "tidelog.log.new_replicas:parse", profile="shutdowns")
-def new_topic_ids_forgotten(_: Any) -> Any:
-    """Records whose topic id a power loss took belong to no known topic."""
-    return lambda data: {}
-
-
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")
 def full_disk_refusal_is_final(_: Any) -> Any:
     """The controller does not send a role again after a full disk rejected it."""
