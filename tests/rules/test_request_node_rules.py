@@ -260,6 +260,18 @@ def test_an_entry_that_is_refused_overrules_nothing() -> None:
     assert sorted(controller.image.moving) == [TP, OTHER]
 
 
+@pytest.mark.rule("R20")
+def test_an_accepted_request_leaves_a_newer_queue_alone() -> None:
+    """A new controller begins what was accepted, before it takes the queue."""
+    controller = two()
+    queue = RequestedReassignments(0, {TP: ReassignmentEntry(TP, (5, 2, 3))})
+    there = {TP: AcceptedRequest((4, 2, 3), 77)}
+    run(controller, RoutesRead(False, queue, (), there))
+    run(controller, stopped(4))
+    assert controller.image.assigned(TP)[0] == 5
+    assert controller.image.queue is None
+
+
 @pytest.mark.rule("R12", "R20")
 def test_a_request_that_is_impossible_goes_once_and_the_node_begins() -> None:
     controller = two()

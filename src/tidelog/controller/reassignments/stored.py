@@ -213,7 +213,7 @@ class StoredRequests:
                 continue
             entry = ReassignmentEntry(topic_partition, request.replicas)
             try:
-                left = self._look_at(entry)
+                left = self._look_at(entry, Route.REQUEST)
             except KafkaError as error:
                 self._refuse(topic_partition, error, Route.REQUEST)
                 left = None
@@ -231,7 +231,7 @@ class StoredRequests:
         kept: dict[TopicPartition, ReassignmentEntry] = {}
         for topic_partition, entry in self._node.left.items():
             try:
-                left = self._look_at(entry)
+                left = self._look_at(entry, Route.NODE)
             except KafkaError as error:
                 self._refuse(topic_partition, error, Route.NODE)
                 continue
@@ -242,7 +242,7 @@ class StoredRequests:
             kept = {each: entry._replace(original=()) for each, entry in kept.items()}
         self._node.keep(kept)
 
-    def _look_at(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
+    def _look_at(self, entry: ReassignmentEntry, route: Route) -> ReassignmentEntry | None:
         """Return what is left of an entry, None for an entry that is done; raises KafkaError."""
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
@@ -263,7 +263,9 @@ class StoredRequests:
         targets.check_target(topic_partition, target, image)
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
-        self._precede(entry)
+        if route is Route.NODE:
+            # An accepted request has overruled the queue of its time; what is there now is newer.
+            self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
         # Another order is there at once, unless the write conflicts: the next look shows.

@@ -9,6 +9,7 @@ answer that reassignments are frozen, no partition gets another target but its o
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -39,8 +40,10 @@ class MoveQueue:
         self._now_ns = now_ns
         self._target = target
         self._entries: dict[TopicPartition, Replicas] = {}
-        #: When partitions were last asked for by another way, unless that is answered.
+        #: When partitions were last asked for by another way that gives no answer.
         self._asked_ns: dict[TopicPartition, int] = {}
+        #: Requests of clients that are not answered yet, by partition.
+        self._open: Counter[TopicPartition] = Counter()
         self._cancelled_ns = -_OPEN_NS
         #: A client knows that no reassignment begins.
         self.is_frozen = False
@@ -50,13 +53,16 @@ class MoveQueue:
     # what clients and administrators do
 
     def asking(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a request for partitions is made that does not go by the queue."""
+        """Note that the store, or a request without an answer, asks for partitions."""
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
+    def opened(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a client asks for partitions, and not by the queue."""
+        self._open.update(list(partitions))
+
     def answered(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that requests for these partitions have had their effect."""
-        for partition in partitions:
-            self._asked_ns.pop(partition, None)
+        """Note that such a request has had its effect, or has failed."""
+        self._open.subtract(list(partitions))
 
     def made(self, entries: Mapping[TopicPartition, Replicas]) -> None:
         """Note that an administrator has written the queue's node."""
@@ -102,6 +108,8 @@ class MoveQueue:
         target = self._target(partition)
         if target == replicas:
             self.activated += 1
+            return
+        if self._open[partition] > 0:
             return
         recently = self._now_ns() - _OPEN_NS
         asked_ns = max(self._asked_ns.get(partition, -_OPEN_NS), self._cancelled_ns)

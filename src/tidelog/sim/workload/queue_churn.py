@@ -89,10 +89,15 @@ class MovesQueued(PartitionsMoved):
         queued: bool,
     ) -> None:
         if not queued:
-            self._queue.asking(targets)
-        results = await self.client.run(self._admin.reassign({**targets}, queued=queued))
-        if not queued:
-            self._queue.answered(targets)
+            self._queue.opened(targets)
+        try:
+            results = await self.client.run(self._admin.reassign({**targets}, queued=queued))
+        except TidelogError:
+            self._queue.asking([] if queued else targets)
+            raise
+        finally:
+            if not queued:
+                self._queue.answered(targets)
         begun = sum(result.error is ErrorCode.NONE for result in results.values())
         if begun:
             self.succeeded(f"{begun} moves {'queued' if queued else 'asked for'}")
