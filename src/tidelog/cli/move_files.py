@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.reassignment_files import ReassignmentFileError, Targets
+from tidelog.cli.documents import MoveBegun
+from tidelog.cli.output import OutputFormat, print_document, print_table
+from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -47,3 +49,24 @@ def replicas_of(
             raise ReassignmentFileError(f"{where}: there is no partition {tp}")
         found[tp] = tuple(partition.replicas)
     return found
+
+
+def print_asked(rows: list[MoveBegun], output: OutputFormat) -> None:
+    """Print what became of each move that was asked for."""
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    print_table(
+        ("topic", "partition", "result", "replicas before", "replicas", "reason"),
+        (
+            (
+                each.topic,
+                each.partition,
+                each.result,
+                ids(each.replicas_before),
+                ids(each.replicas),
+                each.message or None,
+            )
+            for each in rows
+        ),
+    )

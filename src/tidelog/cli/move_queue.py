@@ -12,7 +12,14 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import MoveBegun, MoveInQueue, prints
-from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
+from tidelog.cli.move_execution import PATIENCE_S
+from tidelog.cli.move_files import (
+    FileArgument,
+    JsonOption,
+    ThrottleOption,
+    print_asked,
+    replicas_of,
+)
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
 from tidelog.cli.reassignment_files import check_expected, ids, read
 from tidelog.cli.target import (
@@ -25,9 +32,6 @@ from tidelog.cli.target import (
 from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves
 from tidelog.core.errors import ErrorCode
-
-#: A day: a move takes as long as the copy of a partition's data.
-_PATIENCE_S = 86_400.0
 
 
 @prints(list[MoveBegun] | list[MoveInQueue])
@@ -67,7 +71,7 @@ def queue(
                 moves = client.reassignments(accepted)
                 return len(accepted) - len({**moves.queued, **moves.under_way})
 
-            wait_for("moves", len(accepted), done, _PATIENCE_S)
+            wait_for("moves", len(accepted), done, PATIENCE_S)
             now = replicas_of(client, targets, where)
             for tp in accepted:
                 if now[tp] != targets[tp]:
@@ -86,30 +90,10 @@ def queue(
         )
         for tp in targets
     ]
-    _print_queued(rows, output)
+    print_asked(rows, output)
     if len(accepted) < len(targets):
         say(f"tidelog: {len(targets) - len(accepted)} of {len(targets)} moves were not carried out")
         raise typer.Exit(1)
-
-
-def _print_queued(rows: list[MoveBegun], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_document(rows)
-        return
-    print_table(
-        ("topic", "partition", "result", "replicas before", "replicas", "reason"),
-        (
-            (
-                each.topic,
-                each.partition,
-                each.result,
-                ids(each.replicas_before),
-                ids(each.replicas),
-                each.message or None,
-            )
-            for each in rows
-        ),
-    )
 
 
 def _show(moves: Moves, output: OutputFormat) -> None:

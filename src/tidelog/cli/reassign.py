@@ -14,8 +14,19 @@ import typer
 
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.move_execution import AdditionalOption, SaveRollbackOption, WaitForMovesOption
-from tidelog.cli.move_files import FileArgument, JsonOption, ThrottleOption, replicas_of
+from tidelog.cli.move_execution import (
+    AdditionalOption,
+    SaveRollbackOption,
+    WaitForMovesOption,
+    await_moves,
+)
+from tidelog.cli.move_files import (
+    FileArgument,
+    JsonOption,
+    ThrottleOption,
+    print_asked,
+    replicas_of,
+)
 from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
@@ -35,16 +46,11 @@ from tidelog.cli.target import (
     TimeoutOption,
     choose_target,
 )
-from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Move partitions to other brokers.")
-
-#: A day: a move takes as long as the copy of a partition's data.
-_PATIENCE_S = 86_400.0
 
 
 @app.command(epilog="Example: tidelog reassign execute moves.json --wait")
@@ -92,7 +98,7 @@ def execute(
                 say(f"to move them back once they are moved, execute: {back}")
         begun = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
         if wait and begun and not dry_run:
-            _await(client, begun)
+            await_moves(client, begun)
     rows = [
         MoveBegun(
             tp.topic,
@@ -104,30 +110,10 @@ def execute(
         )
         for tp in targets
     ]
-    _print_begun(rows, output)
+    print_asked(rows, output)
     if len(begun) < len(targets):
         say(f"tidelog: {len(targets) - len(begun)} of {len(targets)} moves were refused")
         raise typer.Exit(1)
-
-
-def _print_begun(rows: list[MoveBegun], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_document(rows)
-        return
-    print_table(
-        ("topic", "partition", "result", "replicas before", "replicas", "reason"),
-        (
-            (
-                each.topic,
-                each.partition,
-                each.result,
-                ids(each.replicas_before),
-                ids(each.replicas),
-                each.message or None,
-            )
-            for each in rows
-        ),
-    )
 
 
 @app.command(epilog="Example: tidelog reassign cancel --all")
@@ -178,7 +164,7 @@ def cancel(
             results = client.reassign(dict.fromkeys(wanted))
         begun = [tp for tp in wanted if results[tp].error is ErrorCode.NONE]
         if wait and begun and not dry_run:
-            _await(client, begun)
+            await_moves(client, begun)
     rows = [_cancelled(tp, moving.get(tp), results[tp], dry_run) for tp in wanted]
     if output is OutputFormat.JSON:
         print_document(rows)
@@ -343,10 +329,3 @@ def _word(error: ErrorCode, dry_run: bool) -> str:
     if error is not ErrorCode.NONE:
         return error.name
     return "would_move" if dry_run else "accepted"
-
-
-def _await(client: BlockingClient, begun: list[TopicPartition]) -> None:
-    def done() -> int:
-        return len(begun) - len(client.list_reassignments(begun))
-
-    wait_for("moves", len(begun), done, _PATIENCE_S)
