@@ -73,8 +73,10 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "damaged_leaders": (("bits flipped",), r"the log is damaged from offset \d+ on: asking"),
 }
-#: Seeds under which a kind is drawn often enough.
-SEEDS = {"lose_power": 2, "damaged_indexes": 4}
+#: Seeds under which a kind is drawn often enough: where the search for one begins.
+SEEDS = {"lose_power": 2, "damaged_indexes": 8}
+#: Seeds tried before a kind counts as never seen: a change of brokers shifts every schedule.
+TRIED = 6
 
 
 def test_every_kind_of_fault_of_disks_is_looked_at() -> None:
@@ -83,14 +85,27 @@ def test_every_kind_of_fault_of_disks_is_looked_at() -> None:
 
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_a_kind_of_fault_happens_and_nothing_is_violated(kind: str) -> None:
-    seen = run_with(kind, SEEDS.get(kind, 1))
-    assert seen.violation == ""
-    assert seen.played, "it was never played"
+    first = SEEDS.get(kind, 1)
+    missed = []
+    for seed in range(first, first + TRIED):
+        seen = run_with(kind, seed)
+        assert seen.violation == "", f"seed {seed}"
+        lack = lacking(kind, seen)
+        if not lack:
+            return
+        missed.append(f"seed {seed}: {lack}")
+    raise AssertionError("\n".join(missed))
+
+
+def lacking(kind: str, seen: Seen) -> str:
+    """Return what a run does not show of a kind; empty where it shows it whole."""
+    if not seen.played:
+        return "it was never played"
     effects, told = EXPECTED[kind]
     for effect in effects:
-        met = [name for name in seen.effects if re.fullmatch(effect, name)]
-        assert met, f"{effect} never happened: {seen.effects}"
-    assert re.search(told, seen.told), f"no broker said {told!r}"
+        if not any(re.fullmatch(effect, name) for name in seen.effects):
+            return f"{effect} never happened: {seen.effects}"
+    return "" if re.search(told, seen.told) else f"no broker said {told!r}"
 
 
 def test_without_faults_nothing_goes_wrong_on_any_disk() -> None:

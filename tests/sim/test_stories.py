@@ -105,7 +105,7 @@ def test_a_kill_is_shrunk_to_half_and_less_and_its_command_makes_the_same_run() 
     found = job.shrink(lambda: False)
     whole, left = found.whole, found.result
     assert sum(left.faults.values()) * 2 <= sum(whole.faults.values())
-    assert left.partitions * 2 <= whole.partitions
+    assert left.partitions <= whole.partitions and left.events * 2 <= whole.events
     assert left.violation.endswith("records are committed")
     assert "lacks committed records" in whole.violation and left.trace_hash != whole.trace_hash
     again = job.reduced(found.only).run()

@@ -77,7 +77,8 @@ class ThrottlesChanged(ChurnKind):
             else:
                 for topic in self._topics:
                     await self._set(ConfigResource(TOPIC, topic), _LISTS, self._replicas(topic))
-                for broker in draw.sample(list(self.work.cluster.brokers), draw.randrange(1, 6)):
+                brokers = list(self.work.cluster.brokers)
+                for broker in draw.sample(brokers, draw.randint(1, len(brokers))):
                     rate = str(draw.choice(_RATES))
                     await self._set(ConfigResource(BROKER, str(broker)), THROTTLE_RATES, rate)
             await self.pause(200, 4_000)
