@@ -180,6 +180,23 @@ def test_another_epoch_of_the_same_records_is_a_divergence(root: Path, disks: li
     assert "leader epoch 3" in found.sentence and "leader epoch 2" in found.sentence
 
 
+@pytest.mark.parametrize("field", ["producer_id", "base_sequence", "is_transactional"])
+def test_another_producer_of_the_same_records_is_a_divergence(
+    root: Path, disks: list[Disk], field: str
+) -> None:
+    changed = bytearray(history()[59])
+    if field == "is_transactional":
+        changed[22] ^= 0x10
+    else:
+        at, size = (43, 8) if field == "producer_id" else (53, 4)
+        changed[at : at + size] = (77).to_bytes(size, "big")
+    changed[17:21] = BatchView(changed).computed_crc().to_bytes(4, "big")
+    shutil.rmtree(replica(root, 1))
+    disks[0].replica([*history()[:59], bytes(changed)])
+    found = only(damage(audited(root)))
+    assert (found.kind, found.offset, found.broker) == (Kind.DIVERGED, 590, "broker 1")
+
+
 def test_the_ends_of_retention_may_differ(root: Path, disks: list[Disk]) -> None:
     for name in ("log", "index", "timeindex"):
         (replica(root) / f"{0:020d}.{name}").unlink()

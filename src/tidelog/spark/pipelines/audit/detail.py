@@ -1,8 +1,8 @@
 """Batches and records of some offsets, compared between replicas whose digests differ.
 
 First batches, by the fields of their headers. Where these differ, records: offset, leader epoch,
-timestamp, key, value and headers. Replicas that hold the same records in other batches are batched
-differently. On a compacted topic a record that one replica lacks was compacted there, so replicas
+producer, sequence number, whether they are of a transaction, timestamp, key, value and headers.
+Replicas that hold the same records in other batches are batched differently. On a compacted topic a record that one replica lacks was compacted there, so replicas
 are compacted differently; one offset with two contents is a divergence always. Offsets that damage
 hides in either replica are left out: they are findings already. Runs in a task.
 """
@@ -307,7 +307,15 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _Place]:
             columns.headers,
             strict=True,
         ):
-            content = repr((batch.epoch, view.is_control, stamp, key, value, headers)).encode()
+            place = offset - view.base_offset if view.has_producer_id else 0
+            content = repr(
+                (
+                    batch.epoch,
+                    (view.producer_id, view.producer_epoch, view.base_sequence + place),
+                    (view.is_control, view.is_transactional, view.timestamp_type),
+                    (stamp, key, value, headers),
+                )
+            ).encode()
             digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
             found[offset] = _Place(digest, batch)
     return found
