@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.core.types import TopicPartition
-from tidelog.spark.option_values import OptionError, choice, json_object, whole_number
+from tidelog.spark.option_values import MAX_LONG, OptionError, choice, json_object, whole_number
 
 #: Offsets with a meaning, as in the options' JSON and in ListOffsets.
 LATEST: Final = -1
@@ -133,23 +133,28 @@ def _offset_bounds(
 ) -> Bounds:
     given = options.get(name.lower())
     text = (default if given is None else given).strip()
-    if text.lower() == impossible:
-        raise OptionError(f"option {name} cannot be {impossible} in a batch query")
-    if text.lower() in _NAMES:
-        return Bounds(everywhere=_NAMES[text.lower()], option="" if given is None else name)
     words = [word for word in _NAMES if word != impossible]
     example = f'{{"topic": {{"0": 23, "1": {_NAMES[words[0]]}}}}}'
     expected = f"expected {' or '.join(words)} or JSON like {example}"
+    if text.lower() == impossible:
+        raise OptionError(f"option {name} cannot be {impossible} in a batch query; {expected}")
+    if text.lower() in _NAMES:
+        return Bounds(everywhere=_NAMES[text.lower()], option="" if given is None else name)
 
     def offset_of(tp: TopicPartition, value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or not EARLIEST <= value <= MAX_LONG
+        ):
             raise OptionError(
                 f"option {name} has the offset {value!r} for {tp}; expected a number, -1 for latest"
                 " or -2 for earliest"
             )
         if impossible is not None and value == _NAMES[impossible]:
             raise OptionError(
-                f"option {name} has {value} for {tp}: it cannot be {impossible} in a batch query"
+                f"option {name} has {value} for {tp}: it cannot be {impossible} in a batch query;"
+                f" expected an offset, or {_NAMES[words[0]]} for {words[0]}"
             )
         return value
 

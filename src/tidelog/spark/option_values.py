@@ -27,7 +27,8 @@ _UNITS_MS: Final[Mapping[str, float]] = {
     "d": 86_400_000,
 }
 _TIME: Final = re.compile(r"([0-9]+)\s*([a-z]*)")
-_MAX_LONG: Final = 2**63 - 1
+#: The largest offset or time that the protocol can hold.
+MAX_LONG: Final = 2**63 - 1
 
 
 class OptionError(ConfigError):
@@ -111,6 +112,6 @@ def json_object(name: str, text: str, expected: str) -> dict[str, object]:
 def whole_number(text: str) -> int | None:
     """Return a number of digits that fits into 64 bits; None for any other text."""
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > _MAX_LONG:
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_LONG:
         return None
     return int(digits)

@@ -107,9 +107,19 @@ def test_client_settings_are_passed_on() -> None:
         ({**BASE, "assign": '{"a": [-1]}'}, r"\[-1\] for topic 'a'"),
         ({**BASE, "assign": '{"a": [true]}'}, "expected JSON like"),
         ({**BASE, "assign": '{"a": 0}'}, "expected JSON like"),
-        ({**BASE, "subscribe": "a", "startingOffsets": "latest"}, "cannot be latest in a batch"),
+        (
+            {**BASE, "subscribe": "a", "startingOffsets": "latest"},
+            "cannot be latest in a batch query; expected earliest or JSON",
+        ),
         ({**BASE, "subscribe": "a", "endingOffsets": "Earliest"}, "cannot be earliest in a batch"),
-        ({**BASE, "subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "cannot be latest"),
+        (
+            {**BASE, "subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'},
+            "cannot be latest in a batch query; expected an offset, or -2 for earliest",
+        ),
+        (
+            {**BASE, "subscribe": "a", "startingOffsets": '{"a":{"0":9223372036854775808}}'},
+            "has the offset 9223372036854775808 for a-0; expected a number",
+        ),
         ({**BASE, "subscribe": "a", "endingOffsets": '{"a":{"0":-2}}'}, "cannot be earliest"),
         ({**BASE, "subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "the offset -3 for a-0"),
         ({**BASE, "subscribe": "a", "startingOffsets": '{"a":{"0":true}}'}, "expected a number"),

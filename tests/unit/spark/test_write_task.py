@@ -92,6 +92,23 @@ def test_timestamps_come_from_the_clock_or_the_column(leaders: FakeLeaders) -> N
     assert found[2] == found[3]
 
 
+def test_a_time_before_1970_is_refused_and_that_of_no_time_stays(leaders: FakeLeaders) -> None:
+    rows = {"value": ["a", "b"], "partition": pa.array([0, 0], pa.int32())}
+    kind = pa.timestamp("us", tz="UTC")
+    write(
+        leaders,
+        {**rows, "timestamp": pa.array([0, -1000], kind)},
+        tidelog__timestamps="column",
+    )
+    assert [record.timestamp_ms for record in leaders.records("t", 0)] == [0, -1]
+    with pytest.raises(WriteError, match="row 1: column timestamp is 2 ms before 1970"):
+        write(
+            leaders,
+            {**rows, "timestamp": pa.array([0, -1001], kind)},
+            tidelog__timestamps="column",
+        )
+
+
 def test_the_last_row_of_the_task_is_marked_as_such(leaders: FakeLeaders) -> None:
     mark = AttemptMark("q", "1", "r", 0, 9)
     batches = [{"value": [b"x" * 100_000] * 30} for _ in range(4)]

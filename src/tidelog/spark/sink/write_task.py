@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
+from tidelog.records.batch import NO_TIMESTAMP
 from tidelog.runtime.pipelined_producer import PipelinedProducer
 from tidelog.spark.sink.batch_marks import AttemptMark
 from tidelog.spark.sink.placement import Ints, Placement
@@ -109,7 +110,7 @@ class WriteTask:
         if self._mark is not None:
             marks = self._mark.values(rows, int(rows[-1]) if is_last else None)
         headers = encoded_headers(columns.headers, marks, count, rows)
-        times = _timestamps_ms(columns, now_ms)
+        times = _timestamps_ms(columns, rows, now_ms)
         encoder = ChunkEncoder(columns.keys, columns.values, headers, times)
         self._check_sizes(rows, encoder.sizes)
         codes = self._place(columns, rows, encoder.sizes)
@@ -189,10 +190,21 @@ class WriteTask:
         raise AssertionError("a number beyond all partitions")
 
 
-def _timestamps_ms(columns: RowColumns, now_ms: int) -> Ints | int:
-    """Return each row's timestamp, or now for all; null takes now."""
+def _timestamps_ms(columns: RowColumns, rows: Ints, now_ms: int) -> Ints | int:
+    """Return each row's timestamp, or now for all; null takes now.
+
+    Raises SinkError for a time before 1970, which Kafka's producers refuse as well. -1 is the time
+    of records that have none, and stays.
+    """
     if columns.timestamps is None:
         return now_ms
     micros = pc.cast(columns.timestamps, pa.int64()).fill_null(_NO_TIMESTAMP_US)
     numbers = np.asarray(micros.to_numpy(zero_copy_only=False), dtype=np.int64)
-    return np.where(numbers == _NO_TIMESTAMP_US, now_ms, numbers // 1000)
+    times = np.where(numbers == _NO_TIMESTAMP_US, now_ms, numbers // 1000)
+    early = np.flatnonzero(times < NO_TIMESTAMP)
+    if early.size:
+        raise SinkError(
+            f"row {rows[early[0]]}: column timestamp is {-times[early[0]]} ms before 1970-01-01;"
+            " expected a time since then, or null for now"
+        )
+    return times
