@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from tidelog.spark.segments.listing import list_directories
 from tidelog.spark.segments.replica_choice import NoReplicaError, choose_logs
 from tidelog.spark.segments.segment_reading import (
     SegmentTask,
+    UnreadableFileError,
     plan_segments,
     read_segments,
     split_by_bytes,
@@ -182,12 +184,93 @@ def test_offsets_that_compaction_removed_are_no_loss(tmp_path: Path) -> None:
     kept = history()[:5] + history()[9:18]
     disk = Disk(tmp_path / "broker-1", 1)
     directory = disk.replica([], high=600, flushed=200, epochs=[(0, 0)])
+    disk.checkpoint("cleaner-offset-checkpoint", TP, 200)
     write_segment(directory, kept)
     write_segment(directory, history()[20:])
     gone = (*range(50, 90), *range(180, 200))
     assert offsets(options(tmp_path)) == [each for each in range(600) if each not in gone]
     low = options(tmp_path, endingOffsets='{"flights": {"0": 195}}')
     assert offsets(low) == [each for each in range(180) if not 50 <= each < 90]
+
+
+SEGMENTS = [f"{base:020d}.log" for base in (0, 200, 400)]
+
+
+def cut_at_a_batch(directory: Path) -> None:
+    path = directory / SEGMENTS[1]
+    path.write_bytes(path.read_bytes()[: sum(map(len, history()[20:30]))])
+
+
+def swapped(directory: Path) -> None:
+    first, second = (directory / name for name in SEGMENTS[:2])
+    held = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(held)
+
+
+@pytest.mark.parametrize(
+    ("lose", "expected", "left"),
+    [
+        (cut_at_a_batch, "offsets 300 to 399 of flights-0 are missing", range(300, 400)),
+        (lambda it: (it / SEGMENTS[1]).unlink(), "offsets 200 to 399", range(200, 400)),
+        (swapped, "offsets 0 to 199 of flights-0 are missing before byte 0", range(200)),
+        (lambda it: (it / SEGMENTS[2]).write_bytes(b""), "end at 400", range(400, 600)),
+        (lambda it: [each.unlink() for each in it.glob("*.log")], "end at 0", range(600)),
+    ],
+)
+def test_missing_offsets_of_a_log_that_is_not_compacted_are_loss(
+    tmp_path: Path, lose: Callable[[Path], object], expected: str, left: range
+) -> None:
+    lose(Disk.made(tmp_path / "broker-1", 1).replica(history()))
+    with pytest.raises(DataLossError, match=expected):
+        offsets(options(tmp_path))
+    found = offsets(options(tmp_path, failOnDataLoss="false"))
+    assert found == [each for each in range(600) if each not in left]
+
+
+def test_records_of_a_committed_end_that_no_replica_reaches_are_loss(tmp_path: Path) -> None:
+    three_brokers(tmp_path, history()[:50])
+    for number in (1, 2):
+        Disk(tmp_path / f"broker-{number}", number).checkpoint(
+            "replication-offset-checkpoint", TP, 510
+        )
+    with pytest.raises(DataLossError, match=r"read up to offset 510.* end at 500"):
+        offsets(options(tmp_path))
+    assert offsets(options(tmp_path, segmentsToLogEnd="true")) == list(range(500))
+
+
+def test_files_that_compaction_replaces_after_planning_are_listed_again(tmp_path: Path) -> None:
+    disk = Disk.made(tmp_path / "broker-1", 1)
+    directory = disk.replica(history())
+    disk.checkpoint("cleaner-offset-checkpoint", TP, 0)
+    read = options(tmp_path, maxRecordsPerPartition="250")
+    tasks = plan_segments(read)
+    for name in SEGMENTS[:2]:
+        (directory / name).rename(directory / f"{name}.deleted")
+    write_segment(directory, history()[:3] + history()[35:40], base=0)
+    gone = range(30, 350)
+    assert offsets(read, tasks) == [each for each in range(600) if each not in gone]
+
+
+def test_a_topic_recreated_after_planning_is_not_read_from_its_files(tmp_path: Path) -> None:
+    disk = Disk.made(tmp_path / "broker-1", 1)
+    directory = disk.replica(history())
+    read = options(tmp_path)
+    tasks = plan_segments(read)
+    directory.rename(disk.path / "flights-0.0123456789abcdef0123456789abcdef-delete")
+    disk.replica(history(), topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    with pytest.raises(DataLossError, match="deleted and recreated while it was read"):
+        offsets(read, tasks)
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    directory = Disk.made(tmp_path / "broker-1", 1).replica(history())
+    read = options(tmp_path)
+    tasks = plan_segments(read)
+    (directory / SEGMENTS[0]).unlink()
+    (directory / SEGMENTS[0]).mkdir()
+    with pytest.raises(UnreadableFileError, match=r"0000\.log cannot be read: Is a directory"):
+        offsets(read, tasks)
 
 
 def test_a_lost_or_lying_index_costs_time_only(tmp_path: Path) -> None:

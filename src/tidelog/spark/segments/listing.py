@@ -225,15 +225,47 @@ def _list_directory(head: _Head) -> LogDirectory:
 def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
     """Return a replica; None where its directory is gone."""
     problems: list[Problem] = []
+    try:
+        segments, others = _list_files(path, problems)
+    except FileNotFoundError:
+        return None
+    return Replica(
+        tp,
+        path,
+        head.path,
+        head.broker,
+        files.CLEAN_MARKER in head.names,
+        tuple(segments),
+        tuple(others),
+        _parsed(f"{path}/{files.TOPIC_ID}", files.read_topic_id, problems),
+        _parsed(f"{path}/{files.LEADER_EPOCHS}", files.read_epochs, problems),
+        head.checkpoints[files.HIGH_WATERMARKS].get(tp),
+        head.checkpoints[files.RECOVERY_POINTS].get(tp),
+        head.checkpoints[files.LOG_STARTS].get(tp),
+        head.checkpoints[files.CLEANED].get(tp),
+        tuple(problems),
+    )
+
+
+def list_segments(path: str) -> tuple[SegmentFile, ...]:
+    """Return the log files of a replica's directory, as they are now.
+
+    Raises FileNotFoundError where the directory is gone; what cannot be read is left out.
+    """
+    return tuple(_list_files(path, [])[0])
+
+
+def _list_files(path: str, problems: list[Problem]) -> tuple[list[SegmentFile], list[OtherFile]]:
+    """Return a replica's log files in order, and its other files."""
     segments: list[SegmentFile] = []
     others: list[OtherFile] = []
+    names: list[str] = []
     try:
         names = sorted(os.listdir(path))
     except FileNotFoundError:
-        return None
+        raise
     except OSError as error:
         problems.append(Problem(path, f"cannot be listed: {error.strerror}", True))
-        names = []
     for name in names:
         try:
             status = os.stat(f"{path}/{name}")
@@ -251,22 +283,7 @@ def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
             )
         else:
             others.append(OtherFile(f"{path}/{name}", status.st_size))
-    return Replica(
-        tp,
-        path,
-        head.path,
-        head.broker,
-        files.CLEAN_MARKER in head.names,
-        tuple(segments),
-        tuple(others),
-        _parsed(f"{path}/{files.TOPIC_ID}", files.read_topic_id, problems),
-        _parsed(f"{path}/{files.LEADER_EPOCHS}", files.read_epochs, problems),
-        head.checkpoints[files.HIGH_WATERMARKS].get(tp),
-        head.checkpoints[files.RECOVERY_POINTS].get(tp),
-        head.checkpoints[files.LOG_STARTS].get(tp),
-        head.checkpoints[files.CLEANED].get(tp),
-        tuple(problems),
-    )
+    return segments, others
 
 
 def _parsed(path: str, read: Callable[[bytes], _T], problems: list[Problem]) -> _T | None:

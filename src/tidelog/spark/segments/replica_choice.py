@@ -4,6 +4,7 @@ The choice is the replica with the greatest leader epoch in its last batch; amon
 that reaches farthest below the committed end. A replica with the latest epoch follows the latest
 leader, which had every committed record when it was elected, so its records are the right ones as
 far as it goes. The committed end is the largest high watermark that any replica has checkpointed.
+It is the readable end also where no replica reaches it: what is lost there is an error of the read.
 Reads the last batches of each replica, with their checksums.
 """
 
@@ -33,6 +34,8 @@ class ChosenLog:
     first: int
     end: int
     last_epoch: int
+    #: A cleaner's checkpoint of any replica has the partition: offsets may be missing.
+    is_compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +73,22 @@ def choose(replicas: Sequence[Replica], tails: Mapping[str, Tail], to_log_end: b
             " the directories of the deleted topic"
         )
     committed = max((each.high_watermark or 0 for each in replicas), default=0)
-    best: ChosenLog | None = None
+    is_compacted = any(each.cleaned_to is not None for each in replicas)
+    best: tuple[int, int] | None = None
+    chosen: ChosenLog | None = None
     for replica in replicas:
         tail = tails[replica.path]
-        end = tail.end if to_log_end else min(tail.end, committed)
+        reached = tail.end if to_log_end else min(tail.end, committed)
+        end = tail.end if to_log_end else committed
         base = replica.segments[0].base_offset if replica.segments else 0
-        first = min(max(base, replica.log_start or 0), max(end, base))
-        log = ChosenLog(replica, first, max(first, end), tail.last_epoch)
-        if best is None or (log.last_epoch, log.end) > (best.last_epoch, best.end):
-            best = log
-    if best is None:
+        first = min(max(base, replica.log_start or 0), max(reached, base))
+        rank = (tail.last_epoch, max(first, reached))
+        if best is None or rank > best:
+            best = rank
+            chosen = ChosenLog(replica, first, max(first, end), tail.last_epoch, is_compacted)
+    if chosen is None:
         raise NoReplicaError("a partition without a replica")
-    return best
+    return chosen
 
 
 def tail_of(replica: Replica) -> Tail:

@@ -2,12 +2,15 @@
 
 A task has a range of offsets of one replica and the files that hold it, as they were listed.
 Partitions are split at file boundaries, and large files by offsets, so that a task reads about 256
-MB. Damage stops a task with an error that names file, byte and offset. With `failOnDataLoss=false`
-damaged batches are skipped, each with a warning, and so are files that retention deleted meanwhile.
+MB. Damage stops a task with an error that names file, byte and offset, and so do missing offsets
+unless the topic is compacted. With `failOnDataLoss=false` damaged batches are skipped, each with a
+warning, and so are files that retention deleted meanwhile. Files that compaction replaces while a
+task runs are listed again: a log's offsets stay, so the task goes on at the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -15,17 +18,21 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from tidelog.client.fetching import READ_UNCOMMITTED
+from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 from tidelog.spark.options import OptionError, ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange, plan_ranges
-from tidelog.spark.segments.batch_scan import Stop, empty_rows, header_at, scan_rows
-from tidelog.spark.segments.listing import SegmentFile
+from tidelog.spark.segments.batch_scan import Rows, Stop, empty_rows, header_at, scan_rows
+from tidelog.spark.segments.directory_files import TOPIC_ID, read_topic_id
+from tidelog.spark.segments.listing import SegmentFile, list_segments
 from tidelog.spark.segments.offset_lookup import floor_position
+from tidelog.spark.segments.replica_choice import ChosenLog
 from tidelog.spark.segments.resync import next_batch
 from tidelog.spark.segments.segment_client import SegmentClient
 from tidelog.spark.splitting import split_ranges
@@ -38,7 +45,18 @@ TASK_BYTES: Final = 256 * MIB
 _STEP_BYTES: Final = 8 * MIB
 _STEP_ROWS: Final = 1 << 16
 
+#: Listings of a replica whose files change while they are read.
+_LISTINGS: Final = 8
+
 _log = logging.getLogger("tidelog.spark")
+
+
+class UnreadableFileError(TidelogError):
+    """A file that the operating system refuses to read, or that never stays."""
+
+
+class _ReplacedFileError(Exception):
+    """A file that is another one than was listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +70,27 @@ class SegmentTask:
     files: tuple[SegmentFile, ...]
     #: Later files follow in the replica, so offsets missing at the end were compacted.
     is_followed: bool
+    #: Offsets may be missing without loss.
+    is_compacted: bool
+    #: The replica's directory and the topic id in it.
+    directory: str
+    topic_id: str | None
 
 
 def plan_segments(options: ReadOptions, narrowing: Narrowing | None = None) -> list[SegmentTask]:
     """Return the tasks of a query over log directories; `narrowing` is that of its filters.
 
-    Raises OptionError, ConfigError, KafkaError, DataLossError as planning with brokers does.
+    Raises OptionError, ConfigError, KafkaError, DataLossError as planning with brokers does, and
+    UnreadableFileError.
     """
+    for _ in range(_LISTINGS - 1):
+        with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+            return _planned(options, narrowing)
+    with _in_a_sentence():
+        return _planned(options, narrowing)
+
+
+def _planned(options: ReadOptions, narrowing: Narrowing | None) -> list[SegmentTask]:
     if options.isolation_level != READ_UNCOMMITTED:
         raise OptionError(
             "option kafka.isolation.level is read_committed, which log directories cannot serve:"
@@ -79,7 +111,7 @@ def plan_segments(options: ReadOptions, narrowing: Narrowing | None = None) -> l
         ]
     else:
         split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-    return [_task(each, client.logs[each.tp].replica.segments) for each in split]
+    return [_task(each, client.logs[each.tp]) for each in split]
 
 
 def split_by_bytes(
@@ -89,7 +121,7 @@ def split_by_bytes(
     cuts = [wanted.start]
     held = 0
     ends = [*(each.base_offset for each in segments[1:]), wanted.end]
-    for segment, end in zip(segments, ends, strict=True):
+    for segment, end in zip(segments, ends, strict=False):  # a replica may have lost all files
         low, high = max(segment.base_offset, wanted.start), min(end, wanted.end)
         if high <= low:
             continue
@@ -107,46 +139,119 @@ def split_by_bytes(
     ]
 
 
-def _task(wanted: OffsetRange, segments: Sequence[SegmentFile]) -> SegmentTask:
-    ends = [*(each.base_offset for each in segments[1:]), 2**63 - 1]
+def _task(wanted: OffsetRange, log: ChosenLog) -> SegmentTask:
+    files, is_followed = _files_of(wanted.start, wanted.end, log.replica.segments)
+    return SegmentTask(
+        wanted.tp.topic,
+        wanted.tp.partition,
+        wanted.start,
+        wanted.end,
+        files,
+        is_followed,
+        log.is_compacted,
+        log.replica.path,
+        log.replica.topic_id,
+    )
+
+
+def _files_of(
+    start: int, end: int, segments: Sequence[SegmentFile]
+) -> tuple[tuple[SegmentFile, ...], bool]:
+    """Return the files that hold offsets, and whether later ones follow in the replica."""
+    nexts = [*(each.base_offset for each in segments[1:]), 2**63 - 1]
     files = tuple(
         segment
-        for segment, end in zip(segments, ends, strict=True)
-        if segment.base_offset < wanted.end and end > wanted.start
+        for segment, following in zip(segments, nexts, strict=False)
+        if segment.base_offset < end and following > start
     )
-    followed = bool(files) and files[-1] is not segments[-1]
-    return SegmentTask(
-        wanted.tp.topic, wanted.tp.partition, wanted.start, wanted.end, files, followed
-    )
+    return files, bool(files) and files[-1] is not segments[-1]
 
 
 def read_segments(options: ReadOptions, task: SegmentTask) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task, in offset order. Raises CorruptBatchError, DataLossError."""
+    """Yield the rows of a task, in offset order.
+
+    Raises CorruptBatchError, DataLossError, UnreadableFileError.
+    """
     tp = TopicPartition(task.topic, task.partition)
     decoder = PartitionDecoder(tp, task.start, task.end, options.columns)
+    with _in_a_sentence():
+        for _ in range(_LISTINGS):
+            try:
+                yield from _read_files(options, task, decoder)
+            except (FileNotFoundError, _ReplacedFileError) as error:
+                task = _listed_again(options, task, decoder, error)
+            else:
+                return
+    raise UnreadableFileError(
+        f"{task.directory}: files of {tp} were replaced {_LISTINGS} times while offset"
+        f" {decoder.next_offset} was read; run the query again when its broker compacts less"
+    )
+
+
+def _read_files(
+    options: ReadOptions, task: SegmentTask, decoder: PartitionDecoder
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task's files from the decoder's offset on."""
     for file in task.files:
         if decoder.next_offset >= task.end:
             return
-        reader = _FileReader(tp, file, task.end, options.fail_on_data_loss)
-        try:
-            for position, chunk in reader.chunks(decoder.next_offset):
-                try:
-                    yield from decoder.decode(chunk)
-                except CorruptBatchError as error:
-                    raise CorruptBatchError(
-                        f"{file.path}, in the batches from byte {position} on: {error}"
-                    ) from error
-                if decoder.next_offset >= task.end:
-                    return
-        except FileNotFoundError as error:
-            _lose(options, f"{file.path} was deleted before it was read", error)
-    if decoder.next_offset < task.end and not task.is_followed:
+        reader = _FileReader(task, file, options.fail_on_data_loss)
+        for position, chunk in reader.chunks(decoder.next_offset):
+            try:
+                yield from decoder.decode(chunk)
+            except CorruptBatchError as error:
+                raise CorruptBatchError(
+                    f"{file.path}, in the batches from byte {position} on: {error}"
+                ) from error
+            if decoder.next_offset >= task.end:
+                return
+    if decoder.next_offset < task.end and not (task.is_followed and task.is_compacted):
         _lose(
             options,
-            f"{tp} should be read up to offset {task.end}, but its files end at"
-            f" {decoder.next_offset}",
+            f"{task.topic}-{task.partition} should be read up to offset {task.end}, but its files"
+            f" in {task.directory} end at {decoder.next_offset}",
             None,
         )
+
+
+def _listed_again(
+    options: ReadOptions, task: SegmentTask, decoder: PartitionDecoder, error: Exception
+) -> SegmentTask:
+    """Return the task with the files that its replica has now."""
+    path = f"{task.directory}/{TOPIC_ID}"
+    segments: tuple[SegmentFile, ...] = ()
+    with contextlib.suppress(FileNotFoundError):
+        segments = list_segments(task.directory)
+        if task.topic_id is not None:
+            with open(path, "rb") as file:
+                found = read_topic_id(file.read())
+            if found != task.topic_id:
+                raise DataLossError(
+                    f"{task.directory}: the topic was deleted and recreated while it was read: its"
+                    f" id was {task.topic_id} and is {found}. Run the query again"
+                ) from error
+    first = segments[0].base_offset if segments else task.end
+    if first > decoder.next_offset:
+        _lose(
+            options,
+            f"{task.directory}: offset {decoder.next_offset} was deleted before it was read"
+            + (f"; the log begins at {first} now" if segments else ""),
+            error,
+        )
+        decoder.next_offset = min(first, task.end)
+    files, is_followed = _files_of(decoder.next_offset, task.end, segments)
+    return replace(task, files=files, is_followed=is_followed)
+
+
+@contextlib.contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """Name the file that the operating system refuses to read."""
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableFileError(
+            f"{error.filename or 'a log directory'} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _lose(options: ReadOptions, what: str, error: Exception | None) -> None:
@@ -160,20 +265,28 @@ def _lose(options: ReadOptions, what: str, error: Exception | None) -> None:
 class _FileReader:
     """The batches of one log file in chunks, from an offset on."""
 
-    def __init__(self, tp: TopicPartition, file: SegmentFile, end: int, is_strict: bool) -> None:
-        self._tp = tp
+    def __init__(self, task: SegmentTask, file: SegmentFile, is_strict: bool) -> None:
+        self._tp = TopicPartition(task.topic, task.partition)
         self._file = file
-        self._end = end
+        self._end = task.end
+        self._is_compacted = task.is_compacted
         self._is_strict = is_strict
         self._rows = empty_rows(_STEP_ROWS)
+        #: Damage was skipped, so the next batch does not begin where the one before ended.
+        self._is_behind_damage = False
 
     def chunks(self, offset: int) -> Iterator[tuple[int, memoryview]]:
-        """Yield (position, whole batches with right checksums). Raises OSError."""
+        """Yield (position, whole batches with right checksums).
+
+        Raises OSError, and _ReplacedFileError where the file is not the listed one.
+        """
         file = self._file
         at = floor_position(file.path, file.base_offset, file.size, offset)
         wanted = _STEP_BYTES
         with open(file.path, "rb", buffering=0) as log:
             descriptor = log.fileno()
+            if os.fstat(descriptor).st_ino != file.inode:
+                raise _ReplacedFileError
             while at < file.size:
                 data = os.pread(descriptor, min(wanted, file.size - at), at)
                 wanted = _STEP_BYTES
@@ -184,6 +297,7 @@ class _FileReader:
                     place = int(wrong.argmax())
                     good = int(rows["position"][place]) - at
                     if good:
+                        self._check_gaps(rows[:place], offset)
                         yield at, memoryview(data)[:good]
                     reason = (
                         f"its checksum is {int(rows['crc'][place]):#010x}, its bytes give"
@@ -192,6 +306,7 @@ class _FileReader:
                     at = self._damaged(descriptor, at + good, int(rows["base"][place]), reason)
                     continue
                 if count:
+                    self._check_gaps(rows, offset)
                     yield at, memoryview(data)[:after]
                     at += after
                     if rows["base"][-1] >= self._end:
@@ -207,6 +322,32 @@ class _FileReader:
                 reason = "no whole batch is there"
                 at = self._damaged(descriptor, at, offset, reason)
 
+    def _check_gaps(self, rows: Rows, offset: int) -> None:
+        """Raise or log what is missing before these batches; `offset` is the next that is wanted.
+
+        In a log that was never compacted each batch begins where the one before ends.
+        """
+        is_explained, self._is_behind_damage = self._is_behind_damage, False
+        if self._is_compacted:
+            return
+        bases = rows["base"]
+        expected = np.maximum(np.concatenate(([offset], rows["last"][:-1] + 1)), offset)
+        missing = np.flatnonzero((bases > expected) & (expected < self._end))
+        if is_explained and missing.size and missing[0] == 0:
+            missing = missing[1:]
+        for place in missing.tolist():
+            sentence = (
+                f"{self._file.path}: offsets {expected[place]} to {bases[place] - 1} of {self._tp}"
+                f" are missing before byte {rows['position'][place]}, and no cleaner's checkpoint"
+                " says that the topic is compacted"
+            )
+            if self._is_strict:
+                raise DataLossError(
+                    f"{sentence}. Read another replica, or set failOnDataLoss to false to read what"
+                    " there is"
+                )
+            _log.warning("%s", sentence)
+
     def _damaged(self, descriptor: int, at: int, offset: int, reason: str) -> int:
         """Return where the file goes on behind damage, or raise CorruptBatchError."""
         what = f"{self._file.path}: the batch at byte {at} of {self._tp}, offset {offset}: {reason}"
@@ -216,5 +357,6 @@ class _FileReader:
             )
         found = next_batch(descriptor, at + 1, self._file.size, self._file.size, offset)
         end = self._file.size if found is None else found.position
+        self._is_behind_damage = True
         _log.warning("%s; %d bytes are skipped", what, end - at)
         return end

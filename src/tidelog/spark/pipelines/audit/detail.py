@@ -2,9 +2,10 @@
 
 First batches, by the fields of their headers. Where these differ, records: offset, leader epoch,
 producer, sequence number, whether they are of a transaction, timestamp, key, value and headers.
-Replicas that hold the same records in other batches are batched differently. On a compacted topic a record that one replica lacks was compacted there, so replicas
-are compacted differently; one offset with two contents is a divergence always. Offsets that damage
-hides in either replica are left out: they are findings already. Runs in a task.
+Replicas that hold the same records in other batches are batched differently. On a compacted topic a
+record that one replica lacks was compacted there, so replicas are compacted differently; one offset
+with two contents is a divergence always. Offsets that damage hides in either replica are left out:
+they are findings already. Runs in a task.
 """
 
 from __future__ import annotations
