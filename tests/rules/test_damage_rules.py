@@ -183,10 +183,10 @@ def test_a_leader_that_reads_damage_leaves_the_isr_and_refetches_while_it_runs()
             state = cluster.published.partitions[LogKey(steady.topic_id, 0)]
             leader, follower = cluster.brokers[state.leader], cluster.brokers[state.isr[-1]]
             assert leader is not follower and len(state.isr) == 3
-            leader.logs.disk.flip(f"/data/steady-0/{0:020d}.log", 80, 8)
+            leader.logs.disks[0].flip(f"/data/steady-0/{0:020d}.log", 80, 8)
             flipped.append(leader.node_id)
             assert follower.crash(Loss.ALL_UNSYNCED, "its disk is replaced")
-            follower.logs.disk.replace()
+            follower.logs.disks[0].replace()
 
         def begin() -> None:
             world.scheduler.after(4 * NS_PER_S, None, damage)

@@ -457,10 +457,10 @@ def test_rolling_restart_goes_through_all_brokers_one_by_one(at: FaultHarness) -
 
 def test_slow_disk_makes_appends_wait(at: FaultHarness) -> None:
     at.inject("slow_disk", 1)
-    (slow,) = [each for each in at.brokers if each.logs.disk.slow]
+    (slow,) = [each for each in at.brokers if each.logs.disks[0].slow]
     assert slow.broker is not None
     assert not slow.broker.directories[0].lane.is_fast
-    at.until(lambda: not slow.logs.disk.slow)
+    at.until(lambda: not slow.logs.disks[0].slow)
 
 
 # Scenarios

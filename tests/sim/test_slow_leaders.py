@@ -19,7 +19,8 @@ def shrinks(profile: str) -> int:
         result = run.run()
         assert not result.violation, f"seed {seed} of {profile}: {result.violation}"
         slow = sum(
-            broker.logs.disk.effects.get("slow reads", 0) for broker in run.cluster.brokers.values()
+            broker.logs.disks[0].effects.get("slow reads", 0)
+            for broker in run.cluster.brokers.values()
         )
         assert slow >= 10, f"seed {seed} of {profile}: {slow} slow reads"
         total += result.counters["ISR shrinks"]

@@ -1,7 +1,7 @@
 """The configuration of a run's brokers: short times, small segments, three offsets partitions.
 
-A seed and its profile vary some settings. Each broker listens on the same port of its own host, and
-has one log directory.
+A seed and its profile vary some settings. Each broker listens on the same port of its own host. It
+has one log directory, or several, each on its own disk.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.core.config import BrokerConfig
 
 PORT: Final = 9092
+#: The first log directory; a number follows in the names of further ones.
 LOG_DIRECTORY: Final = "/data"
 #: Partitions of `__consumer_offsets`.
 OFFSETS_PARTITIONS: Final = 3
@@ -33,6 +34,8 @@ class Settings:
     #: Time in ms after which the store notices a dead process; None: at the session timeout.
     detect_ms: float | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    #: Number of log directories of each broker.
+    log_dirs: int = 1
     #: Whether all topics are compacted, so that checkers expect gaps.
     compacted: bool = False
     #: Topics that are compacted even if not all are.
@@ -54,13 +57,19 @@ class Settings:
         """
         return self.properties.get("flush.before.ack") == "true"
 
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """The log directories of each broker."""
+        more = (f"{LOG_DIRECTORY}{number}" for number in range(1, self.log_dirs))
+        return (LOG_DIRECTORY, *more)
+
     def of(self, broker_id: int) -> BrokerConfig:
         """Return the configuration of one broker."""
         return BrokerConfig.from_properties(
             {
                 "broker.id": str(broker_id),
                 "listeners": f"PLAINTEXT://{host_of(broker_id)}:{PORT}",
-                "log.dirs": LOG_DIRECTORY,
+                "log.dirs": ",".join(self.log_directories),
                 "metadata.session.timeout.ms": str(self.session_timeout_ms),
                 "replica.lag.time.max.ms": str(self.lag_time_max_ms),
                 "leader.recovery.wait.ms": "300",

@@ -54,7 +54,7 @@ class SimFiles:
         self.last_call = call
         self.last_path = path
         self._process.port_call("files." + call)
-        if not path.startswith(self.disk.root):
+        if path != self.disk.root and not path.startswith(self.disk.root + "/"):
             raise ValueError(f"{path} is not in the log directory {self.disk.root}")
         self._fail_if_planned(call, path)
 

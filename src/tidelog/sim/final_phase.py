@@ -13,7 +13,6 @@ from typing import Final
 from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
-from tidelog.sim.broker_settings import LOG_DIRECTORY
 from tidelog.sim.checkers.history_checker import check_history, operations
 from tidelog.sim.checkers.storage_checker import check_disk
 from tidelog.sim.client_workload import ClientWorkload
@@ -283,7 +282,7 @@ class FinalPhase:
             cluster.published.key(events.topic_id() or b"", 0)
         ].leader
         dropped = [each for each in brokers if each.services.metrics.value(EVENTS_DROPPED)]
-        events.check(self._simulator.disks[leader, LOG_DIRECTORY], is_complete=not dropped)
+        events.check(cluster.brokers[leader].logs.disks, is_complete=not dropped)
         return not self._simulator.violations
 
     def _check_disks(self) -> None:

@@ -64,7 +64,7 @@ class NodeServices(Protocol):
         """Return the lane of a log directory for one incarnation."""
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return the loss at the end of a process."""
+        """Return the greatest loss of a disk at the end of a process."""
 
     def note(self, node_id: int, kind: str, detail: str) -> None:
         """Add a line to the trace."""
@@ -104,6 +104,8 @@ class Incarnation:
         self.tracer = NodeTracer(self)
         #: Whether its writes survived its death in the page cache (killed, but no power loss).
         self.died_with_page_cache = False
+        #: Whether its death was a power loss, which strikes every disk.
+        self.died_with_power = False
         #: Called at the beginning of each of its turns, which are its events.
         self.on_turn: list[Callable[[], None]] = []
         #: Called in order when it dies, with the loss of its disks.
@@ -149,6 +151,7 @@ class Incarnation:
             if verdict is None:
                 return False
             loss = verdict
+        self.died_with_power = loss is not Loss.NONE
         loss = self.simulator.loss_of(self.node_id, loss)
         self.alive = False
         self.runs = False

@@ -92,6 +92,7 @@ class SeedRun:
             settings.session_timeout_ms = self.profile.session_timeout_ms
             settings.detect_ms = None
         settings.levels = _levels(seed, self.profile)
+        settings.log_dirs = stream(seed, "log_dirs").choice(self.profile.log_dirs)
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._outcomes = OutcomeWatch(self.cluster)
         self._crashes = 0

@@ -19,12 +19,12 @@ from tidelog.core.ports import Ports
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
-from tidelog.sim.broker_settings import LOG_DIRECTORY, Settings
+from tidelog.sim.broker_settings import Settings
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
 from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
 from tidelog.sim.checkers.throttle_checker import ThrottleChecker
-from tidelog.sim.disk import Loss
+from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.node import Incarnation, SimNode
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
@@ -107,18 +107,21 @@ class SimBroker:
         self.stopped_cleanly = False
         #: Whether the broker is shutting down.
         self.is_stopping = False
-        #: Whether a fault damaged the disk since it was empty, and whether the broker then refused
-        #: to start on it.
-        self.was_damaged = self.was_refused = False
+        #: Disks that a fault damaged since they were empty, and whether the broker then refused to
+        #: start on them.
+        self.damaged_disks: dict[SimDisk, None] = {}
+        self.was_refused = False
         self._has_started = False
         self._is_ending = False
         #: Number of calls of earlier incarnations that faults made fail.
         self._failed_calls_before = 0
         self._looked_at: dict[Partition, object] = {}
-        disk = cluster.simulator.disk(node.node_id, LOG_DIRECTORY)
         self._logs = NodeLogs(
             node.node_id,
-            disk,
+            [
+                cluster.simulator.disk(node.node_id, directory)
+                for directory in cluster.settings.log_directories
+            ],
             gaps=cluster.settings.compacted,
             compacted=cluster.settings.compacted_topics,
         )
@@ -172,7 +175,23 @@ class SimBroker:
     @property
     def has_met_failed_call(self) -> bool:
         """Whether a fault made a disk call of the present or last incarnation fail."""
-        return self._logs.disk.failed_calls > self._failed_calls_before
+        return self._failed_calls > self._failed_calls_before
+
+    @property
+    def _failed_calls(self) -> int:
+        return sum(disk.failed_calls for disk in self._logs.disks)
+
+    @property
+    def was_damaged(self) -> bool:
+        """Whether a fault damaged a disk since that disk was empty."""
+        return bool(self.damaged_disks)
+
+    def empty_disk(self, disk: SimDisk) -> None:
+        """Replace a disk of the broker, which is down, by an empty one."""
+        disk.replace()
+        self.damaged_disks.pop(disk, None)
+        if not self.damaged_disks:
+            self.was_refused = False
 
     def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
         """Yield the claims about replicas with a changed log or a change since the last call."""
@@ -219,7 +238,7 @@ class SimBroker:
         self.broker = None
         self.stopped_cleanly = self.is_stopping = self._has_started = False
         self._looked_at = {}
-        self._failed_calls_before = self._logs.disk.failed_calls
+        self._failed_calls_before = self._failed_calls
         store = self.store = SimStoreClient(
             cluster.store,
             loop=ports.loop,

@@ -91,11 +91,15 @@ class Simulator:
         self.note(incarnation.node_id, "start", str(incarnation.number))
 
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
-        """End an incarnation: break its connections and apply the loss to its disks."""
+        """End an incarnation: break its connections and apply the loss to its disks.
+
+        A power loss strikes every disk. Without one, only disks lose data that dropped pages.
+        """
         self.network.process_died(incarnation, power_lost=loss is not Loss.NONE)
         if loss is not Loss.NONE:
             for (node_id, directory), disk in self.disks.items():
-                if node_id == incarnation.node_id:
+                is_struck = incarnation.died_with_power or disk.has_dropped
+                if node_id == incarnation.node_id and is_struck:
                     draw = stream(self.seed, "loss", node_id, directory, incarnation.number)
                     for line in disk.lose_power(draw, loss):
                         self.note(node_id, "lost data", line)
@@ -103,7 +107,7 @@ class Simulator:
             callback(incarnation, loss)
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return the loss at the end of a process.
+        """Return the greatest loss of a disk at the end of a process.
 
         Pages that a failed fsync dropped are lost with the mount, even without a power loss.
         """

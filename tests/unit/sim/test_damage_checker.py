@@ -20,7 +20,7 @@ class Scene:
         self.disk = SimDisk("/data")
         self.disk.create(PATH).data[:] = b"a batch of some bytes"
         life: Any = SimpleNamespace(node_id=1, number=3)
-        self.broker: Any = SimpleNamespace(life=life, logs=SimpleNamespace(disk=self.disk))
+        self.broker: Any = SimpleNamespace(life=life, logs=SimpleNamespace(disks=[self.disk]))
         self.checker = DamageChecker({1: self.broker})
         self.disk.flip(PATH, 4, 1)
         for _ in range(2):

@@ -56,8 +56,8 @@ class Run:
     def judge(self, *told: ClusterEvent, is_complete: bool = False) -> list[str]:
         records = [(one.key, one.value(1, 5)) for one in told]
         self._monkeypatch.setattr(checkers, "_records", lambda _: records)
-        disk: Any = None
-        self.checker.check(disk, is_complete=is_complete)
+        disk: Any = None  # `_records` is replaced
+        self.checker.check([disk], is_complete=is_complete)
         return self.violations
 
 

@@ -39,7 +39,7 @@ class Node:
         self.node_id = node_id
         self.incarnation = 1
         self.disk = SimDisk("/data")
-        self.logs = NodeLogs(node_id, self.disk)
+        self.logs = NodeLogs(node_id, [self.disk])
         self.is_leader = False
         self.leader_epoch = 0
         self.high_watermark = 0

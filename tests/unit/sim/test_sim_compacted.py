@@ -21,7 +21,7 @@ class TestCompactedTopics:
     def committed(self) -> Setup:
         setup = Setup()
         for node in setup.nodes.values():
-            node.logs = NodeLogs(node.node_id, node.disk, gaps=True)
+            node.logs = NodeLogs(node.node_id, [node.disk], gaps=True)
             setup.checker.add(node)
             for offset, number in enumerate([5, 11, 7, 10]):
                 node.append([number], offset)

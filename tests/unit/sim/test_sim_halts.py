@@ -11,7 +11,7 @@ def test_a_broker_that_gives_its_disk_up_is_told_unless_a_fault_made_a_call_fail
     broker = cluster.brokers[1]
     assert broker.life is not None
     reason = "log directory failed: no such file"
-    broker.logs.disk.failed_calls += 1
+    broker.logs.disks[0].failed_calls += 1
     cluster.simulator.node_halted(broker.life, reason)
     assert cluster.simulator.violations == []
     broker.start()

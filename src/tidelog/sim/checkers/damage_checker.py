@@ -8,7 +8,7 @@ checker judges the truncation itself: no member of the ISR may lack a committed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidelog.sim.disk import SimDisk
@@ -19,7 +19,9 @@ from tidelog.sim.node import Incarnation
 class _Logs(Protocol):
     """The files of one broker."""
 
-    disk: SimDisk
+    @property
+    def disks(self) -> Sequence[SimDisk]:
+        """The disk of each log directory."""
 
 
 class Damaged(Protocol):
@@ -57,7 +59,7 @@ class DamageChecker:
             broker = self._brokers[node_id]
             if broker.life is None or broker.life.number != number:
                 continue
-            file = broker.logs.disk.find(path)
-            if isinstance(file, File) and file.is_damaged:
+            files = [disk.find(path) for disk in broker.logs.disks]
+            if any(isinstance(file, File) and file.is_damaged for file in files):
                 return f"broker {node_id} has read damage of {path}, which is still there"
         return ""

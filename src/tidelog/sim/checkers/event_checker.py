@@ -1,15 +1,16 @@
 """Comparison of the topic `__cluster_events` with the published state (V80).
 
 The checker follows the store's commits as they happen. At the end of a run, it reads the topic from
-the disk of its leader with an independent reader. Each event is in the topic at most once. No event
-names a state, registration or term that never existed. If the last controller dropped nothing,
-every change of a leader or an ISR in its term has an event.
+the disks of its leader with an independent reader. Each event is in the topic at most once. No
+event names a state, registration or term that never existed. If the last controller dropped
+nothing, every change of a leader or an ISR in its term has an event.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_to_text
@@ -92,15 +93,15 @@ class EventChecker:
             if number not in topic.moving and number in topic.assignment:
                 self._arrivals[topic_id, number, zxid] = topic.assignment[number]
 
-    def check(self, disk: SimDisk, *, is_complete: bool) -> None:
-        """Read the topic from the disk of its leader and check every event.
+    def check(self, disks: Iterable[SimDisk], *, is_complete: bool) -> None:
+        """Read the topic from the disks of its leader and check every event.
 
         `is_complete`: no broker dropped an event or has one waiting. Then the events of the present
         controller must be complete, too.
         """
         events: dict[_Name, None] = {}
         keys: dict[bytes, None] = {}
-        for key, value in _records(disk):
+        for key, value in chain.from_iterable(map(_records, disks)):
             if key in keys:
                 self._violate(f"the event {key.decode()} is in the topic twice (V80)")
             keys[key] = None

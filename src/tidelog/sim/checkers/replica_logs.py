@@ -8,7 +8,7 @@ reader. The content of the page cache counts here, because a running broker sees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_from_text
@@ -72,12 +72,15 @@ class ReplicaLog:
     """The records of one replica on one node, as far as its files can be read."""
 
     __slots__ = (
-        "_gaps", "_segments", "agreed", "epochs", "key", "node_id", "numbers", "start", "version",
+        "_gaps", "_segments", "agreed", "disk", "epochs", "key", "node_id", "numbers", "start",
+        "version",
     )  # fmt: skip
 
-    def __init__(self, node_id: int, key: LogKey, gaps: bool = False) -> None:
+    def __init__(self, node_id: int, key: LogKey, disk: SimDisk, gaps: bool = False) -> None:
         self.node_id = node_id
         self.key = key
+        #: The disk that holds the files.
+        self.disk = disk
         self.start = 0
         #: Whether offsets may be missing because compaction removed records.
         self._gaps = gaps
@@ -147,12 +150,17 @@ class ReplicaLog:
 
 
 class NodeLogs:
-    """All replicas in one log directory of a node."""
+    """All replicas in the log directories of a node."""
 
     def __init__(
-        self, node_id: int, disk: SimDisk, *, gaps: bool = False, compacted: Collection[str] = ()
+        self,
+        node_id: int,
+        disks: Sequence[SimDisk],
+        *,
+        gaps: bool = False,
+        compacted: Collection[str] = (),
     ) -> None:
-        """Read from `disk`. With `gaps`, all topics are compacted.
+        """Read from `disks`, one for each log directory. With `gaps`, all topics are compacted.
 
         Without `gaps`, the topics in `compacted` and internal topics are compacted.
         """
@@ -161,7 +169,8 @@ class NodeLogs:
         self._compacted = compacted
         #: Returns the first leader epochs of a partition's lives, ascending.
         self.lives_of: Callable[[LogKey], Sequence[int]] = lambda key: (0,)
-        self.disk = disk
+        #: The disk of each log directory.
+        self.disks = tuple(disks)
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when readable records become unreadable: (log, end before).
         self.on_cut: Callable[[ReplicaLog, int], None] | None = None
@@ -177,42 +186,64 @@ class NodeLogs:
 
     def follow(self) -> list[ReplicaLog]:
         """Follow the changes on the disk; return the changed logs."""
-        disk = self.disk
-        if not disk.touched and not disk.names_changed:
+        for disk in self.disks:
+            if disk.touched or disk.names_changed:
+                break
+        else:
             return []
         changed: dict[ReplicaLog, None] = {}
         rebuilt: dict[ReplicaLog, int] = {}
-        touched, disk.touched = disk.touched, {}
-        for file, position in touched.items():
-            segment = self._segments.get(file)
-            if segment is None:
-                continue
-            gone, came = segment.follow(position)
-            log = self._owners.get(file)
-            if log is None:
-                continue
-            changed[log] = None
-            if gone or not log.is_last(segment):
-                rebuilt.setdefault(log, log.end)
-            elif log not in rebuilt:
-                first = log.end
-                log.extend(came)
-                if self.on_grown is not None and log.end > first:
-                    self.on_grown(log, first)
+        for disk in self.disks:
+            touched, disk.touched = disk.touched, {}
+            for file, position in touched.items():
+                self._follow_file(file, position, changed, rebuilt)
         for log, end in rebuilt.items():
             self._rebuild(log, log.segments, end)
-        if disk.names_changed:
-            disk.names_changed = False
+        if any(disk.names_changed for disk in self.disks):
+            for disk in self.disks:
+                disk.names_changed = False
             for log in self._scan():
                 changed[log] = None
         return list(changed)
+
+    def _follow_file(
+        self,
+        file: File,
+        position: int,
+        changed: dict[ReplicaLog, None],
+        rebuilt: dict[ReplicaLog, int],
+    ) -> None:
+        """Follow a file that changed from `position` on; note its log, or note it for a rebuild."""
+        segment = self._segments.get(file)
+        if segment is None:
+            return
+        gone, came = segment.follow(position)
+        log = self._owners.get(file)
+        if log is None:
+            return
+        changed[log] = None
+        if gone or not log.is_last(segment):
+            rebuilt.setdefault(log, log.end)
+        elif log not in rebuilt:
+            first = log.end
+            log.extend(came)
+            if self.on_grown is not None and log.end > first:
+                self.on_grown(log, first)
+
+    def holder(self, directory_name: str) -> SimDisk | None:
+        """Return the disk that has a directory of that name; None if no disk has."""
+        for disk in self.disks:
+            if disk.find(f"{disk.root}/{directory_name}") is not None:
+                return disk
+        return None
 
     def adopt(self, directory_name: str, key: LogKey) -> ReplicaLog | None:
         """Treat a directory without a readable topic id as that partition, as its broker does.
 
         Return the log of the partition; None if there is none.
         """
-        directory = self.disk.find(f"{self.disk.root}/{directory_name}")
+        holder = self.holder(directory_name)
+        directory = None if holder is None else holder.find(f"{holder.root}/{directory_name}")
         if isinstance(directory, Directory) and self._adopted.get(directory) != key:
             self._adopted[directory] = key
             self._scan()
@@ -234,26 +265,26 @@ class NodeLogs:
 
     def _scan(self) -> list[ReplicaLog]:
         """Find new replicas, removed replicas and replicas with other files; return their logs."""
-        found: dict[LogKey, list[tuple[int, _Segment]]] = {}
+        found: dict[LogKey, tuple[SimDisk, list[tuple[int, _Segment]]]] = {}
         with_gaps: dict[LogKey, None] = {}
-        root = self.disk.find(self.disk.root)
-        entries = root.entries if isinstance(root, Directory) else {}
-        for name, entry in entries.items():
-            if not isinstance(entry, Directory) or name.endswith(_SET_ASIDE):
-                continue
+        for disk, name, entry in self._entries():
             partition = _key_of(name, entry) or self._adopted.get(entry)
             if partition is not None:
                 segments = self._segments_of(entry)
                 partition = self._in_its_life(entry, partition, segments)
-                found[partition] = segments
+                known = found.get(partition)
+                if known is not None and _goes_on(known[1]) > _goes_on(segments):
+                    continue  # of two copies the broker keeps the one that goes on further (D6)
+                found[partition] = disk, segments
                 if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
                     with_gaps[partition] = None
         changed: list[ReplicaLog] = []
-        for key, segments in found.items():
+        for key, (disk, segments) in found.items():
             log = self.logs.get(key)
             if log is None:
                 gaps = self._gaps or key in with_gaps
-                log = self.logs[key] = ReplicaLog(self.node_id, key, gaps)
+                log = self.logs[key] = ReplicaLog(self.node_id, key, disk, gaps)
+            log.disk = disk
             if segments != log.segments:
                 for _, segment in segments:
                     self._owners[segment.file] = log
@@ -273,6 +304,15 @@ class NodeLogs:
             if end and self.on_cut is not None:
                 self.on_cut(gone, end)
         return changed
+
+    def _entries(self) -> Iterator[tuple[SimDisk, str, Directory]]:
+        """Yield the disk, the name and the directory of each replica that is not set aside."""
+        for disk in self.disks:
+            root = disk.find(disk.root)
+            entries = root.entries if isinstance(root, Directory) else {}
+            for name, entry in entries.items():
+                if isinstance(entry, Directory) and not name.endswith(_SET_ASIDE):
+                    yield disk, name, entry
 
     def _in_its_life(
         self, directory: Directory, key: LogKey, segments: list[tuple[int, _Segment]]
@@ -330,6 +370,14 @@ def life_at(lives: Sequence[int], leader_epoch: int) -> int:
     `lives` are the first leader epochs of the lives, ascending.
     """
     return max((life for life in lives if life <= leader_epoch), default=0)
+
+
+def _goes_on(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
+    """Return leader epoch and end of a log's last batch, (-1, -1) for a log without batches."""
+    for _, segment in reversed(segments):
+        if segment.batches:
+            return segment.batches[-1].leader_epoch, segment.batches[-1].next_offset
+    return -1, -1
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:

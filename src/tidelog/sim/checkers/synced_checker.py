@@ -47,7 +47,7 @@ class SyncedChecker:
         for member in claim.maximal_isr:
             logs = self._brokers[member].logs
             log = logs.logs.get(claim.key)
-            end = 0 if log is None else durable_end(logs, log, str(claim.name))
+            end = 0 if log is None else durable_end(log, str(claim.name))
             if end < claim.high_watermark:
                 self._violate(
                     f"{claim.name}: leader {node_id} of epoch {claim.leader_epoch} committed up to"
@@ -57,9 +57,9 @@ class SyncedChecker:
                 return
 
 
-def durable_end(logs: NodeLogs, log: ReplicaLog, directory_name: str) -> int:
+def durable_end(log: ReplicaLog, directory_name: str) -> int:
     """Return the offset up to which a replica's records survive a power loss."""
-    disk = logs.disk
+    disk = log.disk
     root = disk.directory(disk.root)
     directory = root.durable.get(directory_name)
     if not isinstance(directory, Directory):

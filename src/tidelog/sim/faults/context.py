@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Generator
 from typing import Final, Protocol
 
-from tidelog.sim.disk import Loss
+from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
@@ -102,6 +102,16 @@ class FaultContext:
             and self.cluster.brokers[state.leader].life is not None
         ]
         return self.cluster.brokers[self.draw.choice(states).leader] if states else None
+
+    def any_disk(self, broker: SimBroker) -> SimDisk:
+        """Return a random disk of a broker; nothing is drawn where there is only one."""
+        disks = broker.logs.disks
+        return disks[0] if len(disks) == 1 else self.draw.choice(disks)
+
+    @staticmethod
+    def named(broker: SimBroker, disk: SimDisk) -> str:
+        """Return the broker id, with the log directory where there are several."""
+        return f"{broker.node_id}" + (f" ({disk.root})" if len(broker.logs.disks) > 1 else "")
 
     def controller(self) -> SimBroker | None:
         """Return the broker that believes to be the active controller; None if there is none."""

@@ -35,16 +35,16 @@ _AWAY: Final = "/away"
 
 
 def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
-    """Take a directory out of the log directory of a broker that is down.
+    """Take a directory out of the log directory that has it; the broker is down.
 
     Return False if there is no directory of that name.
     """
-    disk = broker.logs.disk
-    path = f"{disk.root}/{name}"
-    if disk.find(path) is None:
+    disk = broker.logs.holder(name)
+    if disk is None:
         return False
+    path = f"{disk.root}/{name}"
     context.note(f"{path} of {broker.node_id} is away")
-    _move(broker, path, f"{_AWAY}/{name}")
+    _move(disk, path, f"{_AWAY}/{name}")
     return True
 
 
@@ -53,17 +53,19 @@ def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
 
     Where the broker has created the replica again, the operator leaves the old one away.
     """
-    path = f"{broker.logs.disk.root}/{name}"
-    if broker.logs.disk.find(path) is not None:
-        context.note(f"{path} of {broker.node_id} was created again")
+    holder = broker.logs.holder(name)
+    if holder is not None:
+        context.note(f"{holder.root}/{name} of {broker.node_id} was created again")
         return
+    away = f"{_AWAY}/{name}"
+    (disk,) = [disk for disk in broker.logs.disks if disk.find(away) is not None]
+    path = f"{disk.root}/{name}"
     context.note(f"{path} of {broker.node_id} is back")
-    _move(broker, f"{_AWAY}/{name}", path)
+    _move(disk, away, path)
 
 
-def _move(broker: SimBroker, old: str, new: str) -> None:
+def _move(disk: SimDisk, old: str, new: str) -> None:
     """Rename a directory durably, so that no power loss undoes it."""
-    disk = broker.logs.disk
     disk.make_directories(_AWAY)
     disk.rename(old, new)
     for directory in ("/", _AWAY, disk.root):
@@ -76,14 +78,15 @@ def slow_disk(context: FaultContext) -> bool:
     broker = context.any_broker()
     if broker is None:
         return False
-    disk = broker.logs.disk
+    disk = context.any_disk(broker)
+    name = context.named(broker, disk)
     disk.slow = True
-    context.note(f"slow disk of {broker.node_id}")
+    context.note(f"slow disk of {name}")
 
     def quick() -> None:
         if disk.slow:
             disk.slow = False
-            context.note(f"disk of {broker.node_id} is quick again")
+            context.note(f"disk of {name} is quick again")
 
     context.later(context.draw.uniform(100, 2_500), quick)
     context.at_end(quick)
@@ -93,41 +96,48 @@ def slow_disk(context: FaultContext) -> bool:
 @kind
 def slow_reads(context: FaultContext) -> bool:
     """Slow down reads of a leader for a while: each goes to a disk that takes long."""
-    broker = context.leader()
-    if broker is None or broker.logs.disk.read_ns is not None:
+    found = _quick_leader(context)
+    if found is None:
         return False
-    disk = broker.logs.disk
+    disk, name = found
     longest_ms = context.draw.choice((150, 500, 1_500, 1_500))
     disk.read_ns = (longest_ms * NS_PER_MS // 3, longest_ms * NS_PER_MS)
-    context.note(f"reads of {broker.node_id} take up to {longest_ms} ms")
+    context.note(f"reads of {name} take up to {longest_ms} ms")
+    _quick_later(context, disk, name, context.draw.uniform(2_000, 8_000))
+    return True
+
+
+def _quick_leader(context: FaultContext) -> tuple[SimDisk, str] | None:
+    """Return a disk of a leader and its name, None if its reads are slow already."""
+    broker = context.leader()
+    if broker is None:
+        return None
+    disk = context.any_disk(broker)
+    return None if disk.read_ns is not None else (disk, context.named(broker, disk))
+
+
+def _quick_later(context: FaultContext, disk: SimDisk, name: str, delay_ms: float) -> None:
+    """Let reads of a disk be quick again after a time, or when faults end."""
 
     def quick() -> None:
         if disk.read_ns is not None:
             disk.read_ns = None
-            context.note(f"reads of {broker.node_id} are quick again")
+            context.note(f"reads of {name} are quick again")
 
-    context.later(context.draw.uniform(2_000, 8_000), quick)
+    context.later(delay_ms, quick)
     context.at_end(quick)
-    return True
 
 
 @kind
 def hung_reads(context: FaultContext) -> bool:
     """Let reads of a leader hang for seconds."""
-    broker = context.leader()
-    if broker is None or broker.logs.disk.read_ns is not None:
+    found = _quick_leader(context)
+    if found is None:
         return False
-    disk = broker.logs.disk
+    disk, name = found
     disk.read_ns = (3_000 * NS_PER_MS, 6_000 * NS_PER_MS)
-    context.note(f"reads of {broker.node_id} hang")
-
-    def quick() -> None:
-        if disk.read_ns is not None:
-            disk.read_ns = None
-            context.note(f"reads of {broker.node_id} are quick again")
-
-    context.later(context.draw.uniform(500, 6_000), quick)
-    context.at_end(quick)
+    context.note(f"reads of {name} hang")
+    _quick_later(context, disk, name, context.draw.uniform(500, 6_000))
     return True
 
 
@@ -198,11 +208,12 @@ def full_disk(context: FaultContext) -> bool:
     broker = context.any_broker()
     if broker is None:
         return False
-    disk = broker.logs.disk
+    disk = context.any_disk(broker)
     disk.capacity_bytes = disk.used_bytes + context.draw.randrange(
         context.draw.choice((1, 300, 6_000))
     )
-    context.note(f"full disk of {broker.node_id}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
+    name = context.named(broker, disk)
+    context.note(f"full disk of {name}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
 
     def make_room() -> None:
         disk.capacity_bytes = DEFAULT_CAPACITY_BYTES
@@ -220,9 +231,9 @@ def short_writes(context: FaultContext) -> bool:
     broker = context.any_broker()
     if broker is None:
         return False
-    disk = broker.logs.disk
+    disk = context.any_disk(broker)
     disk.short_writes = context.draw.randrange(1, 40)
-    context.note(f"{disk.short_writes} short writes of {broker.node_id}")
+    context.note(f"{disk.short_writes} short writes of {context.named(broker, disk)}")
 
     def end() -> None:
         disk.short_writes = 0
@@ -235,10 +246,15 @@ def short_writes(context: FaultContext) -> bool:
 def replaced_disk(context: FaultContext) -> bool:
     """Kill a broker and replace its disk by an empty one."""
     broker = context.any_broker()
-    if broker is None or not _lose_everything(context, broker, "its disk is replaced"):
+    if broker is None:
         return False
-    broker.logs.disk.replace()
-    broker.was_damaged = broker.was_refused = False
+    disk = context.any_disk(broker)
+    why = "its disk is replaced"
+    if len(broker.logs.disks) > 1:
+        why = f"its disk {disk.root} is replaced"
+    if not _lose_everything(context, broker, why):
+        return False
+    broker.empty_disk(disk)
     return True
 
 
@@ -281,19 +297,22 @@ def damage_leader(context: FaultContext, key: LogKey) -> bool:
         return False
     if not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
-    disk, draw = broker.logs.disk, context.draw
-    directory = f"{disk.root}/{topic.name}-{key.partition}/"
+    draw = context.draw
+    name = f"{topic.name}-{key.partition}"
+    disk = broker.logs.holder(name)
+    if disk is None:
+        return False
     paths = [
         path
         for path, file in disk.files()
-        if path.startswith(directory) and path.endswith(_LOGS) and file.data
+        if path.startswith(f"{disk.root}/{name}/") and path.endswith(_LOGS) and file.data
     ]
     if not paths:
         return False
     path = draw.choice(paths)
     position, mask = draw.randrange(len(disk.file(path).data)), 1 << draw.randrange(8)
     _flip(context, disk, path, _beside_leader_epoch(bytes(disk.file(path).data), position), mask)
-    broker.was_damaged = True
+    broker.damaged_disks[disk] = None
     _operate(context, broker)
     return True
 
@@ -313,7 +332,7 @@ def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
         context.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
     ):
         return False
-    disk = broker.logs.disk
+    disk = context.any_disk(broker)
     paths = [
         path
         for path, file in disk.files()
@@ -325,7 +344,7 @@ def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     if not paths:
         return False
     _damage_file(context, disk, context.draw.choice(paths), is_text=suffixes is _TEXTS)
-    broker.was_damaged = True
+    broker.damaged_disks[disk] = None
     cluster.replication.crashed(broker, lossy=True)
     _operate(context, broker)
     return True
@@ -394,7 +413,7 @@ def _batch_start(data: bytes, position: int) -> int | None:
 
 
 def _operate(context: FaultContext, broker: SimBroker) -> None:
-    """Empty the directory of a broker that refuses to start, as the operators' guide says.
+    """Empty the damaged disks of a broker that refuses to start, as the operators' guide says.
 
     Check periodically, and wait until other replicas have all of the broker's data.
     """
@@ -404,9 +423,9 @@ def _operate(context: FaultContext, broker: SimBroker) -> None:
             return
         may_be_emptied = context.cluster.budget.may_fail(broker.node_id, loses_data=True)
         if broker.was_refused and broker.life is None and may_be_emptied:
-            context.note(f"the operator empties the disk of {broker.node_id}")
-            broker.logs.disk.replace()
-            broker.was_damaged = broker.was_refused = False
+            for disk in list(broker.damaged_disks):
+                context.note(f"the operator empties the disk of {context.named(broker, disk)}")
+                broker.empty_disk(disk)
             return
         context.later(500, look)
 
@@ -430,11 +449,14 @@ def _fail_calls(
 ) -> bool:
     """Let these calls fail with an errno, from a random call on, while the budget allows it."""
     broker = context.any_broker()
-    if broker is None or broker.logs.disk.fault is not None:
+    if broker is None:
         return False
-    disk, cluster, node_id = broker.logs.disk, context.cluster, broker.node_id
+    disk, cluster, node_id = context.any_disk(broker), context.cluster, broker.node_id
+    if disk.fault is not None:
+        return False
     left = context.draw.randrange(1, context.draw.choice((2, 8, 60)))
-    context.note(f"{calls[0]} of {node_id} fails with {errno.errorcode[number]} in {left} calls")
+    name = context.named(broker, disk)
+    context.note(f"{calls[0]} of {name} fails with {errno.errorcode[number]} in {left} calls")
 
     def fault(call: str, _: str) -> int:
         nonlocal left

@@ -109,7 +109,8 @@ def older_disk_returns(context: FaultContext) -> Scenario:
         broker.stop(Loss.NONE)
         if not (yield from in_time(partial(_has_stopped, broker), _LOOK_MS, 80)):
             continue
-        copy = broker.logs.disk.contents()
+        disk = context.any_disk(broker)
+        copy = disk.contents()
         broker.start()
         yield from in_time(partial(is_member, context, state.key, broker.node_id), _LOOK_MS, 80)
         yield context.draw.uniform(100, 1_000)
@@ -117,7 +118,7 @@ def older_disk_returns(context: FaultContext) -> Scenario:
             continue
         context.count("scenario")
         broker.crash(Loss.ALL_UNSYNCED, "an older copy of its disk is put back")
-        broker.logs.disk.put_back(copy)
+        disk.put_back(copy)
         for other in cluster.brokers.values():
             if other is not broker:
                 other.crash(Loss.NONE, "is killed with all others")

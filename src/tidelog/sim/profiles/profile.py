@@ -74,6 +74,8 @@ class Profile:
     #: Number of brokers, and of replicas of each partition.
     brokers: int = 3
     replicas: int = 3
+    #: Numbers of log directories, of which a seed draws one for all brokers.
+    log_dirs: tuple[int, ...] = (1,)
     #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
