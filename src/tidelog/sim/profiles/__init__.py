@@ -94,6 +94,7 @@ _ORDER: Final = (
     "rolled_segments",
     "queued_moves",
     "throttled_moves",
+    "jbod",
 )
 _BY_NAME: Final = {
     profile.name: profile

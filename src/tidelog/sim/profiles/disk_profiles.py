@@ -146,6 +146,41 @@ DISKS: Final = (
         scenario="damaged_member",
         has_own_streams=True,
     ),
+    # Brokers have two or three log directories. Disks are slow, full, damaged or replaced, fail
+    # calls and lose unsynced data, one directory at a time.
+    Profile(
+        "jbod",
+        weights={
+            "crash_leader": 2.0,
+            "stop": 1.5,
+            "strike": 1.5,
+            "expire_session": 1.0,
+            "crash_controller": 0.5,
+            "elect_preferred": 1.0,
+            "slow_link": 1.0,
+            "slow_disk": 2.0,
+            "slow_reads": 1.0,
+            "lose_power": 2.0,
+            "lose_power_at_sync": 1.0,
+            "read_errors": 2.0,
+            "write_errors": 2.0,
+            "sync_errors": 2.0,
+            "full_disk": 2.0,
+            "short_writes": 1.0,
+            "replaced_disk": 2.0,
+            "damaged_batches": 1.0,
+            "damaged_indexes": 1.0,
+            "damaged_checkpoints": 1.0,
+            "damaged_leaders": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(300, 1_200),
+        restart_ms=((20, 400), (200, 2_500)),
+        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        brokers=4,
+        log_dirs=(2, 3),
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence
