@@ -73,8 +73,12 @@ async def moving(
     *,
     partitions: int = 1,
     records: int = 100,
+    throttle: int = 0,
 ) -> dict[int, FakeBroker]:
-    """Broker 1 leads partitions with records, 2 is in sync, and 3 begins to copy them."""
+    """Broker 1 leads partitions with records, 2 is in sync, and 3 begins to copy them.
+
+    A `throttle` comes with the move that adds broker 3.
+    """
     settings = {"replica_fetch_max_bytes": "10", "min_insync_replicas": "1", **config}
     cluster = a_cluster(3, **settings)
     states = [
@@ -88,6 +92,10 @@ async def moving(
         fill(cluster[1], records, TopicPartition(TOPIC, number))
     await settle()
     await configure(cluster, **lists)
+    if throttle:
+        states = [replace(each, adding_replicas=(3,), throttle=throttle) for each in states]
+        for broker_id in (1, 2):
+            await cluster[broker_id].command(*states)
     await cluster[3].command(*states)
     await settle()
     return cluster
@@ -380,6 +388,21 @@ def test_a_followers_rate_below_the_produce_rate_is_warned_about() -> None:
         [line] = await watched(cluster, cluster[3], 30, 50)
         assert "this follower of leader 1 falls behind" in line
         assert "follower.replication.throttled.rate allows 20 bytes/s: it never catches up" in line
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+@pytest.mark.parametrize("configured", [None, "1000"])
+def test_the_warning_names_the_throttle_of_the_move_where_that_is_the_lowest(
+    configured: str | None,
+) -> None:
+    async def story() -> None:
+        lists = {} if configured is None else {"leaders": "*"}
+        rates = {} if configured is None else {LEADER_RATE: configured}
+        cluster = await moving(lists, rates, throttle=20)
+        [line] = await watched(cluster, cluster[1], 30, 50)
+        assert "the --throttle of reassignments allows 20 bytes/s: it never catches up" in line
 
     run(story())
 

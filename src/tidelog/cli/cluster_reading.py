@@ -51,4 +51,5 @@ def _placed(
         partition.isr,
         sizes.get(partition.leader, max(sizes.values(), default=0)),
         target is not None,
+        tuple(each for each in partition.replicas if target is not None and each not in target),
     )

@@ -7,6 +7,7 @@ goes on as a member of the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -115,8 +116,9 @@ def drain(
     """Move leaderships off brokers, and replicas as far as other brokers have place.
 
     A replica for which the other brokers are too few stays as a follower. The brokers stay members:
-    new topics may use them, and the file of --save-rollback brings everything back. The exit code
-    is 1 if a move was refused.
+    new topics may use them, and the file of --save-rollback brings everything back. Partitions that
+    also have a replica on a dead broker stay as they are. The exit code is 1 then, and if a move or
+    an election was refused.
     """
     check_named_once(tuple(brokers), "ID")
     leaving = frozenset(brokers)
@@ -131,11 +133,19 @@ def drain(
             names = _some(list(plan.staying))
             verb = "stay" if len(plan.staying) > 1 else "stays"
             say(f"{names} {verb}, as followers: the other brokers are too few for the replicas")
-        if dry_run:
-            return
-        _elect_preferred(client, leaving)
-        if wait:
-            _await_led_elsewhere(client, leaving, timeout)
+        if plan.blocked:
+            say(
+                f"tidelog: {_some(list(plan.blocked))} cannot be moved, as a replica is on a dead"
+                " broker: start it, or decommission it, and drain again"
+            )
+        refused = 0
+        if not dry_run:
+            refused = _elect_preferred(client, leaving, plan.blocked)
+            if wait:
+                _await_led_elsewhere(client, leaving, plan.blocked, timeout)
+        if plan.blocked or refused:
+            raise typer.Exit(1)
+        if wait and not dry_run:
             verb = "lead" if len(brokers) > 1 else "leads"
             say(f"{_named(brokers)} {verb} no partition that another broker can lead")
 
@@ -187,27 +197,40 @@ def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicParti
     return sorted(found)
 
 
-def _elect_preferred(client: BlockingClient, leaving: frozenset[int]) -> None:
-    """Elect the preferred replicas of partitions that brokers lead in the place of another one."""
+def _elect_preferred(
+    client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
+) -> int:
+    """Elect the preferred replicas of partitions that brokers lead for another; count refusals."""
     moving = client.list_reassignments()
-    elect_preferred(client, [tp for tp in _led_for_others(client, leaving) if tp not in moving])
+    wanted = [tp for tp in _led_for_others(client, leaving, blocked) if tp not in moving]
+    return elect_preferred(client, wanted)
 
 
-def _led_for_others(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions that brokers lead though the preferred replica is elsewhere."""
+def _led_for_others(
+    client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """Return the partitions that brokers lead though the preferred replica is elsewhere.
+
+    Those that the plan could not move are left out: their preferred replica may be dead.
+    """
     return [
         tp
         for tp, each in client.metadata().all_partitions()
-        if each.leader in leaving and each.replicas[0] not in leaving
+        if each.leader in leaving and each.replicas[0] not in leaving and tp not in blocked
     ]
 
 
-def _await_led_elsewhere(client: BlockingClient, leaving: frozenset[int], timeout_s: float) -> None:
+def _await_led_elsewhere(
+    client: BlockingClient,
+    leaving: frozenset[int],
+    blocked: Collection[TopicPartition],
+    timeout_s: float,
+) -> None:
     """Wait until the brokers lead no partition of which another replica is preferred."""
     led: list[TopicPartition] = []
 
     def free() -> int:
-        led[:] = _led_for_others(client, leaving)
+        led[:] = _led_for_others(client, leaving, blocked)
         return not led
 
     try:

@@ -7,7 +7,8 @@ for: the controller refuses those of partitions that changed meanwhile (R18).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -33,6 +34,9 @@ from tidelog.runtime.blocking import BlockingClient
 
 #: A day: a move takes as long as the copy of a partition's data.
 PATIENCE_S = 86_400.0
+#: Brokers learn the end of a move one after the other: so long an answer may be an old one.
+_SETTLING_S = 5.0
+_POLL_S = 0.1
 
 SaveRollbackOption = Annotated[
     Path | None,
@@ -96,13 +100,13 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
             plan.targets, plan.expected, queued=how.queued, throttle=how.throttle
         )
     begun = [move for move in plan.moves if results[move.tp].error is ErrorCode.NONE]
+    lost: dict[TopicPartition, MoveAsked] = {}
     if how.wait and begun:
-        await_moves(client, [move.tp for move in begun])
-    print_moves([_row(move, results[move.tp]) for move in plan.moves], how.output)
-    if len(begun) < len(plan.moves):
-        say(f"tidelog: {len(plan.moves) - len(begun)} of {len(plan.moves)} moves were refused")
-    led = _elect(client, begun, how.wait)
-    if len(begun) < len(plan.moves) or not led:
+        lost = await_targets(client, {move.tp: move.after for move in begun})
+    print_moves([_row(move, {**results, **lost}[move.tp]) for move in plan.moves], how.output)
+    say_failed(len(plan.moves) - len(begun), len(lost), len(plan.moves))
+    led = _elect(client, [move for move in begun if move.tp not in lost], how.wait)
+    if len(begun) < len(plan.moves) or lost or not led:
         raise typer.Exit(1)
 
 
@@ -163,6 +167,43 @@ def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> N
         return len(moving) - len({**moves.queued, **moves.under_way})
 
     wait_for("moves", len(moving), done, PATIENCE_S)
+
+
+def await_targets(
+    client: BlockingClient, targets: Mapping[TopicPartition, tuple[int, ...]]
+) -> dict[TopicPartition, MoveAsked]:
+    """Wait until these moves are over; return those that did not reach their targets, and why.
+
+    Another operator may have cancelled a move, or given it another target. NotYetError after a day.
+    """
+    await_moves(client, targets)
+    deadline = time.monotonic() + _SETTLING_S
+    names = sorted({tp.topic for tp in targets})
+    while True:
+        metadata = client.metadata(names)
+        lost = {}
+        for tp, target in targets.items():
+            partition = metadata.partition(tp)
+            if partition is None:
+                lost[tp] = _lost("the partition was deleted meanwhile")
+            elif tuple(partition.replicas) != target:
+                has = ids(tuple(partition.replicas))
+                lost[tp] = _lost(f"it was cancelled or replaced meanwhile; the replicas are {has}")
+        if not lost or time.monotonic() > deadline:
+            return lost
+        time.sleep(_POLL_S)
+
+
+def _lost(reason: str) -> MoveAsked:
+    return MoveAsked(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"accepted, but {reason}")
+
+
+def say_failed(refused: int, lost: int, total: int) -> None:
+    """Say how many moves were refused, and how many ended elsewhere, where there are any."""
+    if refused:
+        say(f"tidelog: {refused} of {total} moves were refused")
+    if lost:
+        say(f"tidelog: {lost} of {total} moves did not reach their targets")
 
 
 def _check_alone(client: BlockingClient, additional: bool) -> None:

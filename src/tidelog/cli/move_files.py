@@ -14,6 +14,8 @@ from tidelog.cli.documents import MoveBegun
 from tidelog.cli.output import OutputFormat, print_document, print_table
 from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids
 from tidelog.client.cluster import ClusterMetadata
+from tidelog.client.moving import MoveAsked
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -49,6 +51,26 @@ def replicas_of(
             raise ReassignmentFileError(f"{where}: there is no partition {tp}")
         found[tp] = tuple(partition.replicas)
     return found
+
+
+def foreseen(
+    client: BlockingClient, targets: Targets, is_queued: bool = False
+) -> dict[TopicPartition, MoveAsked]:
+    """Return what the controller would say to these moves, as far as a dry run can know it."""
+    live = client.metadata([]).brokers
+    frozen = client.reassignments(targets).is_frozen
+    results = {}
+    for tp, replicas in targets.items():
+        dead = [broker for broker in replicas if broker not in live]
+        error, reason = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ""
+        if len(set(replicas)) < len(replicas):
+            reason = f"{tp} names a broker twice: {ids(replicas)}"
+        elif dead:
+            reason = f"{tp} names brokers {ids(tuple(dead))}, live brokers are {ids((*live,))}"
+        elif frozen and not is_queued:
+            error, reason = ErrorCode.POLICY_VIOLATION, "reassignments are frozen"
+        results[tp] = MoveAsked(error if reason else ErrorCode.NONE, reason)
+    return results
 
 
 def print_asked(rows: list[MoveBegun], output: OutputFormat) -> None:

@@ -12,11 +12,12 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import MoveBegun, MoveInQueue, prints
-from tidelog.cli.move_execution import PATIENCE_S
+from tidelog.cli.move_execution import await_targets, say_failed
 from tidelog.cli.move_files import (
     FileArgument,
     JsonOption,
     ThrottleOption,
+    foreseen,
     print_asked,
     replicas_of,
 )
@@ -29,9 +30,9 @@ from tidelog.cli.target import (
     TimeoutOption,
     choose_target,
 )
-from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 
 
 @prints(list[MoveBegun] | list[MoveInQueue])
@@ -52,7 +53,8 @@ def queue(
 
     A partition of the queue that is on the move elsewhere first returns to where it was. There is
     one queue: a second one is refused until the first is empty. `tidelog reassign cancel` takes
-    moves out of it. The exit code is 1 if a move was refused.
+    moves out of it. The exit code is 1 if a move was refused, or with --wait did not reach its
+    target.
     """
     with choose_target(bootstrap, directory).client(timeout) as client:
         if file is None and text is None:
@@ -61,23 +63,15 @@ def queue(
         where, targets, expected = read(file, text)
         before = replicas_of(client, targets, where)
         check_expected(where, expected, before)
-        results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
-        if not dry_run:
+        if dry_run:
+            results = foreseen(client, targets, is_queued=True)
+        else:
             results = client.reassign(targets, expected, queued=True, throttle=throttle)
         accepted = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
+        lost: dict[TopicPartition, MoveAsked] = {}
         if wait and accepted and not dry_run:
-
-            def done() -> int:
-                moves = client.reassignments(accepted)
-                return len(accepted) - len({**moves.queued, **moves.under_way})
-
-            wait_for("moves", len(accepted), done, PATIENCE_S)
-            now = replicas_of(client, targets, where)
-            for tp in accepted:
-                if now[tp] != targets[tp]:
-                    reason = f"it left the queue, and has the replicas {ids(now[tp])}"
-                    results[tp] = MoveAsked(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
-            accepted = [tp for tp in accepted if now[tp] == targets[tp]]
+            lost = await_targets(client, {tp: targets[tp] for tp in accepted})
+            results |= lost
     word = "would_queue" if dry_run else "queued"
     rows = [
         MoveBegun(
@@ -91,8 +85,8 @@ def queue(
         for tp in targets
     ]
     print_asked(rows, output)
-    if len(accepted) < len(targets):
-        say(f"tidelog: {len(targets) - len(accepted)} of {len(targets)} moves were not carried out")
+    say_failed(len(targets) - len(accepted), len(lost), len(targets))
+    if len(accepted) < len(targets) or lost:
         raise typer.Exit(1)
 
 

@@ -25,7 +25,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.messages.list_partition_reassignments import NO_REQUEST
 
-#: More bars than this are not readable; the rest is counted.
+#: More bars than this are not readable; the rest is counted. A screen shows its first lines only.
 _MOST_BARS = 20
 
 
@@ -162,19 +162,33 @@ class _Lines:
 
 
 class _Bars:
-    """A bar for each move."""
+    """A bar for each move under way; moves that ended are lines above, and take no bar's place."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._tasks: dict[TopicPartition, TaskID] = {}
+        self._shown: dict[TopicPartition, None] = {}
+        self._rest: TaskID | None = None
 
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Draw the sample."""
-        present = {each.tp: each for each in found}
-        for tp, task in self._tasks.items():
+        present = dict.fromkeys(each.tp for each in found)
+        for tp in self._shown:
             if tp not in present:
-                self._bars.update(task, total=1, completed=1, title=f"{tp} ended", text="")
-        room = _MOST_BARS - sum(tp in present for tp in self._tasks)
+                self._bars.console.print(f"{tp} ended", markup=False, highlight=False)
+                if tp in self._tasks:
+                    self._bars.remove_task(self._tasks.pop(tp))
+        self._shown = present
+        if self._rest is not None:
+            self._bars.remove_task(self._rest)
+            self._rest = None
+        self._draw(found)
+        if len(found) > len(self._tasks):
+            title = f"and {len(found) - len(self._tasks)} more"
+            self._rest = self._bars.add_task("", total=1, visible=True, title=title, text="")
+
+    def _draw(self, found: Sequence[MoveProgress]) -> None:
+        room = _MOST_BARS - len(self._tasks)
         for each in found:
             if each.tp not in self._tasks:
                 if room <= 0:

@@ -19,16 +19,20 @@ from tidelog.cli.move_execution import (
     SaveRollbackOption,
     WaitForMovesOption,
     await_moves,
+    await_targets,
+    say_failed,
 )
 from tidelog.cli.move_files import (
     FileArgument,
     JsonOption,
     ThrottleOption,
+    foreseen,
     print_asked,
     replicas_of,
 )
 from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
+from tidelog.cli.names import topics_named
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
 from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import (
@@ -71,7 +75,8 @@ def execute(
     """Move partitions to the brokers that a file names.
 
     While others are on the move, --additional is needed; a partition among them is redirected to
-    its new target. The exit code is 1 if a move was refused; the others continue.
+    its new target. The exit code is 1 if a move was refused, or with --wait did not reach its
+    target; the others continue.
     """
     where, targets, expected = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
@@ -86,19 +91,22 @@ def execute(
         former = {tp: moving[tp].original if tp in moving else before[tp] for tp in targets}
         unknown = [str(tp) for tp in targets if not former[tp]]
         back = rollback({tp: replicas for tp, replicas in former.items() if replicas})
-        if save_rollback is not None:
+        if save_rollback is not None and not dry_run:
             save(save_rollback, back)
         if unknown:
-            lost = ", ".join(unknown)
-            say(f"the way back has no {lost}: on the move, from where is not recorded")
-        results = dict.fromkeys(targets, MoveAsked(ErrorCode.NONE, ""))
-        if not dry_run:
+            names = ", ".join(unknown)
+            say(f"the way back has no {names}: on the move, from where is not recorded")
+        if dry_run:
+            results = foreseen(client, targets)
+        else:
             results = client.reassign(targets, expected, throttle=throttle)
             if save_rollback is None and len(unknown) < len(targets):
                 say(f"to move them back once they are moved, execute: {back}")
         begun = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
+        lost: dict[TopicPartition, MoveAsked] = {}
         if wait and begun and not dry_run:
-            await_moves(client, begun)
+            lost = await_targets(client, {tp: targets[tp] for tp in begun})
+            results |= lost
     rows = [
         MoveBegun(
             tp.topic,
@@ -111,8 +119,8 @@ def execute(
         for tp in targets
     ]
     print_asked(rows, output)
-    if len(begun) < len(targets):
-        say(f"tidelog: {len(targets) - len(begun)} of {len(targets)} moves were refused")
+    say_failed(len(targets) - len(begun), len(lost), len(targets))
+    if len(begun) < len(targets) or lost:
         raise typer.Exit(1)
 
 
@@ -151,6 +159,8 @@ def cancel(
         raise typer.BadParameter("give one of FILE, --json, --all, --topic and --broker")
     listed = list(read(file, text).targets) if named else None
     with choose_target(bootstrap, directory).client(timeout) as client:
+        if topics:
+            topics_named(client, topics)
         moves = client.reassignments(listed)
         moving = {**_waiting(moves), **moves.under_way}
         wanted = sorted(moving) if listed is None else listed
@@ -170,6 +180,8 @@ def cancel(
         print_document(rows)
     elif rows:
         _print_cancelled(rows)
+    elif moving:
+        say(f"none of the {len(moving)} partitions on the move or queued is among those named")
     else:
         say("no partition is being moved")
     if len(begun) < len(wanted):

@@ -90,14 +90,21 @@ def _entry(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
     topic, partition, replicas = (entry.get(key) for key in ("topic", "partition", "replicas"))
     if not isinstance(topic, str) or not topic:
         raise ReassignmentFileError(f"{where} names no topic")
+    if not topic.isascii():
+        raise ReassignmentFileError(f"{where}: {topic!r} is no topic name")
     if type(partition) is not int or partition < 0:
         raise ReassignmentFileError(f"{where}: partition is {partition!r}: a number expected")
     if (
         not isinstance(replicas, list)
         or not replicas
-        or any(type(each) is not int or each < 0 for each in replicas)
+        or any(type(each) is not int or not 0 <= each < 2**31 for each in replicas)
     ):
         raise ReassignmentFileError(f"{where}: replicas is {replicas!r}: broker ids expected")
+    if "throttle" in entry:
+        raise ReassignmentFileError(
+            f"{where}: throttle counts only in a node of the store: leave it out, and give"
+            " --throttle"
+        )
     directories = entry.get("log_dirs")
     if directories is not None and directories != ["any"] * len(replicas):
         raise ReassignmentFileError(
@@ -131,8 +138,19 @@ def rollback(replicas: Targets) -> str:
 
 
 def save(path: Path, text: str) -> None:
-    """Write the rollback before anything moves; ReassignmentFileError."""
+    """Write the rollback before anything moves; ReassignmentFileError.
+
+    A file with something else is not replaced: a command that is repeated after its moves would
+    write that the partitions are to stay, over the only record of where they were.
+    """
     try:
+        if path.is_file():
+            if path.read_bytes() == text.encode() + b"\n":
+                return
+            raise ReassignmentFileError(
+                f"{path} exists, and nothing was moved: it may be the way back of earlier moves."
+                " Name another file, or remove it"
+            )
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise ReassignmentFileError(

@@ -35,6 +35,10 @@ from tidelog.wire.messages.list_partition_reassignments import (
 from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 
 _ANSWER_MARGIN_MS: Final = 2_000
+#: Time for one try. A controller that hangs loses its session, and the next try goes to another
+#: one; a list is read, and a change waits a second for the brokers that take it.
+_LIST_MS: Final = 5_000
+_ALTER_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ class MoveAdmin:
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveAsked]]:
             controller = yield from self._router.controller(patience)
-            timeout_ms = max(1, patience.remaining_ms)
+            timeout_ms = max(1, min(_ALTER_MS, patience.remaining_ms))
             answer = yield Call(
                 controller.address,
                 ALTER_PARTITION_REASSIGNMENTS,
@@ -219,7 +223,7 @@ class MoveAdmin:
 
         def attempt(patience: Patience) -> Operation[Moves]:
             controller = yield from self._router.controller(patience)
-            timeout_ms = max(1, patience.remaining_ms)
+            timeout_ms = max(1, min(_LIST_MS, patience.remaining_ms))
             message = ListPartitionReassignmentsRequest(timeout_ms, topics)
             answer = yield Call(
                 controller.address, LIST_PARTITION_REASSIGNMENTS, always(message), timeout_ms

@@ -38,6 +38,7 @@ def logs() -> Iterator[FakeLogs]:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capfd: Any, logs: FakeLogs) -> Shell:
+    monkeypatch.setattr("tidelog.cli.move_execution._SETTLING_S", 0.2)
     return Shell(monkeypatch, capfd, logs.bootstrap)
 
 
@@ -73,10 +74,14 @@ class TestQueue:
         accept(logs, 0, 60)
         printed = shell("reassign", "queue", "--json", moves_to([2], [2]), code=1)
         assert "queued" in printed and "REASSIGNMENT_IN_PROGRESS" in printed
-        assert "1 of 2 moves were not carried out" in shell.err
+        assert "1 of 2 moves were refused" in shell.err
 
     def test_a_dry_run_queues_nothing(self, shell: Shell, logs: FakeLogs) -> None:
-        assert "would_queue" in shell("reassign", "queue", "--json", moves_to([2]), "--dry-run")
+        words = ("reassign", "queue", "--json", moves_to([1], [1, 1]), "--dry-run")
+        printed = shell(*words, code=1)
+        assert "would_queue" in printed and "flights-1 names a broker twice: 1,1" in printed
+        listed(logs, frozen=True)
+        assert "would_queue" in shell("reassign", "queue", "--json", moves_to([1]), "--dry-run")
         assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
 
     def test_a_controller_of_kafka_is_not_asked(self, shell: Shell, logs: FakeLogs) -> None:
@@ -121,7 +126,8 @@ class TestQueue:
         self, shell: Shell, logs: FakeLogs
     ) -> None:
         printed = shell("reassign", "queue", "--json", moves_to([1], [2]), "--wait", code=1)
-        assert "it left the queue, and has the replicas 1" in printed
+        assert "accepted, but it was cancelled or replaced meanwhile; the replicas are 1" in printed
+        assert "1 of 2 moves did not reach their targets" in shell.err
 
 
 class TestFreeze:

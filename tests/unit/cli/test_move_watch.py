@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,12 +10,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 from tests.support.cli import check
 from tests.support.client.fake_placement import FakePlacement
 from tests.unit.cli.test_commands import Shell
 
 from tidelog.cli import documents
-from tidelog.cli.move_watch import duration_text, progress_text
+from tidelog.cli.move_watch import _Bars, duration_text, progress_text
 from tidelog.client.move_progress import MoveProgress, MoveState
 from tidelog.client.moving import MoveUnderWay
 from tidelog.core.types import TopicPartition
@@ -109,6 +111,30 @@ def test_bars_on_a_terminal(
     drawn = shell(*WATCH)
     assert "flights-0 adding 3" in drawn and "250 B of 1000 B" in drawn
     assert "flights-0 ended" in drawn
+
+
+def test_bars_of_moves_that_ended_make_room_for_others(
+    shell: Shell, cluster: FakePlacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal cuts what is below its last line: moves under way would not be seen."""
+    monkeypatch.setattr("tidelog.cli.move_watch._MOST_BARS", 2)
+    progress = Progress(console=Console(width=100, no_color=True, file=io.StringIO()))
+    bars = _Bars(progress)
+
+    def drawn(*numbers: int) -> list[str]:
+        moves = [
+            MoveProgress(TopicPartition("t", each), MoveState.ADDING, MOVE, 1, 9, None, None, False)
+            for each in numbers
+        ]
+        bars.show(moves)
+        return [task.fields["title"] for task in progress.tasks]
+
+    assert drawn(0, 1, 2, 3) == ["t-0 adding 3", "t-1 adding 3", "and 2 more"]
+    assert drawn(1, 3) == ["t-1 adding 3", "t-3 adding 3"]
+    ended = progress.console.file
+    assert isinstance(ended, io.StringIO)
+    assert ended.getvalue() == "t-0 ended\nt-2 ended\n"
+    assert drawn() == []
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def cluster() -> Iterator[FakePlacement]:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capfd: Any, cluster: FakePlacement) -> Shell:
+    monkeypatch.setattr("tidelog.cli.move_execution._SETTLING_S", 0.2)
     return Shell(monkeypatch, capfd, cluster.bootstrap)
 
 
@@ -136,6 +137,32 @@ class TestEveryForm:
         assert "cannot be written, and nothing was moved" in shell.err
         assert asked(cluster) == []
 
+    def test_a_move_that_was_cancelled_while_waited_for_is_no_success(
+        self, shell: Shell, cluster: FakePlacement, form: str
+    ) -> None:
+        cluster.holds = True
+
+        def cancel() -> None:
+            if cluster.moves.pop(T0, None) is not None:
+                cluster.finish()
+
+        cluster.before_list = cancel
+        printed = shell(*FORMS[form], "--wait", code=1)
+        assert (
+            "accepted, but it was cancelled or replaced meanwhile; the replicas are 1,2" in printed
+        )
+        assert "moves did not reach their targets" in shell.err
+        assert "may be stopped" not in shell.err
+
+    def test_an_earlier_way_back_is_not_replaced(
+        self, shell: Shell, cluster: FakePlacement, tmp_path: Path, form: str
+    ) -> None:
+        path = tmp_path / "back.json"
+        path.write_text("the way back of earlier moves")
+        shell(*FORMS[form], "--save-rollback", str(path), code=1)
+        assert path.read_text() == "the way back of earlier moves"
+        assert asked(cluster) == []
+
     def test_a_dead_broker_gets_no_replica(
         self, shell: Shell, cluster: FakePlacement, form: str
     ) -> None:
@@ -201,6 +228,16 @@ class TestDecommission:
         assert cluster.replicas[TopicPartition("trains", 0)][0] == 3
         assert "broker 4 holds no replica and may be stopped" in shell.err
 
+    def test_a_dead_broker_whose_moves_are_under_way_is_known(
+        self, shell: Shell, cluster: FakePlacement
+    ) -> None:
+        cluster.dead = {4}
+        cluster.place("trains", (4, 3))
+        cluster.holds = True
+        shell("brokers", "decommission", "4")
+        shell("brokers", "decommission", "4")
+        assert "1 partition is on the move: the same command says later" in shell.err
+
     def test_too_few_brokers_move_nothing(self, shell: Shell, cluster: FakePlacement) -> None:
         shell("brokers", "decommission", "1", "3", "4", code=1)
         assert "only broker 2, too few for flights (2 replicas)" in shell.err
@@ -230,6 +267,26 @@ class TestDrain:
         cluster.leaders[T0] = 1
         shell("brokers", "drain", "1", "--leaders-only", "--wait")
         assert cluster.leaders[T0] == 2
+
+    def test_partitions_with_a_dead_replica_are_named_and_others_go(
+        self, shell: Shell, cluster: FakePlacement
+    ) -> None:
+        cluster.dead = {4}
+        cluster.place("trains", (1, 4))
+        shell("brokers", "drain", "1", "--wait", code=1)
+        assert "tidelog: trains-0 cannot be moved, as a replica is on a dead broker" in shell.err
+        assert "leads no partition" not in shell.err
+        assert cluster.leaders[T0] == cluster.leaders[T1] == 2
+        assert cluster.replicas[TopicPartition("trains", 0)] == (1, 4)
+
+    def test_a_preferred_replica_that_is_not_elected_is_no_success(
+        self, shell: Shell, cluster: FakePlacement
+    ) -> None:
+        cluster.place("flights", (2, 1))
+        cluster.leaders[T0] = 1
+        cluster.refused_elections = {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+        shell("brokers", "drain", "1", "--leaders-only", code=1)
+        assert "tidelog: flights-0 keeps its leader: because" in shell.err
 
     def test_a_refused_election_is_named(self, shell: Shell, cluster: FakePlacement) -> None:
         cluster.refused_elections = {T1: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
@@ -307,7 +364,7 @@ class TestPlan:
         ("topics move flights --to-brokers 1,9", 1, "no live broker 9; live are 1, 2, 3, 4"),
         ("topics move flights --to-brokers 3", 1, "name at least 2"),
         ("brokers decommission", 2, "ID"),
-        ("brokers decommission 9", 1, "there is no broker 9; there are 1, 2, 3, 4"),
+        ("brokers decommission 9", 1, "there is no broker 9: it is not alive"),
         ("brokers decommission 1 1", 2, "broker 1 is named twice"),
         ("brokers decommission x", 2, "ID"),
         ("brokers decommission 1 2 3 4", 1, "no live broker would remain"),

@@ -49,6 +49,7 @@ def logs() -> Iterator[FakeLogs]:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capfd: Any, logs: FakeLogs) -> Shell:
+    monkeypatch.setattr("tidelog.cli.move_execution._SETTLING_S", 0.2)
     return Shell(monkeypatch, capfd, logs.bootstrap)
 
 
@@ -172,10 +173,37 @@ class TestExecute:
         ]
         assert "the way back has no flights-0: on the move, from where is not recorded" in shell.err
 
-    def test_a_dry_run_asks_for_nothing(self, shell: Shell, logs: FakeLogs) -> None:
-        words = ("reassign", "execute", "--json", moves_to([2]), "--dry-run")
-        assert "would_move" in shell(*words)
+    def test_a_dry_run_asks_for_nothing(self, shell: Shell, logs: FakeLogs, tmp_path: Path) -> None:
+        saved = tmp_path / "back.json"
+        words = ("reassign", "execute", "--dry-run", "--save-rollback", str(saved), "--json")
+        assert "would_move" in shell(*words, moves_to([1]))
         assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+        assert not saved.exists()
+
+    def test_a_dry_run_foresees_refusals(self, shell: Shell, logs: FakeLogs) -> None:
+        words = ("reassign", "execute", "--dry-run", "--json")
+        printed = shell(*words, moves_to([9, 1], [1, 1]), code=1)
+        assert "flights-0 names brokers 9, live brokers are 1" in printed
+        assert "flights-1 names a broker twice: 1,1" in printed
+        assert "2 of 2 moves were refused" in shell.err
+        answer = ListPartitionReassignmentsResponse(frozen=True)
+        logs[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: answer)
+        assert "POLICY_VIOLATION" in shell(*words, moves_to([1]), code=1)
+
+    def test_an_earlier_way_back_is_not_replaced(
+        self, shell: Shell, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        saved = tmp_path / "back.json"
+        words = ("reassign", "execute", "--save-rollback", str(saved), "--json")
+        saved.write_text("the way back of earlier moves")
+        shell(*words, moves_to([2]), code=1)
+        assert "exists, and nothing was moved: it may be the way back of earlier" in shell.err
+        assert saved.read_text() == "the way back of earlier moves"
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+        saved.unlink()
+        shell(*words, moves_to([2]))
+        shell(*words, moves_to([2]))
+        assert len(logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)) == 2, "the same way back"
 
     def test_it_waits_until_nothing_is_being_moved(self, shell: Shell, logs: FakeLogs) -> None:
         answers = [
@@ -190,8 +218,27 @@ class TestExecute:
             ListPartitionReassignmentsResponse(),
         ]
         logs[1].on(LIST_PARTITION_REASSIGNMENTS, lambda _: answers.pop(0))
-        shell("reassign", "execute", "--json", moves_to([2]), "--wait")
+        shell("reassign", "execute", "--json", moves_to([1]), "--wait")
         assert answers == []
+
+    def test_a_move_that_was_cancelled_while_waited_for_is_no_success(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        printed = shell("reassign", "execute", "--json", moves_to([1], [2]), "--wait", code=1)
+        assert "accepted, but it was cancelled or replaced meanwhile; the replicas are 1" in printed
+        assert "1 of 2 moves did not reach their targets" in shell.err
+
+    def test_a_partition_that_was_deleted_while_waited_for_is_no_success(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        def delete(_: Any) -> Any:
+            del logs.topics["flights"]
+            return accepted
+
+        accepted = logs[1].handler(ALTER_PARTITION_REASSIGNMENTS)(None)
+        logs[1].on(ALTER_PARTITION_REASSIGNMENTS, delete)
+        printed = shell("reassign", "execute", "--json", moves_to([2]), "--wait", code=1)
+        assert "accepted, but the partition was deleted meanwhile" in printed
 
     def test_one_of_the_two_is_needed(self, shell: Shell) -> None:
         shell("reassign", "execute", code=2)
@@ -258,17 +305,27 @@ class TestCancel:
 
     @pytest.mark.parametrize(
         ("option", "numbers"),
-        [(("--topic", "flights"), [0, 1]), (("--topic", "x"), []), (("--broker", "3"), [1])],
+        [(("--topic", "flights"), [0, 1]), (("--topic", "quiet"), []), (("--broker", "3"), [1])],
     )
     def test_the_moves_of_a_topic_or_a_broker(
         self, shell: Shell, logs: FakeLogs, option: tuple[str, str], numbers: list[int]
     ) -> None:
+        logs.create("quiet", 1)
         under_way(logs, *self.MOVES)
         words = ("reassign", "cancel", *option, "--dry-run")
         told = shell.json(list[documents.MoveCancelled], *words)
         assert [(one["partition"], one["result"]) for one in told] == [
             (number, "would_cancel") for number in numbers
         ]
+        assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
+
+    def test_a_selection_without_a_move(self, shell: Shell, logs: FakeLogs) -> None:
+        logs.create("quiet", 1)
+        under_way(logs, *self.MOVES)
+        shell("reassign", "cancel", "--topic", "quiet")
+        assert "none of the 2 partitions on the move or queued is among those named" in shell.err
+        shell("reassign", "cancel", "--topic", "flight", code=1)
+        assert "there is no topic 'flight'; did you mean flights?" in shell.err
         assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
 
     def test_the_moves_of_a_file_and_a_refusal(self, shell: Shell, logs: FakeLogs) -> None:
@@ -328,6 +385,18 @@ class TestVerify:
         (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": []}]},
             "replicas is []: broker ids expected",
+        ),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [2**31]}]},
+            "replicas is [2147483648]: broker ids expected",
+        ),
+        (
+            {"partitions": [{"topic": "\ud800", "partition": 0, "replicas": [1]}]},
+            "'\\ud800' is no topic name",
+        ),
+        (
+            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "throttle": 5}]},
+            "throttle counts only in a node of the store: leave it out, and give --throttle",
         ),
         (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]},

@@ -106,6 +106,31 @@ def test_a_list_is_asked_of_another_controller_too(
 
 
 @pytest.mark.parametrize("is_list", [True, False])
+def test_a_controller_that_hangs_does_not_use_up_the_time(
+    cluster: FakeCluster,
+    client: BlockingClient,
+    monkeypatch: pytest.MonkeyPatch,
+    is_list: bool,
+) -> None:
+    monkeypatch.setattr("tidelog.client.moving._LIST_MS", 200)
+    monkeypatch.setattr("tidelog.client.moving._ALTER_MS", 200)
+    monkeypatch.setattr("tidelog.client.moving._ANSWER_MARGIN_MS", 100)
+
+    def hang(_: object) -> None:
+        """The others elect another controller meanwhile."""
+        cluster.controller_id = 2
+
+    for api in (LIST_PARTITION_REASSIGNMENTS, ALTER_PARTITION_REASSIGNMENTS):
+        cluster[1].on(api, hang)
+    cluster[2].on(LIST_PARTITION_REASSIGNMENTS, lambda _: ListPartitionReassignmentsResponse())
+    cluster[2].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: accepted(0))
+    if is_list:
+        assert client.list_reassignments() == {}
+    else:
+        assert client.reassign({T0: (2,)})[T0].error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_list", [True, False])
 def test_the_message_of_an_error_as_a_whole_is_kept(
     cluster: FakeCluster, client: BlockingClient, is_list: bool
 ) -> None:

@@ -34,7 +34,8 @@ def partition(
     topic, _, number = name.rpartition("-")
     isr = more.pop("isr", replicas)
     is_moving = bool(more.pop("is_moving", False))
-    assert isinstance(isr, tuple) and not more
+    losing = more.pop("losing", ())
+    assert isinstance(isr, tuple) and isinstance(losing, tuple) and not more
     return PlacedPartition(
         TopicPartition(topic, int(number)),
         replicas,
@@ -42,6 +43,7 @@ def partition(
         isr,
         size,
         is_moving,
+        losing,
     )
 
 
@@ -203,7 +205,7 @@ class TestTopicOnBrokers:
             ((), "no broker: name at least one"),
             ((1, 1), "broker 1 is named twice"),
             ((1, 9), "no live broker 9; live are 1, 2, 3, 4"),
-            ((1,), "2 replicas of a partition, and 1 brokers are named: name at least 2"),
+            ((1,), "2 replicas of a partition, and 1 broker is named: name at least 2"),
         ],
     )
     def test_brokers_that_cannot_be(self, brokers: tuple[int, ...], reason: str) -> None:
@@ -255,7 +257,7 @@ class TestDecommissioned:
 
     def test_brokers_that_cannot_be(self) -> None:
         state = cluster(partition("t-0", 1), brokers=2)
-        with pytest.raises(PlanError, match="there is no broker 7; there are 1, 2"):
+        with pytest.raises(PlanError, match="there is no broker 7: it is not alive, .* are 1, 2"):
             decommissioned(state, {7})
         with pytest.raises(PlanError, match="no live broker would remain"):
             decommissioned(state, {1, 2})
@@ -273,6 +275,10 @@ class TestDecommissioned:
         assert decommissioned(state, {3}).moves == ()
         with pytest.raises(PlanError, match="t-0 is on the move to 1,2: wait for it"):
             decommissioned(state, {1})
+
+    def test_a_dead_broker_that_loses_its_last_replica_by_a_move_is_known(self) -> None:
+        state = cluster(partition("t-0", 1, 2, is_moving=True, losing=(9,)))
+        assert decommissioned(state, {9}).moves == ()
 
 
 class TestDrained:
@@ -304,6 +310,21 @@ class TestDrained:
         assert plan.targets == {TopicPartition("t", 0): (2, 1)}
         assert plan.staying == (TopicPartition("t", 0),)
         assert plan.moves[0].needs_election
+
+    def test_a_replica_in_sync_leads_where_the_preferred_one_catches_up(self) -> None:
+        state = cluster(partition("t-0", 2, 1, 3, leader=1, isr=(1, 3)), brokers=3)
+        plan = drained(state, {1}, leaders_only=True)
+        assert plan.targets == {TopicPartition("t", 0): (3, 2, 1)}
+        assert plan.moves[0].needs_election
+        # None of the others is in sync: their order stays.
+        state = cluster(partition("t-0", 2, 3, 1, leader=1, isr=(1,)), brokers=3)
+        assert drained(state, {1}, leaders_only=True).moves == ()
+
+    def test_a_partition_with_a_replica_on_a_dead_broker_stays_and_others_go(self) -> None:
+        state = cluster(partition("t-0", 1, 9), partition("u-0", 1, 2), brokers=3)
+        plan = drained(state, {1})
+        assert plan.targets == {TopicPartition("u", 0): (2, 3)}
+        assert plan.blocked == (TopicPartition("t", 0),)
 
     def test_a_dead_broker_is_not_drained(self) -> None:
         with pytest.raises(PlanError, match="there is no live broker 9 to drain"):

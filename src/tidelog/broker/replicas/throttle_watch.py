@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+#: What sets a rate below the configured one (R4).
+_MOVES_RATE: Final = "the --throttle of reassignments"
 _Find = Callable[[TopicPartition], "Partition | None"]
 
 
@@ -75,7 +77,10 @@ class ThrottleWatch:
                 self._throttles.leader.rate,
             )
             if shortfall is not None:
-                self._report(f"{replica[0]}: follower {replica[1]}", _LEADER_RATE, shortfall)
+                name = f"{replica[0]}: follower {replica[1]}"
+                configured = self._services.config.leader_replication_throttled_rate
+                key = _LEADER_RATE if configured <= shortfall.rate else _MOVES_RATE
+                self._report(name, key, shortfall)
         self._sent.forget_all_but(self._left_out)
 
     def _look_at_own(self, replicas: list[TopicPartition], find: _Find) -> None:
@@ -102,7 +107,9 @@ class ThrottleWatch:
             )
             if shortfall is not None:
                 name = f"{replica}: this follower of leader {partition.followership.leader}"
-                self._report(name, _FOLLOWER_RATE, shortfall)
+                configured = self._services.config.follower_replication_throttled_rate
+                key = _FOLLOWER_RATE if configured <= shortfall.rate else _MOVES_RATE
+                self._report(name, key, shortfall)
         self._fetched.forget_all_but(self._not_fetched)
 
     def _report(self, replica: str, key: str, shortfall: Shortfall) -> None:

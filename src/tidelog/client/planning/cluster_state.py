@@ -29,6 +29,8 @@ class PlacedPartition:
     size_bytes: int = 0
     #: Whether it is being reassigned; then `replicas` are the target.
     is_moving: bool = False
+    #: Brokers that hold a replica until the move is over.
+    losing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 A replica on such a broker goes to the best other broker. Its partition keeps the number of its
 replicas. A partition whose preferred leader leaves gets another one that is in sync, if there is
 one. Decommissioning refuses where the other brokers are too few for a partition's replicas.
-Draining then leaves the replica where it is, as a follower.
+Draining then leaves the replica where it is, as a follower. It leaves alone a partition that has a
+replica on a dead broker, because a controller accepts no target that names one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from tidelog.client.planning.cluster_state import (
@@ -50,7 +52,8 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
     """Return the moves that take leaderships and, where other brokers have place, replicas away.
 
     A partition for which the other brokers are too few keeps its replica as a follower, last in
-    order; it is among `Plan.staying`. With `leaders_only` replicas stay, and nothing is copied.
+    order; it is among `Plan.staying`. A partition that keeps a replica on a dead broker is among
+    `Plan.blocked`, and stays as it is. With `leaders_only` replicas stay, and nothing is copied.
     Raises PlanError for a broker that is not alive, and where no other broker lives.
     """
     for broker in sorted(leaving):
@@ -63,9 +66,11 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
     stay = _staying_brokers(state, leaving)
     placement = Placement(state)
     chosen: dict[TopicPartition, Chosen] = {}
-    staying = []
+    staying, blocked = [], []
     for partition in _largest_first(state, leaving):
-        check_replicas_alive(state, partition)
+        if any(broker not in state.racks for broker in partition.replicas):
+            blocked.append(partition.tp)
+            continue
         kept = [broker for broker in partition.replicas if broker not in leaving]
         own = [broker for broker in partition.replicas if broker in leaving]
         replicas = tuple(kept)
@@ -75,11 +80,21 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
         if len(replicas) < len(partition.replicas):
             replicas += tuple(own[: len(partition.replicas) - len(replicas)])
             staying.append(partition.tp)
-        if partition.replicas[0] in leaving and able:
+        if able and (partition.replicas[0] in leaving or _leads_for_another(partition, able)):
             replicas = leader_first(replicas, placement.best_leader(partition, able))
         placement.assign(partition.tp, replicas)
         chosen[partition.tp] = Chosen(replicas, _reason(partition, leaving, "drained"))
-    return plan_of(state, chosen, staying)
+    return plan_of(state, chosen, staying, blocked)
+
+
+def _leads_for_another(partition: PlacedPartition, able: Sequence[int]) -> bool:
+    """Return whether the preferred replica cannot take the leadership now, but one of these can.
+
+    The leader is then a broker that leaves: of those that stay, none leads.
+    """
+    if partition.leader in able or partition.replicas[0] in partition.isr:
+        return False
+    return any(broker in partition.isr for broker in able)
 
 
 def _staying_brokers(state: ClusterState, leaving: AbstractSet[int]) -> list[int]:
@@ -103,11 +118,16 @@ def _reason(partition: PlacedPartition, leaving: AbstractSet[int], word: str) ->
 
 
 def _check_known(state: ClusterState, leaving: AbstractSet[int]) -> None:
-    known = {*state.racks, *(broker for each in state.partitions for broker in each.replicas)}
+    known = {*state.racks}
+    for each in state.partitions:
+        known |= {*each.replicas, *each.losing}
     for broker in sorted(leaving):
         if broker not in known:
             names = ", ".join(map(str, sorted(known)))
-            raise PlanError(f"there is no broker {broker}; there are {names}")
+            raise PlanError(
+                f"there is no broker {broker}: it is not alive, and no partition is assigned to it;"
+                f" there are {names}"
+            )
 
 
 def _check_enough(state: ClusterState, leaving: AbstractSet[int], stay: list[int]) -> None:

@@ -41,10 +41,13 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Moves in the order of their partitions; `staying`: partitions that the wish cannot move."""
+    """Moves in the order of their partitions, and partitions that the wish cannot move."""
 
     moves: tuple[PlannedMove, ...]
+    #: The brokers are too few for them.
     staying: tuple[TopicPartition, ...] = ()
+    #: They keep a replica on a dead broker.
+    blocked: tuple[TopicPartition, ...] = ()
 
     @property
     def moved_bytes(self) -> int:
@@ -74,6 +77,7 @@ def plan_of(
     state: ClusterState,
     chosen: Mapping[TopicPartition, Chosen],
     staying: Sequence[TopicPartition] = (),
+    blocked: Sequence[TopicPartition] = (),
 ) -> Plan:
     """Return the plan that gives partitions these replicas; partitions that have them are left out.
 
@@ -91,7 +95,7 @@ def plan_of(
             )
         moves.append(_move(partition, wanted))
     _check_room(state, moves)
-    return Plan(tuple(moves), tuple(sorted(staying)))
+    return Plan(tuple(moves), tuple(sorted(staying)), tuple(sorted(blocked)))
 
 
 def _move(partition: PlacedPartition, wanted: Chosen) -> PlannedMove:

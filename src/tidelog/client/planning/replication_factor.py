@@ -48,8 +48,12 @@ def with_replication_factor(state: ClusterState, topic: str, factor: int) -> Pla
             rest = PlacedPartition(partition.tp, replicas)
             check_replicas_alive(state, rest)
         placement.assign(partition.tp, replicas)
-        chosen[partition.tp] = Chosen(replicas, f"{factor} replicas are wanted instead of {have}")
+        chosen[partition.tp] = Chosen(replicas, f"{_wanted(factor)} wanted instead of {have}")
     return plan_of(state, chosen)
+
+
+def _wanted(factor: int) -> str:
+    return "1 replica is" if factor == 1 else f"{factor} replicas are"
 
 
 def _alive(count: int) -> str:

@@ -31,10 +31,11 @@ def on_brokers(state: ClusterState, topic: str, brokers: Sequence[int]) -> Plan:
             raise PlanError(f"there is no live broker {broker}; live are {live}")
     most = max(len(each.replicas) for each in partitions)
     if most > len(brokers):
+        named = "1 broker is" if len(brokers) == 1 else f"{len(brokers)} brokers are"
         raise PlanError(
-            f"topic {topic!r} has {most} replicas of a partition, and {len(brokers)} brokers are"
-            f" named: name at least {most}, or lower the number first (tidelog topics alter"
-            f" {topic} --replication-factor {len(brokers)})"
+            f"topic {topic!r} has {most} replicas of a partition, and {named} named: name at least"
+            f" {most}, or lower the number first (tidelog topics alter {topic} --replication-factor"
+            f" {len(brokers)})"
         )
     placement = Placement(state)
     chosen: dict[TopicPartition, Chosen] = {}
