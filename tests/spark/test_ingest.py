@@ -15,6 +15,7 @@ from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.types import TopicPartition
+from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.ingest import ProofError, ingest, prove_table
 from tidelog.spark.pipelines.manifests import TableError
 from tidelog.spark.pipelines.sequence import prove_sequence
@@ -213,6 +214,14 @@ class TestSequence:
         proof = prove_sequence(self.frame(spark, numbers), "n", 3)
         assert not proof.holds
         assert proof.verdict() == verdict
+
+    @pytest.mark.parametrize("column", ["nope", "text"])
+    def test_a_column_that_holds_no_numbers_is_named(
+        self, spark: SparkSession, column: str
+    ) -> None:
+        frame = self.frame(spark, [0]).selectExpr("n", "'x' as text")
+        with pytest.raises(OptionError, match=f"sequence is '{column}'; .* which has n$"):
+            prove_sequence(frame, column, 3)
 
 
 def test_a_range_of_markers_only_is_a_run_without_files(

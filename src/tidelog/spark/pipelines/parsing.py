@@ -33,7 +33,8 @@ def json_columns(spark: SparkSession, ddl: str) -> Transform:
         if not isinstance(fields, StructType) or not fields.names:
             raise OptionError(f"columns {ddl!r} are not like 'carrier string, distance long'")
     except PySparkException as error:
-        reason = str(error).splitlines()[0]
+        # Spark's message of a syntax error begins with an empty line.
+        reason = next((line for line in str(error).splitlines() if line.strip()), "no DDL")
         raise OptionError(
             f"columns {ddl!r} are not like 'carrier string, distance long': {reason}"
         ) from error

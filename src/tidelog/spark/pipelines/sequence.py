@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidelog.spark.option_values import OptionError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -58,9 +60,20 @@ class SequenceProof:
 
 
 def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProof:
-    """Return count, sum, minimum, maximum and distinct of `column`, against 0 to `produced` - 1."""
-    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    """Return count, sum, minimum, maximum and distinct of `column`, against 0 to `produced` - 1.
 
+    Raises OptionError where the table has no such column of whole numbers.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql.types import IntegralType
+
+    types = {each.name: each.dataType for each in frame.schema}
+    if not isinstance(types.get(column), IntegralType):
+        numbers = [name for name, kind in types.items() if isinstance(kind, IntegralType)]
+        raise OptionError(
+            f"sequence is {column!r}; expected a column of whole numbers of the table, which has"
+            f" {', '.join(numbers) or 'none'}"
+        )
     number = F.col(column)
     belongs = number.between(0, produced - 1)
     row = frame.agg(
