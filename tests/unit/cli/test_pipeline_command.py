@@ -24,6 +24,8 @@ runner = CliRunner()
         ["prove", "x", "--sequence", "seq"],
         ["prove", "x", "--produced", "3"],
         ["prove", "x", "--sequence", "seq", "--produced", "-1"],
+        ["audit", "/x", "--html", "/nothing/here/a.html"],
+        ["audit", "/x", "--html", "/"],
         ["nonsense"],
     ],
 )

@@ -39,7 +39,10 @@ def test_a_report_that_does_not_hold_is_exit_code_1(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
 
 
-def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_named_behind_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "none" / "r.html"
     with pytest.raises(ConfigError, match=f"--html {target}: the report cannot be written"):
         show(GOOD, OutputFormat.TABLE, target)
+    assert capsys.readouterr().out.endswith("all is well\n")

@@ -27,7 +27,13 @@ from tidelog.spark.pipelines.plan.cluster_model import (
 )
 from tidelog.spark.pipelines.plan.moves import batches_of, plan_files
 from tidelog.spark.pipelines.plan.placement import fair_shares, ordered
-from tidelog.spark.pipelines.plan.planner import Plan, PlanOptions, plan_for, write_plan
+from tidelog.spark.pipelines.plan.planner import (
+    Plan,
+    PlanOptions,
+    check_target,
+    plan_for,
+    write_plan,
+)
 
 MIB = 1 << 20
 OPTIONS = PlanOptions("nowhere:1", time_limit_s=60.0)
@@ -279,3 +285,15 @@ def test_a_plan_is_written_to_a_new_directory_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PlanError, match="cannot be written to"):
         write_plan(made, str(tmp_path / "file"))
+
+
+def test_a_target_is_checked_before_there_is_a_plan_and_nothing_is_written(tmp_path: Path) -> None:
+    check_target(str(tmp_path / "new" / "moves"))
+    check_target(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PlanError, match="is not empty"):
+        check_target(str(tmp_path))
+    for path in (tmp_path / "file", tmp_path / "file" / "moves"):
+        with pytest.raises(PlanError, match=f"the plan cannot be written to {path}: "):
+            check_target(str(path))

@@ -98,7 +98,7 @@ def plan(
     bytes_per_s = size_bytes(bandwidth)
     target = choose_target(bootstrap, directory)
     with session("tidelog plan", cores, memory) as spark:
-        from tidelog.spark.pipelines.plan.planner import PlanOptions, write_plan
+        from tidelog.spark.pipelines.plan.planner import PlanOptions, check_target, write_plan
         from tidelog.spark.pipelines.plan.planner import plan as make_plan
 
         options = PlanOptions(
@@ -115,6 +115,8 @@ def plan(
             batch_s=batch_s,
             time_limit_s=time_limit,
         )
+        if out is not None:
+            check_target(out)
         with progress("taking samples") as show_progress:
             made = make_plan(spark, options, show_progress)
         written = write_plan(made, out) if out is not None and made.moves else []

@@ -25,9 +25,22 @@ if TYPE_CHECKING:
 
 CoresOption = Annotated[int, typer.Option(min=1, help="Worker threads of Spark.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.")]
+
+
+def _writable_page(path: Path | None) -> Path | None:
+    """Refuse a page that cannot be written before the work begins, not when it is done."""
+    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
+        raise typer.BadParameter(f"{path} cannot be written: a file in a directory expected")
+    return path
+
+
 HtmlOption = Annotated[
     Path | None,
-    typer.Option("--html", help="Write the report as one HTML file, with plots, as well."),
+    typer.Option(
+        "--html",
+        callback=_writable_page,
+        help="Write the report as one HTML file, with plots, as well.",
+    ),
 ]
 
 

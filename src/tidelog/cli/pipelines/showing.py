@@ -31,13 +31,16 @@ REPORT_DOCUMENT = (
 
 
 def show(report: Report, output: OutputFormat, html: Path | None) -> None:
-    """Print a report and write its page; raise typer.Exit(1) where it does not hold."""
-    if html is not None:
-        write_page(report, html)
+    """Print a report and write its page; raise typer.Exit(1) where it does not hold.
+
+    A page that cannot be written costs no report: it comes last.
+    """
     if output is OutputFormat.JSON:
         print_json(report.to_json())
     else:
         _print(report)
+    if html is not None:
+        write_page(report, html)
     if not report.holds:
         raise typer.Exit(1)
 

@@ -8,6 +8,7 @@ without any sample counts with rate 0.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -168,19 +169,34 @@ def goals_of(cluster: ClusterModel, options: PlanOptions) -> Goals:
     return Goals(options.tolerance, options.drain, factors, options.with_racks)
 
 
+def check_target(directory: str) -> None:
+    """Raise PlanError where a plan's files cannot be written to this directory, and write nothing.
+
+    For callers that take samples for hours before there is a plan.
+    """
+    target = Path(directory).absolute()
+    held = next(each for each in (target, *target.parents) if each.exists())
+    try:
+        if held == target and any(target.iterdir()):
+            raise PlanError(
+                f"{directory} is not empty: an older plan's batches would be mixed with this one's;"
+                " name a new directory"
+            )
+    except OSError as error:
+        raise PlanError(f"the plan cannot be written to {directory}: {error}") from error
+    if not (held.is_dir() and os.access(held, os.W_OK)):
+        raise PlanError(f"the plan cannot be written to {directory}: {held} takes no files")
+
+
 def write_plan(made: Plan, directory: str) -> list[Path]:
     """Write the files of a plan to a new or empty directory; return their paths.
 
     Raises PlanError where that is impossible.
     """
+    check_target(directory)
     target = Path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        if any(target.iterdir()):
-            raise PlanError(
-                f"{directory} is not empty: an older plan's batches would be mixed with this one's;"
-                " name a new directory"
-            )
         paths = []
         for name, document in made.files().items():
             path = target / name
