@@ -91,9 +91,6 @@ class ReadOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 900_000
-    #: The group of `kafka.group.id`, to which a stream may commit.
-    group_id: str | None = None
-    group_id_prefix: str | None = None
     #: Log directories, as paths or globs.
     segments: tuple[str, ...] = ()
     #: Read them beyond the high watermark, to the end of the log.
@@ -157,8 +154,6 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool = False) -> ReadO
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=fewest,
         max_trigger_delay_ms=milliseconds(options, "maxTriggerDelay", "15m"),
-        group_id=options.get("kafka.group.id"),
-        group_id_prefix=options.get("groupidprefix"),
         segments=segments,
         segments_to_log_end=boolean(options, "segmentsToLogEnd", False),
         pushdown=boolean(options, "pushdown", True),
@@ -286,10 +281,14 @@ def _remarks(options: Mapping[str, str], is_stream: bool) -> Iterable[str]:
     if _STRATEGY.lower() in options and not any(name.lower() in options for name in _STARTINGS[:2]):
         yield f"option {_STRATEGY} has no effect without a starting timestamp"
     if not is_stream:
-        for name in (*_TRIGGERS, "kafka.group.id", "groupIdPrefix"):
+        for name in _TRIGGERS:
             if name.lower() in options:
                 yield f"option {name} has no effect in a batch query"
     if "maxtriggerdelay" in options and "minoffsetspertrigger" not in options and is_stream:
         yield "option maxTriggerDelay has no effect without minOffsetsPerTrigger"
-    if is_stream and "groupidprefix" in options and "kafka.group.id" in options:
-        yield "option groupIdPrefix has no effect: kafka.group.id takes precedence"
+    for name in ("kafka.group.id", "groupIdPrefix"):
+        if name.lower() in options:
+            yield (
+                f"option {name} has no effect: the source joins no group; GroupCommitListener"
+                " commits a stream's offsets to one"
+            )

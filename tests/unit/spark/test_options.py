@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -366,19 +367,16 @@ def test_settings_of_the_client_are_taken() -> None:
     assert parse().client == ClientSettings()
 
 
-def test_the_group_of_a_stream_and_its_prefix() -> None:
-    options = parse_stream(groupIdPrefix="p", **{"kafka.group.id": "g"})
-    assert (options.group_id, options.group_id_prefix) == ("g", "p")
-    assert options.remarks == (
-        "option groupIdPrefix has no effect: kafka.group.id takes precedence",
-    )
-
-
-def test_a_batch_remarks_that_a_group_has_no_effect() -> None:
-    assert parse(groupIdPrefix="p", **{"kafka.group.id": "g"}).remarks == (
-        "option kafka.group.id has no effect in a batch query",
-        "option groupIdPrefix has no effect in a batch query",
-    )
+@pytest.mark.parametrize("parsed", [parse, parse_stream])
+def test_a_group_has_no_effect_and_the_remark_names_what_commits(
+    parsed: Callable[..., ReadOptions],
+) -> None:
+    found = parsed(groupIdPrefix="p", **{"kafka.group.id": "g"}).remarks
+    assert [each.split(" has no effect: the source joins no group; ")[0] for each in found] == [
+        "option kafka.group.id",
+        "option groupIdPrefix",
+    ]
+    assert all("GroupCommitListener commits" in each for each in found)
 
 
 def test_a_strategy_or_a_delay_alone_is_remarked() -> None:
