@@ -26,6 +26,8 @@ from tidelog.cli.move_execution import (
     await_moves,
     carry_out,
     elect_preferred,
+    say_stalled,
+    some,
 )
 from tidelog.cli.move_files import ThrottleOption
 from tidelog.cli.output import OutputFormat, OutputOption, say
@@ -40,8 +42,6 @@ from tidelog.cli.waiting import NotYetError, wait_for
 from tidelog.client.planning.emptying import decommissioned, drained
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-
-_MOST_NAMED = 5
 
 BrokersArgument = Annotated[
     list[int],
@@ -85,6 +85,7 @@ def decommission(
             return
         moving = _moving_off(client, leaving)
         if moving and not wait:
+            say_stalled(client, client.reassignments(moving), {})
             say(
                 f"{_partitions(len(moving))} on the move: the same command says later whether"
                 f" {_named(brokers)} may be stopped, and --wait waits for that"
@@ -130,12 +131,12 @@ def drain(
             Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
         )
         if plan.staying and not leaders_only:
-            names = _some(list(plan.staying))
-            verb = "stay" if len(plan.staying) > 1 else "stays"
-            say(f"{names} {verb}, as followers: the other brokers are too few for the replicas")
+            names = some(list(plan.staying))
+            stay = "stay, as followers" if len(plan.staying) > 1 else "stays, as a follower"
+            say(f"{names} {stay}: the other brokers are too few for the replicas")
         if plan.blocked:
             say(
-                f"tidelog: {_some(list(plan.blocked))} cannot be moved, as a replica is on a dead"
+                f"tidelog: {some(list(plan.blocked))} cannot be moved, as a replica is on a dead"
                 " broker: start it, or decommission it, and drain again"
             )
         refused = 0
@@ -179,7 +180,7 @@ def _await_empty(client: BlockingClient, leaving: frozenset[int], timeout_s: flo
     except NotYetError as error:
         names = ", ".join(map(str, sorted(leaving)))
         raise NotYetError(
-            f"broker {names} still holds {_some(left)}: do not stop it, and run the command again"
+            f"broker {names} still holds {some(left)}: do not stop it, and run the command again"
         ) from error
 
 
@@ -237,12 +238,7 @@ def _await_led_elsewhere(
         wait_for("brokers without leaderships", 1, free, timeout_s)
     except NotYetError as error:
         names = ", ".join(map(str, sorted(leaving)))
-        raise NotYetError(f"broker {names} still leads {_some(led)}") from error
-
-
-def _some(partitions: list[TopicPartition]) -> str:
-    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
-    return ", ".join(map(str, partitions[:_MOST_NAMED])) + more
+        raise NotYetError(f"broker {names} still leads {some(led)}") from error
 
 
 def _named(brokers: list[int]) -> str:

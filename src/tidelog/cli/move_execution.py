@@ -25,7 +25,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.reassignment_files import ReassignmentFileError, ids, rollback, save
 from tidelog.cli.waiting import wait_for
-from tidelog.client.moving import MoveAsked
+from tidelog.client.moving import MoveAsked, Moves
 from tidelog.client.planning.moves import Plan, PlannedMove, reassignment_document
 from tidelog.client.upkeep import ElectionType
 from tidelog.core.errors import ErrorCode
@@ -37,6 +37,9 @@ PATIENCE_S = 86_400.0
 #: Brokers learn the end of a move one after the other: so long an answer may be an old one.
 _SETTLING_S = 5.0
 _POLL_S = 0.1
+#: After such a time a move to a dead broker is named: a restart takes less.
+_STALLED_S = 10.0
+_MOST_NAMED = 5
 
 SaveRollbackOption = Annotated[
     Path | None,
@@ -160,13 +163,45 @@ def print_moves(rows: list[MovePlanned], output: OutputFormat) -> None:
 
 
 def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> None:
-    """Wait until none of these partitions is on the move or queued; NotYetError after a day."""
+    """Wait until none of these partitions is on the move or queued; NotYetError after a day.
+
+    Dead brokers that moves wait for are named once.
+    """
+    named: dict[int, None] = {}
+    looked = time.monotonic()
 
     def done() -> int:
+        nonlocal looked
         moves = client.reassignments(moving)
+        if time.monotonic() - looked >= _STALLED_S:
+            looked = time.monotonic()
+            say_stalled(client, moves, named)
         return len(moving) - len({**moves.queued, **moves.under_way})
 
     wait_for("moves", len(moving), done, PATIENCE_S)
+
+
+def say_stalled(client: BlockingClient, moves: Moves, named: dict[int, None]) -> None:
+    """Say for which dead brokers moves wait, without those that were named before."""
+    live = client.metadata([]).brokers
+    waiting: dict[int, list[TopicPartition]] = {}
+    for tp, move in sorted(moves.under_way.items()):
+        for broker in move.adding:
+            if broker not in live and broker not in named:
+                waiting.setdefault(broker, []).append(tp)
+    for broker, partitions in sorted(waiting.items()):
+        named[broker] = None
+        verb = "waits" if len(partitions) == 1 else "wait"
+        say(
+            f"tidelog: {some(partitions)} {verb} for broker {broker}, which is not alive: start it,"
+            f" or cancel the moves to it (tidelog reassign cancel --broker {broker})"
+        )
+
+
+def some(partitions: list[TopicPartition]) -> str:
+    """Return the first partitions, and how many more there are."""
+    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
+    return ", ".join(map(str, partitions[:_MOST_NAMED])) + more
 
 
 def await_targets(

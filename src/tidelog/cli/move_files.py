@@ -58,7 +58,8 @@ def foreseen(
 ) -> dict[TopicPartition, MoveAsked]:
     """Return what the controller would say to these moves, as far as a dry run can know it."""
     live = client.metadata([]).brokers
-    frozen = client.reassignments(targets).is_frozen
+    moves = client.reassignments()
+    others = [tp for tp, each in moves.queued.items() if targets.get(tp) != each.target]
     results = {}
     for tp, replicas in targets.items():
         dead = [broker for broker in replicas if broker not in live]
@@ -67,8 +68,11 @@ def foreseen(
             reason = f"{tp} names a broker twice: {ids(replicas)}"
         elif dead:
             reason = f"{tp} names brokers {ids(tuple(dead))}, live brokers are {ids((*live,))}"
-        elif frozen and not is_queued:
+        elif moves.is_frozen and not is_queued:
             error, reason = ErrorCode.POLICY_VIOLATION, "reassignments are frozen"
+        elif others and is_queued:
+            error = ErrorCode.REASSIGNMENT_IN_PROGRESS
+            reason = f"there is a queue of {len(moves.queued)} moves already"
         results[tp] = MoveAsked(error if reason else ErrorCode.NONE, reason)
     return results
 

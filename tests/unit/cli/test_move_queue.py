@@ -82,6 +82,9 @@ class TestQueue:
         assert "would_queue" in printed and "flights-1 names a broker twice: 1,1" in printed
         listed(logs, frozen=True)
         assert "would_queue" in shell("reassign", "queue", "--json", moves_to([1]), "--dry-run")
+        listed(logs, WAITS)
+        printed = shell("reassign", "queue", "--json", moves_to([1]), "--dry-run", code=1)
+        assert "there is a queue of 1 moves already" in printed
         assert logs[1].asked(ALTER_PARTITION_REASSIGNMENTS) == []
 
     def test_a_controller_of_kafka_is_not_asked(self, shell: Shell, logs: FakeLogs) -> None:

@@ -238,6 +238,28 @@ class TestDecommission:
         shell("brokers", "decommission", "4")
         assert "1 partition is on the move: the same command says later" in shell.err
 
+    def test_a_move_that_waits_for_a_dead_broker_is_named(
+        self, shell: Shell, cluster: FakePlacement, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cluster.holds = True
+        shell("brokers", "decommission", "1")
+        receiver = max(cluster.moves[T0][0])
+        cluster.dead = {receiver}
+        said = f"for broker {receiver}, which is not alive: start it, or cancel the moves to it"
+        shell("brokers", "decommission", "1")
+        assert said in shell.err
+        monkeypatch.setattr("tidelog.cli.move_execution._STALLED_S", 0.0)
+        looks = list(range(5))
+
+        def look() -> None:
+            if looks.pop() == 0:
+                cluster.before_list = lambda: None
+                cluster.finish()
+
+        cluster.before_list = look
+        shell("brokers", "decommission", "1", "--wait")
+        assert shell.err.count(said) == 1
+
     def test_too_few_brokers_move_nothing(self, shell: Shell, cluster: FakePlacement) -> None:
         shell("brokers", "decommission", "1", "3", "4", code=1)
         assert "only broker 2, too few for flights (2 replicas)" in shell.err
