@@ -30,11 +30,11 @@ _QUIET = Profile("quiet", has_own_streams=True, restart_ms=((300, 400),))
 class FaultHarness:
     """Three brokers, one topic, one client with a connection to each broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_dirs: int = 1) -> None:
         self.simulator = Simulator(11)
         self.lines: list[str] = []
         self.simulator.trace.listener = self.lines.append
-        self.cluster = SimCluster(self.simulator, 3, Settings(detect_ms=1.0))
+        self.cluster = SimCluster(self.simulator, 3, Settings(detect_ms=1.0, log_dirs=log_dirs))
         self.faults = Faults(self.cluster, [CLIENT], random.Random(1), _QUIET)
         self.faults.is_active = True
         node = self.simulator.add_node(101, CLIENT)
@@ -144,10 +144,10 @@ class FaultHarness:
 
 
 @contextmanager
-def fault_harness() -> Iterator[FaultHarness]:
+def fault_harness(log_dirs: int = 1) -> Iterator[FaultHarness]:
     """A harness for one test."""
     with CollectorPaused():
-        made = FaultHarness()
+        made = FaultHarness(log_dirs)
         try:
             yield made
         finally:

@@ -52,6 +52,8 @@ class SimDisk:
         self.used_bytes = 0
         #: Called before each call with (call, path); returns the errno of a failure, or 0.
         self.fault: Callable[[str, str], int] | None = None
+        #: Whether the device has failed: calls fail until an operator repairs or replaces the disk.
+        self.is_failed = False
         #: Whether a failed fsync dropped pages that can still be read. They are gone after the next
         #: mount.
         self.has_dropped = False

@@ -5,17 +5,18 @@ budget, a run would break the promises of replication by more failures than repl
 Crashes that lose nothing, stops and expired sessions are free. With `flush.before.ack` the loss of
 unsynced data is free, too, at all brokers together (V69). A loss beyond that is allowed where
 another member of the ISR stays up with all committed records: the budget then protects the last
-such member until the others are back.
+such member until the others are back. A broker with a failed log directory counts as having lost
+data for the replicas in that directory, until the disk is repaired and they are in sync again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidelog.sim.checkers.published_state import Published, PublishedPartition
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
-from tidelog.sim.disk import Loss
+from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.node import Incarnation
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.simulator import Simulator
@@ -56,9 +57,9 @@ class FaultBudget:
         for member in () if before is None else before.members:
             if member in state.members:
                 continue
-            if not self._replication.has_all_committed(
-                state.key, member
-            ) or self._simulator.is_damaged(member):
+            if not self._replication.has_all_committed(state.key, member) or any(
+                disk.is_damaged or disk.is_failed for disk in self._disks_of(state.key, member)
+            ):
                 self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
@@ -89,8 +90,11 @@ class FaultBudget:
             return True
         return False
 
-    def may_fail(self, node_id: int, *, loses_data: bool) -> bool:
-        """Return whether a broker's disk may fail now; `loses_data`: and drop unsynced pages."""
+    def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
+        """Return whether a broker's disk may fail now; `loses_data`: and drop unsynced pages.
+
+        With `disk` the broker may go on with its other disks: only replicas there count.
+        """
         if not self.is_kept:
             return True
         if self.is_spared(node_id):
@@ -103,6 +107,7 @@ class FaultBudget:
             )
             for state in self._living_states()
             if node_id in state.members
+            and (disk is None or disk in self._disks_of(state.key, node_id))
         )
 
     def _may_lose_data(self, node_id: int) -> bool:
@@ -124,7 +129,7 @@ class FaultBudget:
             member
             for member in state.members
             if member in losing
-            or self._is_unsound(member)
+            or self._is_unsound(state.key, member)
             or self._replication.has_lost(state, member)
             or not self._replication.has_all_committed(state.key, member)
         ]
@@ -149,14 +154,25 @@ class FaultBudget:
             for member in state.isr
             if self._brokers[member].life is not None
             and not self._brokers[member].is_stopping
-            and not self._is_unsound(member)
+            and not self._is_unsound(state.key, member)
             and self._replication.is_unchanged(state, member)
             and self._replication.has_all_committed(state.key, member)
         ]
 
-    def _is_unsound(self, node_id: int) -> bool:
-        """Return whether a broker's files show pages that its disk lacks, or flipped bits."""
-        return self._simulator.has_dropped(node_id) or self._simulator.is_damaged(node_id)
+    def _is_unsound(self, key: LogKey, node_id: int) -> bool:
+        """Return whether a replica's disk has failed, lacks readable pages, or is damaged."""
+        return any(
+            disk.is_failed or disk.has_dropped or disk.is_damaged
+            for disk in self._disks_of(key, node_id)
+        )
+
+    def _disks_of(self, key: LogKey, node_id: int) -> Sequence[SimDisk]:
+        """Return the disk of a replica, or all disks of its broker if no disk has the replica."""
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            return ()
+        log = broker.logs.logs.get(key)
+        return broker.logs.disks if log is None else (log.disk,)
 
     def _living_states(self) -> list[PublishedPartition]:
         return [

@@ -228,7 +228,12 @@ class SimFiles:
 
     def exists(self, path: str) -> bool:
         """Return whether the path exists."""
-        self._begin("exists", path)
+        try:
+            self._begin("exists", path)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return False  # as for any path of a directory that is gone
+            raise
         return self.disk.find(path) is not None
 
     def read_file(self, path: str) -> bytes:

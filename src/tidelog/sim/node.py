@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Lane, Ports, TimerHandle
-from tidelog.sim.disk import Loss
+from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.loop import NS_PER_MS, Event, NodeLoop, Scheduler
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.seeds import stream
@@ -106,6 +106,8 @@ class Incarnation:
         self.died_with_page_cache = False
         #: Whether its death was a power loss, which strikes every disk.
         self.died_with_power = False
+        #: The disks that its death struck, and whether each had dropped pages.
+        self.struck_disks: dict[SimDisk, bool] = {}
         #: Called at the beginning of each of its turns, which are its events.
         self.on_turn: list[Callable[[], None]] = []
         #: Called in order when it dies, with the loss of its disks.

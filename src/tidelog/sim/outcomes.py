@@ -146,6 +146,7 @@ class OutcomeWatch:
             copies += (
                 broker.life is not None
                 and log is not None
+                and not log.disk.is_failed
                 and log.start <= last < log.end
                 and log.numbers[last - log.start] == batch.numbers[-1]
             )

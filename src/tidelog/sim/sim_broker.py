@@ -172,6 +172,15 @@ class SimBroker:
             if leadership is not None:
                 yield partition.topic_partition, leadership
 
+    def leading(self) -> Iterator[tuple[TopicPartition, LogKey]]:
+        """Yield the partitions that the broker leads."""
+        published = self._cluster.published
+        for partition in () if self.broker is None else self.broker.replicas.all():
+            if partition.leadership is not None:
+                name = partition.topic_partition
+                key = published.key(partition.topic_id, name.partition, partition.leader_epoch)
+                yield name, key
+
     @property
     def has_met_failed_call(self) -> bool:
         """Whether a fault made a disk call of the present or last incarnation fail."""

@@ -25,6 +25,7 @@ from tidelog.sim.checkers.damage_checker import DamageChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
+from tidelog.sim.checkers.log_dir_checker import LogDirChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
@@ -113,7 +114,7 @@ class SimCluster:
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
-        self.throttling = self._throttle_checker()
+        self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
         self.budget.commits_synced = settings.flushes_before_ack
@@ -137,6 +138,13 @@ class SimCluster:
             self._is_connected,
             isr_stands=self.settings.isr_stands,
         )
+
+    def _log_dir_checker(self) -> LogDirChecker:
+        """Return the checker of failed log directories, which follows commits."""
+        simulator = self.simulator
+        checker = LogDirChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
+        self.replication.on_committed.append(checker.committed)
+        return checker
 
     def _throttle_checker(self) -> ThrottleChecker | None:
         """Return the checker of the replication throttle, where it is used (R15)."""
@@ -212,22 +220,32 @@ class SimCluster:
             broker = self.brokers.get(owner.node_id)
             if broker is not None:
                 self.replication.after_event(broker)
+                self.log_dirs.after_event(owner.node_id)
                 if self.in_sync is not None:
                     self.in_sync.after_event()
                 if self.throttling is not None:
                     self.throttling.after_event(owner.node_id)
 
-    def _died(self, incarnation: Incarnation, loss: Loss) -> None:
+    def _died(self, incarnation: Incarnation, _: Loss) -> None:
         broker = self.brokers.get(incarnation.node_id)
         if broker is None:
             return
-        lossy = loss is not Loss.NONE and not broker.stopped_cleanly
-        if lossy:
+        # A clean shutdown has synced everything but pages that a failed fsync dropped.
+        struck = [
+            disk
+            for disk, had_dropped in incarnation.struck_disks.items()
+            if had_dropped or not broker.stopped_cleanly
+        ]
+        if struck:
             self.lossy_crashes += 1
         # The next start may truncate damaged records, even after a clean shutdown (V68).
-        is_damaged = self.simulator.is_damaged(broker.node_id)
-        keeps_committed = self.settings.flushes_before_ack and not is_damaged
-        self.replication.crashed(broker, lossy=lossy or is_damaged, keeps_committed=keeps_committed)
+        damaged = [disk for disk in broker.logs.disks if disk.is_damaged]
+        self.replication.crashed(
+            broker,
+            lossy=bool(struck or damaged),
+            keeps_committed=self.settings.flushes_before_ack and not damaged,
+            struck=[*struck, *damaged],
+        )
         self.groups.died(broker.node_id)
         if self.on_broker_death is not None:
             self.on_broker_death(broker)
@@ -255,6 +273,8 @@ class SimCluster:
             self.shutdowns.may_stop(incarnation.node_id)
         elif name == "log_corrupt":
             self.damage.found(incarnation, fields["path"])
+        elif name == "log_directory_failed":
+            self.log_dirs.failed(incarnation, fields["directory"])
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
@@ -304,6 +324,9 @@ class SimCluster:
                 return f"broker {broker.node_id} is down {error}"
             if broker.node_id not in self.published.brokers:
                 return f"broker {broker.node_id} is not registered"
+            for disk in broker.logs.disks:
+                if disk.is_failed:
+                    return f"{disk.root} of broker {broker.node_id} has failed"
         for topic in self.published.topics.values():
             for partition, replicas in topic.assignment.items():
                 key = self.published.key(topic.topic_id, partition)

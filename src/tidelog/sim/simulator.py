@@ -100,6 +100,7 @@ class Simulator:
             for (node_id, directory), disk in self.disks.items():
                 is_struck = incarnation.died_with_power or disk.has_dropped
                 if node_id == incarnation.node_id and is_struck:
+                    incarnation.struck_disks[disk] = disk.has_dropped
                     draw = stream(self.seed, "loss", node_id, directory, incarnation.number)
                     for line in disk.lose_power(draw, loss):
                         self.note(node_id, "lost data", line)

@@ -1,4 +1,4 @@
-"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D17).
+"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D4, D17).
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -21,6 +21,18 @@ _breaks = CATALOGUE.breaks
 def failed_sync_tried_again(_: Any) -> Any:
     """A failed fsync is retried later, and trusted when it succeeds."""
     return property(lambda error: error.errno in DEVICE_ERRNOS and error.operation != "fsync")
+
+
+@_breaks("D4", "tidelog.log.directory_state:DirectoryState.failed", profile="jbod")
+def failed_directory_served(original: Any) -> Any:
+    """A broker goes on to lead and to follow with the replicas in a failed directory."""
+
+    def failed(state: Any, error: BaseException) -> None:
+        on_failure, state.on_failure = state.on_failure, None
+        original(state, error)
+        state.on_failure = on_failure
+
+    return failed
 
 
 @_breaks("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")

@@ -273,8 +273,8 @@ class NodeLogs:
                 segments = self._segments_of(entry)
                 partition = self._in_its_life(entry, partition, segments)
                 known = found.get(partition)
-                if known is not None and _goes_on(known[1]) > _goes_on(segments):
-                    continue  # of two copies the broker keeps the one that goes on further (D6)
+                if known is not None and _is_kept(*known, disk, segments):
+                    continue
                 found[partition] = disk, segments
                 if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
                     with_gaps[partition] = None
@@ -372,7 +372,23 @@ def life_at(lives: Sequence[int], leader_epoch: int) -> int:
     return max((life for life in lives if life <= leader_epoch), default=0)
 
 
-def _goes_on(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
+def _is_kept(
+    disk: SimDisk,
+    segments: list[tuple[int, _Segment]],
+    other_disk: SimDisk,
+    other_segments: list[tuple[int, _Segment]],
+) -> bool:
+    """Return whether a broker keeps the first of two copies of a replica.
+
+    It cannot see a copy in a failed directory. Of two others it keeps the one with the greater last
+    leader epoch and end (D6).
+    """
+    if disk.is_failed != other_disk.is_failed:
+        return other_disk.is_failed
+    return _last(segments) > _last(other_segments)
+
+
+def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
     """Return leader epoch and end of a log's last batch, (-1, -1) for a log without batches."""
     for _, segment in reversed(segments):
         if segment.batches:

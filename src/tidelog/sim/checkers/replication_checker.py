@@ -20,8 +20,10 @@ from typing import NamedTuple, Protocol
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
+from tidelog.sim.checkers.data_losses import DataLosses
 from tidelog.sim.checkers.published_state import Published, PublishedPartition
 from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs, ReplicaLog
+from tidelog.sim.disk import SimDisk
 
 
 class Claim(NamedTuple):
@@ -160,14 +162,9 @@ class ReplicationChecker:
         self._deleted_before = deleted_before
         self._now_ns = now_ns
         self._nodes: dict[int, Observed] = {}
-        #: Broker epoch under which each node has lost no data; removed by a lossy crash.
-        self._intact: dict[int, int] = {}
+        self._losses = DataLosses()
         #: Broker epoch of each node's last registration, and the incarnation that made it.
         self._registered_in: dict[int, tuple[int, int]] = {}
-        #: Newest broker epoch under which each node has lost data.
-        self._lost: dict[int, int] = {}
-        #: Whether the last death of each node took data.
-        self._died_lossy: dict[int, bool] = {}
         self._seen: dict[tuple[int, LogKey], _Seen] = {}
         published.on_state.append(self._state_changed)
         published.on_broker.append(self._broker_registered)
@@ -206,22 +203,30 @@ class ReplicationChecker:
             ):
                 self._look(node, claim, log, seen)
 
-    def crashed(self, node: Observed, *, lossy: bool, keeps_committed: bool = False) -> None:
-        """Record the death of a node, and read the files that its disk kept.
+    def crashed(
+        self,
+        node: Observed,
+        *,
+        lossy: bool,
+        keeps_committed: bool = False,
+        struck: Collection[SimDisk] | None = None,
+    ) -> None:
+        """Record the death of a node, and read the files that its disks kept.
 
-        With `keeps_committed` the loss may take no committed record (V69): the node still counts as
-        intact, and its files are checked at once.
+        `struck` are the disks that lost data, by default all. With `keeps_committed` the loss may
+        take no committed record (V69): the node still counts as intact, and its files are checked
+        at once.
         """
-        self._died_lossy[node.node_id] = lossy and not keeps_committed
+        logs = node.logs
+        keys: Collection[LogKey] | None = None
+        if struck is not None and not all(disk in struck for disk in logs.disks):
+            keys = [key for key, log in logs.logs.items() if log.disk in struck]
+        self._losses.died(node.node_id, keys if lossy and not keeps_committed else ())
         if lossy:
-            if not keeps_committed:
-                epoch = self._intact.pop(node.node_id, None)
-                if epoch is not None:
-                    self._lost[node.node_id] = epoch
-            for (node_id, _), seen in self._seen.items():
-                if node_id == node.node_id:
+            for (node_id, key), seen in self._seen.items():
+                if node_id == node.node_id and (keys is None or key in keys):
                     seen.is_doubtful = True
-        node.logs.follow()
+        logs.follow()
         if lossy and keeps_committed:
             for state in self.published.partitions.values():
                 if node.node_id in state.members:
@@ -229,12 +234,8 @@ class ReplicationChecker:
 
     def _broker_registered(self, broker_id: int, broker_epoch: int) -> None:
         node = self._nodes.get(broker_id)
-        if node is not None and not node.is_up and self._died_lossy.get(broker_id, False):
-            # The request was on its way when its process died: the proofs in it were true then.
-            self._intact.pop(broker_id, None)
-            self._lost[broker_id] = broker_epoch
-        else:
-            self._intact[broker_id] = broker_epoch
+        is_dead = node is not None and not node.is_up
+        self._losses.registered(broker_id, broker_epoch, is_dead=is_dead)
         if node is not None:
             self._registered_in[broker_id] = (broker_epoch, node.incarnation)
 
@@ -522,7 +523,7 @@ class ReplicationChecker:
         if state is None or state.leader_epoch != claim.leader_epoch:
             return  # the claim of a deposed leader
         for member, broker_epoch in claim.in_flight:
-            if member not in state.isr and self._intact.get(member) == broker_epoch:
+            if member not in state.isr and self._losses.is_intact(claim.key, member, broker_epoch):
                 self._check_log(state, member, "its joining was proposed")
 
     def _state_changed(self, _: PublishedPartition | None, state: PublishedPartition) -> None:
@@ -553,7 +554,7 @@ class ReplicationChecker:
         The member is still in that registration, or it died in it without losing data.
         """
         recorded = state.epoch_of(member)
-        return recorded is not None and self._intact.get(member) == recorded
+        return recorded is not None and self._losses.is_intact(state.key, member, recorded)
 
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
         """Return whether the recorded registration of a member stands, and its process still runs.
@@ -588,7 +589,7 @@ class ReplicationChecker:
 
     def has_lost(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member has lost data since the broker epoch recorded for it."""
-        return (state.epoch_of(member) or 0) <= self._lost.get(member, -1)
+        return self._losses.has_lost(state.key, member, state.epoch_of(member) or 0)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
         """Return whether a node's files hold every committed record of a partition."""

@@ -345,7 +345,7 @@ def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
         return False
     _damage_file(context, disk, context.draw.choice(paths), is_text=suffixes is _TEXTS)
     broker.damaged_disks[disk] = None
-    cluster.replication.crashed(broker, lossy=True)
+    cluster.replication.crashed(broker, lossy=True, struck=[disk])
     _operate(context, broker)
     return True
 

@@ -31,6 +31,8 @@ class Kind:
     #: Whether the promise of an acknowledgement holds under this fault. Such a kind asks the
     #: cluster's fault budget before it loses data.
     is_in_budget: bool = True
+    #: Whether the kind needs brokers with several log directories.
+    needs_log_dirs: bool = False
 
 
 KINDS: Final[dict[str, Kind]] = {}
@@ -42,17 +44,23 @@ def kind(inject: Inject) -> Inject:
     return _register(inject, is_in_budget=True)
 
 
+def kind_of_log_dirs(inject: Inject) -> Inject:
+    """Register a kind of fault that needs brokers with several log directories."""
+    return _register(inject, is_in_budget=True, needs_log_dirs=True)
+
+
 def beyond_budget(inject: Inject) -> Inject:
     """Register a kind of fault that may break promises, for profiles beyond the budget only."""
     return _register(inject, is_in_budget=False)
 
 
-def _register(inject: Inject, *, is_in_budget: bool) -> Inject:
+def _register(inject: Inject, *, is_in_budget: bool, needs_log_dirs: bool = False) -> Inject:
     name = inject.__name__
     if name in KINDS:
         raise ValueError(f"there are two kinds of faults named {name!r}")
     family = inject.__module__.rpartition(".")[2]
-    KINDS[name] = Kind(name, family, (inject.__doc__ or "").strip(), inject, is_in_budget)
+    description = (inject.__doc__ or "").strip()
+    KINDS[name] = Kind(name, family, description, inject, is_in_budget, needs_log_dirs)
     return inject
 
 

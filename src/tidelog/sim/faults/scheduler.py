@@ -17,6 +17,7 @@ from tidelog.sim.faults import (  # noqa: F401
     disks,
     elections,
     leaderships,
+    log_dirs,
     network,
     processes,
     protocol_levels,
@@ -40,6 +41,8 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
     weights = {}
     if profile.has_all_kinds:
         for name, kind in KINDS.items():
+            if kind.needs_log_dirs and profile.log_dirs == (1,):
+                continue
             own = stream(seed, "kind", name)
             if own.random() >= profile.left_out and (kind.is_in_budget or not profile.keeps_budget):
                 weights[name] = own.uniform(0.1, 1.9)

@@ -168,6 +168,7 @@ DISKS: Final = (
             "full_disk": 2.0,
             "short_writes": 1.0,
             "replaced_disk": 2.0,
+            "fail_directory": 3.0,
             "damaged_batches": 1.0,
             "damaged_indexes": 1.0,
             "damaged_checkpoints": 1.0,
@@ -179,6 +180,7 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         brokers=4,
         log_dirs=(2, 3),
+        has_offline_directory=True,
         has_own_streams=True,
     ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile

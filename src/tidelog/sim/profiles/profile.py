@@ -35,6 +35,8 @@ class Profile:
     scenario: str = ""
     #: Whether one broker stays away after the faults until the others lead what they can (E6).
     has_absentee: bool = False
+    #: Whether one log directory fails after the faults until others lead its partitions (D4).
+    has_offline_directory: bool = False
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,

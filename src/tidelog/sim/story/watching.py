@@ -58,6 +58,7 @@ class Watcher:
             "log_recovered": self._recovered,
             "partition_command_refused": self._command_refused,
             "replica_deleted": self._replica_deleted,
+            "log_directory_failed": self._log_directory_failed,
             "groups_loaded": self._groups_loaded,
             "groups_unloaded": self._groups_unloaded,
             "created": lambda _, fields: self._topic(
@@ -138,6 +139,11 @@ class Watcher:
         elif kind in ("pause", "resume") and is_broker:
             moves = "pauses" if kind == "pause" else "resumes"
             self._add(facts.PROCESS, "", f"{who} {moves}")
+
+    def _log_directory_failed(self, node_id: int, fields: dict[str, Any]) -> None:
+        text = f"broker {node_id} gives up its log directory {fields['directory']}:"
+        text += f" {fields['operation']} failed with {fields['error']}"
+        self._add(facts.PROCESS, "", text)
 
     def _registered(self, broker_id: int, broker_epoch: int) -> None:
         text = f"broker {broker_id} registers under broker epoch {broker_epoch}"

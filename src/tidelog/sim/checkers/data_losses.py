@@ -1,0 +1,61 @@
+"""Which replicas are as they were under a broker epoch, and which have lost data since.
+
+A process that ends without a loss keeps its replicas intact. A power loss strikes all replicas of
+a broker, the loss of one disk only the replicas in that log directory. A broker that registers
+again counts as intact: the controller decides what its replicas are worth (V10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidelog.sim.checkers.replica_logs import LogKey
+
+
+class DataLosses:
+    """The losses of all brokers of a run."""
+
+    def __init__(self) -> None:
+        #: Broker epoch under which each broker has not lost everything; removed by such a loss.
+        self._intact: dict[int, int] = {}
+        #: Newest broker epoch under which each broker, or one replica of it, has lost data.
+        self._lost: dict[int, int] = {}
+        self._lost_replicas: dict[tuple[int, LogKey], int] = {}
+        #: Replicas that the last death of each broker struck; None: all of them.
+        self._struck: dict[int, Collection[LogKey] | None] = {}
+
+    def died(self, broker_id: int, struck: Collection[LogKey] | None) -> None:
+        """Record a death that took data of these replicas, or of all (None)."""
+        self._struck[broker_id] = struck
+        epoch = self._intact.get(broker_id)
+        if epoch is not None:
+            self._record(broker_id, epoch, struck)
+
+    def registered(self, broker_id: int, broker_epoch: int, *, is_dead: bool) -> None:
+        """Record a registration. `is_dead`: its process died while the request was on its way.
+
+        The proofs in that request were true before the process died.
+        """
+        self._intact[broker_id] = broker_epoch
+        if is_dead:
+            self._record(broker_id, broker_epoch, self._struck.get(broker_id, ()))
+
+    def _record(self, broker_id: int, epoch: int, struck: Collection[LogKey] | None) -> None:
+        if struck is None:
+            del self._intact[broker_id]
+            self._lost[broker_id] = epoch
+            return
+        for key in struck:
+            self._lost_replicas[broker_id, key] = epoch
+
+    def is_intact(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
+        """Return whether a replica has lost no data under a broker epoch, which is the last."""
+        return (
+            self._intact.get(broker_id) == broker_epoch
+            and self._lost_replicas.get((broker_id, key), -1) < broker_epoch
+        )
+
+    def has_lost(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
+        """Return whether a replica has lost data under a broker epoch or a later one."""
+        lost = max(self._lost.get(broker_id, -1), self._lost_replicas.get((broker_id, key), -1))
+        return broker_epoch <= lost

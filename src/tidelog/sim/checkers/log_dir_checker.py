@@ -1,0 +1,103 @@
+"""Invariants of failed log directories (D3, D4): what a broker gave up, it does not serve.
+
+A broker traces the directory whose device failed. From then on it leads and commits nothing with
+the replicas there, until it restarts. The disk itself refuses appends. A replica that the broker
+creates elsewhere in their place is another log for `replica_logs`, so that the replication checker
+finds the committed records that it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+from tidelog.core.types import TopicPartition
+from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
+from tidelog.sim.checkers.replication_checker import Claim
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.node import Incarnation
+
+#: Time in which a broker stops to lead, in events that are due when it learns of the failure.
+GRACE_NS: Final = 20 * NS_PER_MS
+
+
+class Hosting(Protocol):
+    """The view of one broker that this checker uses."""
+
+    @property
+    def life(self) -> Incarnation | None:
+        """The present incarnation, None while the broker is down."""
+
+    @property
+    def logs(self) -> NodeLogs:
+        """The logs in the broker's files."""
+
+    def leading(self) -> Iterator[tuple[TopicPartition, LogKey]]:
+        """Yield the partitions that the broker leads."""
+
+
+class LogDirChecker:
+    """Checker of the failed log directories of one run."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Hosting],
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._brokers = brokers
+        self._violate = violate
+        self._now_ns = now_ns
+        #: Directories that present incarnations gave up, each with the time from which it counts.
+        self._failed: dict[int, dict[str, int]] = {}
+        #: Number of the incarnation that gave them up.
+        self._lives: dict[int, int] = {}
+        #: Number of failed directories that brokers have found.
+        self.found = 0
+
+    def failed(self, incarnation: Incarnation, directory: str) -> None:
+        """Record that a broker gave up a log directory."""
+        node_id = incarnation.node_id
+        if self._lives.get(node_id) != incarnation.number:
+            self._lives[node_id] = incarnation.number
+            self._failed[node_id] = {}
+        self._failed[node_id].setdefault(directory, self._now_ns() + GRACE_NS)
+        self.found += 1
+
+    def after_event(self, node_id: int) -> None:
+        """Check a broker after one of its events."""
+        if node_id not in self._failed:
+            return
+        failed = self._due(node_id)
+        if not failed:
+            return
+        broker = self._brokers[node_id]
+        for name, key in broker.leading():
+            log = broker.logs.logs.get(key)
+            if log is not None and log.disk.root in failed:
+                self._violate(
+                    f"{name}: broker {node_id} leads with its replica in {log.disk.root}, which"
+                    " has failed (D4)"
+                )
+                return
+
+    def committed(self, node_id: int, claim: Claim, _: int) -> None:
+        """Check a leader's commit."""
+        if node_id not in self._failed:
+            return
+        log = self._brokers[node_id].logs.logs.get(claim.key)
+        if log is not None and log.disk.root in self._due(node_id):
+            self._violate(
+                f"{claim.name}: leader {node_id} of epoch {claim.leader_epoch} committed up to"
+                f" {claim.high_watermark} with its replica in {log.disk.root}, which has failed"
+                " (D4)"
+            )
+
+    def _due(self, node_id: int) -> list[str]:
+        """Return the directories that the present incarnation gave up a while ago."""
+        life = self._brokers[node_id].life
+        if life is None or life.number != self._lives[node_id]:
+            del self._failed[node_id]
+            return []
+        now_ns = self._now_ns()
+        return [path for path, due_ns in self._failed[node_id].items() if due_ns <= now_ns]

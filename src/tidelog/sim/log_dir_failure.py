@@ -1,0 +1,96 @@
+"""The failure of one log directory, and its repair by an operator (D1, D6).
+
+From some call on, the calls of the directory fail with one errno. An operator later restarts the
+broker with the same disk, or with an empty one in its place. The fault budget decides when the
+directory may fail and when its replicas may be lost. Pages that a failed sync dropped are lost at
+the restart in any case.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from tidelog.sim.disk import Loss, SimDisk
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import SimCluster
+
+#: The errors of a failed device or of a directory that is gone (D1).
+DEVICE_ERRNOS: Final = (
+    errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ENXIO, errno.ESTALE,
+)  # fmt: skip
+#: Calls that a read-only mount refuses; it goes on to read.
+_CHANGES: Final = frozenset(
+    ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
+)
+
+
+class LogDirFailure:
+    """A failure that begins in `left` calls, as soon as the budget allows it."""
+
+    def __init__(
+        self, cluster: SimCluster, broker: SimBroker, disk: SimDisk, number: int, left: int
+    ) -> None:
+        """Plan the failure with the errno `number`; the disk must have no other planned one."""
+        assert disk.fault is None, f"{disk.root} has a planned failure"
+        self._cluster = cluster
+        self._broker = broker
+        self._disk = disk
+        self._number = number
+        self._left = left
+        disk.fault = self._fault
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the directory has failed, and is not repaired yet."""
+        return self._disk.fault == self._fault and self._disk.is_failed
+
+    def _fault(self, call: str, _: str) -> int:
+        if self._number == errno.EROFS and call not in _CHANGES:
+            return 0
+        if not self._disk.is_failed:
+            self._left -= 1
+            if self._left > 0 or not self._may_be_lost():
+                return 0
+            self._set_failed(True)
+            name = errno.errorcode[self._number]
+            self._cluster.simulator.note(
+                self._broker.node_id, "disk", f"{self._disk.root} fails with {name} at {call}"
+            )
+        return self._number
+
+    def _may_be_lost(self) -> bool:
+        budget = self._cluster.budget
+        return budget.may_fail(self._broker.node_id, loses_data=True, disk=self._disk)
+
+    def _set_failed(self, is_failed: bool) -> None:
+        self._disk.is_failed = is_failed
+        # Another copy of a replica may count now.
+        self._disk.names_changed = True
+
+    def cancel(self) -> None:
+        """Forget a failure that has not begun."""
+        if self._disk.fault == self._fault and not self._disk.is_failed:
+            self._disk.fault = None
+
+    def repair(self, *, is_emptied: bool) -> bool:
+        """Restart the broker with the same disk or with an empty one; return whether it was done.
+
+        The budget may refuse both for now.
+        """
+        if not self.has_begun:
+            self.cancel()
+            return True
+        broker, disk, cluster = self._broker, self._disk, self._cluster
+        if is_emptied and not self._may_be_lost():
+            return False
+        if broker.life is not None and not broker.crash(Loss.NONE, f"{disk.root} is repaired"):
+            return False
+        disk.fault = None
+        self._set_failed(False)
+        what = "replaced by an empty disk" if is_emptied else "repaired"
+        cluster.simulator.note(-1, "fault", f"{disk.root} of {broker.node_id} is {what}")
+        if is_emptied:
+            cluster.replication.crashed(broker, lossy=True, struck=[disk])
+            broker.empty_disk(disk)
+        return True

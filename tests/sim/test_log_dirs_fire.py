@@ -1,0 +1,121 @@
+"""Faults of single log directories: a directory fails, stays so, and is repaired or replaced."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
+
+from tidelog.core.types import TopicId
+from tidelog.sim.disk import Loss, SimDisk
+from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.run import SeedRun
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.simulator import CollectorPaused
+
+
+@pytest.fixture
+def at() -> Iterator[FaultHarness]:
+    with fault_harness(log_dirs=2) as made:
+        yield made
+
+
+def holder(at: FaultHarness, broker_id: int) -> tuple[SimBroker, SimDisk]:
+    """Return a broker and its disk with the replica of the topic."""
+    broker = at.cluster.brokers[broker_id]
+    disk = broker.logs.holder(f"{TOPIC}-0")
+    assert disk is not None
+    return broker, disk
+
+
+def topic_id(at: FaultHarness) -> TopicId:
+    return at.cluster.published.topics[TOPIC].topic_id
+
+
+def test_fail_directory_lets_calls_fail_until_an_operator_repairs_the_disk(
+    at: FaultHarness,
+) -> None:
+    """A broker restarts on it. The operator may come before the call at which it fails."""
+    for seed in range(8):
+        at.inject("fail_directory", seed)
+        ((broker, disk),) = [
+            (each, disk) for each in at.brokers for disk in each.logs.disks if disk.fault
+        ]
+        assert broker.crash(Loss.NONE, "restarts")
+        at.until(lambda disk=disk: disk.fault is None)  # type: ignore[misc]  # bound now
+        at.until(lambda: not at.cluster.health())
+        assert not disk.is_failed
+    began = at.noted(" fails with E")
+    assert len([line for line in began if " disk /data" in line]) >= 3
+    assert at.noted("start failed") or at.noted("halt log directory failed")
+    assert at.noted("is repaired") and at.noted("is replaced by an empty disk")
+
+
+@pytest.mark.parametrize("number", DEVICE_ERRNOS, ids=lambda number: errno.errorcode[number])
+@pytest.mark.parametrize("is_emptied", [False, True], ids=["the same disk", "an empty disk"])
+def test_a_directory_fails_with_each_errno_and_its_replica_returns_whole_or_empty(
+    at: FaultHarness, number: int, is_emptied: bool
+) -> None:
+    broker, disk = holder(at, 2)
+    failure = LogDirFailure(at.cluster, broker, disk, number, 1)
+    assert not failure.has_begun
+    broker.stop(Loss.NONE)
+    at.until(lambda: failure.has_begun)
+    assert at.noted(f"{disk.root} fails with {errno.errorcode[number]}")
+    at.run(1_000)
+    assert disk.is_failed
+    assert disk.find(f"{disk.root}/{TOPIC}-0") is not None
+    at.until(lambda: failure.repair(is_emptied=is_emptied))
+    is_kept = disk.find(f"{disk.root}/{TOPIC}-0") is not None
+    assert is_kept is not is_emptied
+    at.cluster.start()
+    at.until(lambda: not at.cluster.health())
+    (log,) = [log for key, log in broker.logs.logs.items() if key.topic_id == topic_id(at)]
+    assert log.disk is disk or is_emptied
+    assert at.simulator.violations == []
+
+
+def test_a_directory_of_the_last_good_member_does_not_fail(at: FaultHarness) -> None:
+    """Two of three members may fail while the third is there: it then waits for one of them."""
+    failures = []
+    for broker_id in (1, 2, 3):
+        broker, disk = holder(at, broker_id)
+        failures.append(LogDirFailure(at.cluster, broker, disk, errno.EIO, 1))
+        broker.stop(Loss.NONE)
+        at.until(lambda broker=broker: broker.life is None)  # type: ignore[misc]  # bound now
+        at.until(lambda broker=broker: broker.incarnation > 1)  # type: ignore[misc]  # bound now
+        at.run(500)
+    assert [failure.has_begun for failure in failures] == [True, True, False]
+
+
+def test_a_failed_directory_counts_for_its_own_replicas_alone(at: FaultHarness) -> None:
+    budget = at.cluster.budget
+    (first, disk), (last, other) = holder(at, 1), holder(at, 3)
+    (spare,) = [each for each in last.logs.disks if each is not other]
+    (intact,) = [each for each in first.logs.disks if each is not disk]
+    disk.is_failed = holder(at, 2)[1].is_failed = True
+    assert not budget.may_fail(3, loses_data=True)
+    assert not budget.may_fail(3, loses_data=True, disk=other)
+    assert not budget.may_fail(3, loses_data=False, disk=spare), "the last steady member is spared"
+    assert budget.may_fail(1, loses_data=True, disk=intact)
+    disk.is_failed = False
+    assert budget.may_fail(3, loses_data=True, disk=other)
+
+
+def test_the_phase_of_an_offline_directory_is_played() -> None:
+    """After the faults; a directory without a call in time is left alone."""
+    begun = ended = 0
+    for seed in (0, 1):
+        lines: list[str] = []
+        with CollectorPaused():
+            run = SeedRun(seed, "jbod", lines.append)
+            run.faults.begin = lambda: None  # type: ignore[method-assign]  # replaced by the test
+            run._fault_ns = NS_PER_S
+            assert run.run().violation == ""
+        begun += sum(" fails with E" in line for line in lines)
+        ended += sum("is repaired" in line or "by an empty disk" in line for line in lines)
+        assert run.cluster.log_dirs.found >= (1 if begun else 0)
+    assert begun == ended == 2
