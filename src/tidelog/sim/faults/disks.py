@@ -421,8 +421,15 @@ def _operate(context: FaultContext, broker: SimBroker) -> None:
     def look() -> None:
         if not broker.was_damaged:
             return
-        may_be_emptied = context.cluster.budget.may_fail(broker.node_id, loses_data=True)
-        if broker.was_refused and broker.life is None and may_be_emptied:
+        may_fail = context.cluster.budget.may_fail
+        if (
+            broker.was_refused
+            and broker.life is None
+            and all(
+                may_fail(broker.node_id, loses_data=True, disk=disk)
+                for disk in broker.damaged_disks
+            )
+        ):
             for disk in list(broker.damaged_disks):
                 context.note(f"the operator empties the disk of {context.named(broker, disk)}")
                 broker.empty_disk(disk)
