@@ -531,3 +531,22 @@ def test_a_request_made_for_other_replicas_is_refused() -> None:
     partition.expected_replicas = [1, 2, 3]
     _, effects = step(controller, asked)
     assert answer_of(effects).responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.rule("R18")
+def test_a_request_that_is_repeated_finds_its_own_move_and_no_other() -> None:
+    """The response was lost: a client cannot know that its request has taken effect."""
+
+    def asked(target: list[int], expected: list[int]) -> ErrorCode:
+        request = reassign(TP, target)
+        request.request.topics[0].partitions[0].expected_replicas = expected
+        _, effects = step(controller, request)
+        return ErrorCode(answer_of(effects).responses[0].partitions[0].error_code)
+
+    controller = loaded(live=brokers(1, 2, 3, 4, 5))
+    assert asked([4, 2, 1], [1, 2, 3]) is ErrorCode.NONE
+    assert asked([4, 2, 1], [1, 2, 3]) is ErrorCode.NONE
+    assert asked([5, 2, 1], [1, 2, 3]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert asked([4, 2, 1], [3, 2, 1]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    controller = loaded(live=brokers(1, 2, 3, 4, 5))
+    assert asked([1, 2, 3], [3, 2, 1]) is ErrorCode.NONE, "it is done"

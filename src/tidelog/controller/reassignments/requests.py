@@ -112,7 +112,9 @@ class ReassignmentRequests:
         """Return the target; None where a node's request is to be dropped and nothing moves."""
         image = self._image
         targets.topic_of(topic_partition, image)
-        targets.check_expected(topic_partition, tuple(requested.expected_replicas), image)
+        expected, wanted = tuple(requested.expected_replicas), tuple(requested.replicas or ())
+        if not targets.is_repeated(topic_partition, expected, wanted, image):
+            targets.check_expected(topic_partition, expected, image)
         move = image.move(topic_partition)
         if requested.replicas is None:
             try:

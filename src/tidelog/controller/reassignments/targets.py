@@ -119,6 +119,19 @@ def check_expected(
         )
 
 
+def is_repeated(
+    topic_partition: TopicPartition,
+    expected: tuple[int, ...],
+    target: tuple[int, ...],
+    image: Image,
+) -> bool:
+    """Return whether a request may be one whose response was lost: its move has begun or ended."""
+    assigned, move = image.assigned(topic_partition), image.move(topic_partition)
+    if move is None:
+        return assigned == target
+    return (move.original, records.target_of(assigned, move)) == (expected, target)
+
+
 def check_not_cancelled(topic_partition: TopicPartition, image: Image) -> None:
     """Raise KafkaError while all reassignments are being cancelled (R2)."""
     if image.cancels_all:
