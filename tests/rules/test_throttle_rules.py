@@ -74,10 +74,11 @@ async def moving(
     partitions: int = 1,
     records: int = 100,
     throttle: int = 0,
+    paused: tuple[int, ...] = (),
 ) -> dict[int, FakeBroker]:
     """Broker 1 leads partitions with records, 2 is in sync, and 3 begins to copy them.
 
-    A `throttle` comes with the move that adds broker 3.
+    A `throttle` comes with the move that adds broker 3; moves of the `paused` partitions wait.
     """
     settings = {"replica_fetch_max_bytes": "10", "min_insync_replicas": "1", **config}
     cluster = a_cluster(3, **settings)
@@ -96,6 +97,8 @@ async def moving(
         states = [replace(each, adding_replicas=(3,), throttle=throttle) for each in states]
         for broker_id in (1, 2):
             await cluster[broker_id].command(*states)
+    for number in paused:
+        states[number].idle = (3,)
     await cluster[3].command(*states)
     await settle()
     return cluster
@@ -213,6 +216,44 @@ def test_one_read_exceeds_the_rate_and_not_one_of_each_partition() -> None:
         cluster = await moving({"leaders": "*"}, {LEADER_RATE: "1"}, partitions=5)
         ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in range(5)]
         assert sum(ends) == 10
+
+    run(story())
+
+
+@pytest.mark.rule("R15")
+def test_one_read_exceeds_the_followers_rate_while_another_move_pauses() -> None:
+    """The pause holds partitions back before the rate is exceeded."""
+
+    async def story() -> None:
+        limited = {"replica_fetch_response_max_bytes": "10", FOLLOWER_RATE: "1"}
+        lists = {"followers": "1:3,2:3,3:3"}
+        cluster = await moving(lists, limited, partitions=4, paused=(0,))
+        assert end(cluster[3]) == 0
+        ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in (1, 2, 3)]
+        assert sum(ends) == 10
+        # The rate allows reads again, and is exceeded again by one of them.
+        await cluster[3].clock.advance(SPAN_MS)
+        ends = [end(cluster[3], TopicPartition(TOPIC, number)) for number in (1, 2, 3)]
+        assert sum(ends) == 20
+
+    run(story())
+
+
+@pytest.mark.rule("R10")
+def test_a_replica_that_a_repeated_role_lets_pause_stops_copying_and_goes_on_later() -> None:
+    async def story() -> None:
+        cluster = await moving({"followers": "0:3"}, {FOLLOWER_RATE: "1"})
+        begun = end(cluster[3])
+        assert begun < 100
+        paused = state(isr=(1, 2), partition_epoch=1)
+        paused.idle = (3,)
+        await cluster[3].command(paused)
+        await configure(cluster)
+        await cluster[3].clock.advance(SPAN_MS)
+        assert end(cluster[3]) == begun
+        await cluster[3].command(state(isr=(1, 2), partition_epoch=1))
+        await settle()
+        assert end(cluster[3]) == 100
 
     run(story())
 

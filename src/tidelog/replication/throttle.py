@@ -2,17 +2,20 @@
 
 A broker has two: the leader's side counts what it sends to followers, the follower's side what it
 fetches. Only a replica outside the ISR of a throttled partition waits, and only while the side is
-above its rate. The rate is looked at before each read, so one read may exceed it. Settings come
-from several sources, each by its name: a partition is throttled if any source says so, and the
-lowest rate counts. Knows no request and no log; the time is an argument, in monotonic milliseconds.
+above its rate. The rate is looked at before each read, so one read may exceed it. An administrator
+sets a rate and partitions, and reassignments bring rates of their own: a partition is throttled if
+either says so, and the lowest rate counts. Knows no request and no log; the time is an argument, in
+monotonic milliseconds.
 Source: ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
 ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from tidelog.core.throttle_keys import UNLIMITED, ThrottledPartitions
 from tidelog.core.types import TopicPartition
@@ -21,23 +24,74 @@ from tidelog.replication.byte_rate import ByteRate
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """What one source says about one side."""
+    """What an administrator says about one side."""
 
     #: Bytes a second; `UNLIMITED` for no limit.
     rate: int = UNLIMITED
     #: The throttled partitions by topic; topics without any are left out.
     topics: Mapping[str, ThrottledPartitions] = field(default_factory=dict)
 
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        topic, number = topic_partition
+        return topic in self.topics and number in self.topics[topic]
+
+
+class MoveRates:
+    """The rates that came with reassignments, by partition; both sides take the lowest (R4).
+
+    A change costs the same whatever the number of reassignments: thousands may end one by one.
+    """
+
+    __slots__ = ("_counts", "_order", "rates")
+
+    def __init__(self) -> None:
+        #: Bytes a second.
+        self.rates: dict[TopicPartition, int] = {}
+        #: How many reassignments have each rate, and every such rate in a heap.
+        self._counts: Counter[int] = Counter()
+        self._order: list[int] = []
+
+    def put(self, topic_partition: TopicPartition, rate: int) -> bool:
+        """Take the rate of a partition, 0 for none; return whether it is another one."""
+        before = self.rates.pop(topic_partition, 0)
+        if rate:
+            self.rates[topic_partition] = rate
+        if rate == before:
+            return False
+        if before:
+            self._counts[before] -= 1
+        if rate:
+            if not self._counts[rate]:
+                heappush(self._order, rate)
+            self._counts[rate] += 1
+        while self._order and not self._counts[self._order[0]]:
+            del self._counts[heappop(self._order)]
+        return True
+
+    @property
+    def lowest(self) -> int:
+        """The lowest rate; `UNLIMITED` without any."""
+        return self._order[0] if self._order else UNLIMITED
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.rates
+
+    def __bool__(self) -> bool:
+        return bool(self.rates)
+
 
 class SideThrottle:
     """The throttle of one side of one broker."""
 
-    __slots__ = ("_bytes", "_settings", "rate")
+    __slots__ = ("_bytes", "_moves", "rate", "settings")
 
-    def __init__(self, windows: int, window_ms: int) -> None:
+    def __init__(self, windows: int, window_ms: int, moves: MoveRates) -> None:
+        """Take the rates of `moves` when `moves_changed` says so; its partitions count at once."""
         self._bytes = ByteRate(windows, window_ms)
-        self._settings: dict[str, ThrottleSettings] = {}
-        #: The lowest rate of all sources, in bytes a second.
+        self._moves = moves
+        #: What an administrator has set.
+        self.settings = ThrottleSettings()
+        #: The lowest rate of all, in bytes a second.
         self.rate = UNLIMITED
 
     @property
@@ -45,31 +99,32 @@ class SideThrottle:
         """The time over which the rate is measured."""
         return self._bytes.span_ms
 
-    def configure(self, source: str, settings: ThrottleSettings, now_ms: int) -> bool:
-        """Take the settings of a source; return whether they differ from what it said before."""
-        if settings == self._settings.get(source, ThrottleSettings()):
+    def configure(self, settings: ThrottleSettings, now_ms: int) -> bool:
+        """Take an administrator's settings; return whether they differ from those of before."""
+        if settings == self.settings:
             return False
-        self._settings[source] = settings
-        self.rate = min(each.rate for each in self._settings.values())
-        self._bytes.limited(None if self.rate == UNLIMITED else self.rate, now_ms)
+        self.settings = settings
+        self._limit(now_ms)
         return True
 
-    def settings(self, source: str) -> ThrottleSettings:
-        """Return the settings of a source, those without a throttle where it has none."""
-        return self._settings.get(source, ThrottleSettings())
+    def moves_changed(self, now_ms: int) -> bool:
+        """Take the rate of the reassignments; return whether another rate counts now."""
+        before = self.rate
+        self._limit(now_ms)
+        return self.rate != before
+
+    def _limit(self, now_ms: int) -> None:
+        self.rate = min(self.settings.rate, self._moves.lowest)
+        self._bytes.limited(None if self.rate == UNLIMITED else self.rate, now_ms)
 
     @property
     def is_active(self) -> bool:
         """Whether any partition is throttled, at whatever rate."""
-        return any(each.topics for each in self._settings.values())
+        return bool(self.settings.topics or self._moves)
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a source throttles the partition."""
-        topic, number = topic_partition
-        return any(
-            topic in each.topics and number in each.topics[topic]
-            for each in self._settings.values()
-        )
+        """Return whether a setting or a reassignment throttles the partition."""
+        return topic_partition in self._moves or topic_partition in self.settings
 
     def leaves_out(
         self,

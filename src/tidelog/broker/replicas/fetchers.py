@@ -144,8 +144,9 @@ class Fetcher:
         self._changed: dict[FollowedPartition, None] = {}
         #: Partitions that can be fetched, and wait for the throttle (R15).
         self._throttled: dict[FollowedPartition, None] = {}
-        #: Whether the last fetch was decided while the throttle held partitions back.
-        self._was_exceeded = False
+        #: What held partitions back when those in the session were last looked at: the throttles'
+        #: number, and whether the rate was exceeded. None while nothing did.
+        self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
         #: Partitions of the session that leave it with the next fetch.
         self._forgotten: dict[_Key, None] = {}
@@ -268,16 +269,18 @@ class Fetcher:
     def _throttle(self) -> None:
         """Leave out the partitions that must wait, and fetch those again that need not (R15).
 
-        A partition with a new position may have to wait from now on. So may one in the session when
-        the rate is first exceeded, unless a response with its records is on the way.
+        A partition with a new position may have to wait from now on. So may one in the session each
+        time that the rate is exceeded anew, that a move pauses, or that the settings change, unless
+        a response with its records is on the way.
         """
         if not self._throttles.holds_fetches:
-            self._was_exceeded = False
+            self._held_under = None
             self._unthrottle(list(self._throttled))
             return
         looked_at: Iterable[FollowedPartition] = self._changed
-        if not self._was_exceeded and not self._in_flight:
-            self._was_exceeded = True
+        held_under = (self._throttles.hold_number, self._throttles.follower_is_exceeded())
+        if held_under != self._held_under and not self._in_flight:
+            self._held_under = held_under
             looked_at = [each for each in self._followed.values() if each.is_ready]
         for followed in list(looked_at):
             if self._throttles.waits(followed.partition):
@@ -291,7 +294,7 @@ class Fetcher:
 
     def throttle_changed(self) -> None:
         """Look at the partitions that wait: the rate, the ISR or the settings may have changed."""
-        self._was_exceeded = False
+        self._held_under = None
         if self._recovery is not None:
             self._recovery.cancel()
             self._recovery = None
@@ -482,7 +485,7 @@ class Fetcher:
         self._in_session = 0
         self._forgotten.clear()
         self._throttled.clear()
-        self._was_exceeded = False
+        self._held_under = None
 
     def _failed(self, why: str, is_session: bool = False) -> None:
         """Start over after a growing pause; the fate of requests in flight is unknown."""

@@ -317,7 +317,7 @@ class Partition:
     def recommanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of the role's leader epoch; a repeated command resets nothing."""
         self.is_closing = state.is_closing
-        self._context.throttles.role_taken(self.topic_partition, state)
+        self._context.throttles.role_repeated(self.topic_partition, state)
         self.role.commanded(state)
 
     def _starting_high_watermark(self) -> int:

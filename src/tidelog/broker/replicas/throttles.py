@@ -16,7 +16,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
 from tidelog.core.throttle_keys import ThrottledPartitions
 from tidelog.core.types import TopicPartition
-from tidelog.replication.throttle import SideThrottle, ThrottleSettings
+from tidelog.replication.throttle import MoveRates, SideThrottle, ThrottleSettings
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosted_replica import HostedReplica
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tidelog.core.topic_config import TopicConfig
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
-#: The source of rates and replicas that an administrator has set.
-CONFIGURED: Final = "configured"
-#: The source of rates that came with reassignments, and go with them (R4).
-MOVES: Final = "moves"
 _MS_PER_S: Final = 1_000
 
 
@@ -39,13 +35,13 @@ class ReplicationThrottles:
         config = services.config
         windows = config.replication_quota_window_num
         window_ms = config.replication_quota_window_size_seconds * _MS_PER_S
-        self.leader = SideThrottle(windows, window_ms)
-        self.follower = SideThrottle(windows, window_ms)
+        #: Rates that came with reassignments, by partition (R4).
+        self.moves = MoveRates()
+        self.leader = SideThrottle(windows, window_ms, self.moves)
+        self.follower = SideThrottle(windows, window_ms, self.moves)
         #: Throttled partitions by topic, of topics that throttle any.
         self._leader_topics: dict[str, ThrottledPartitions] = {}
         self._follower_topics: dict[str, ThrottledPartitions] = {}
-        #: Rates that came with reassignments, by partition (R4).
-        self.moves: dict[TopicPartition, int] = {}
         #: Replicas that these reassignments add: only they wait for such a rate.
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose reassignments do not copy to the replica here, for the moment or at all.
@@ -54,8 +50,11 @@ class ReplicationThrottles:
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
-        #: Rises with each change of the leader's side.
+        #: Rises when followers may wait no longer on the leader's side, for another reason than time.
         self.settings_number = 0
+        #: Rises when other replicas may have to wait on the follower's side, though their positions
+        #: are the same.
+        self.hold_number = 0
         #: Looks again at what this broker does not fetch: the follower's side has changed.
         self.fetch_again: Callable[[], None] = lambda: None
         self.rates_changed()
@@ -95,30 +94,42 @@ class ReplicationThrottles:
         following = ThrottleSettings(
             config.follower_replication_throttled_rate, dict(self._follower_topics)
         )
-        if self.leader.configure(CONFIGURED, leading, now_ms):
+        if self.leader.configure(leading, now_ms):
             self.settings_number += 1
             self._report("leader", self.leader)
-        if self.follower.configure(CONFIGURED, following, now_ms):
+        if self.follower.configure(following, now_ms):
             self._report("follower", self.follower)
-            self.fetch_again()
+            self._look_at_fetches()
 
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
-    ) -> None:
-        """Take what a role says of its partition's reassignment: rate, and who does not copy."""
-        self._added.pop(topic_partition, None)
-        if state.throttle:
-            self._added[topic_partition] = tuple(state.adding_replicas)
-        self.moved(topic_partition, state.throttle)
+    ) -> bool:
+        """Take what a role says of its partition's reassignment: rate, and who does not copy.
+
+        Returns whether that is news. Both sides look at a partition with a role of a new epoch.
+        """
+        added = tuple(state.adding_replicas) if state.throttle else ()
+        is_news = added != self._added.pop(topic_partition, ())
+        if added:
+            self._added[topic_partition] = added
+        is_news = self.moved(topic_partition, state.throttle) or is_news
         is_idle = self._services.broker_id in state.idle
         if is_idle == (topic_partition in self.idle):
-            return
+            return is_news
         if is_idle:
             self.idle[topic_partition] = None
             self._services.tracer.mark("move_paused")
         else:
             del self.idle[topic_partition]
-        self.fetch_again()
+        return True
+
+    def role_repeated(
+        self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
+    ) -> None:
+        """Take the same of a role of the present epoch: what waits is looked at where it differs."""
+        if self.role_taken(topic_partition, state):
+            self.settings_number += 1
+            self._look_at_fetches()
 
     def left(self, topic_partition: TopicPartition) -> None:
         """Forget the reassignment of a replica that is hosted no longer."""
@@ -126,42 +137,32 @@ class ReplicationThrottles:
         self._added.pop(topic_partition, None)
         self.idle.pop(topic_partition, None)
 
-    def moved(self, topic_partition: TopicPartition, rate: int) -> None:
+    def moved(self, topic_partition: TopicPartition, rate: int) -> bool:
         """Take the rate that a role brings along with a reassignment; 0 without one (R4).
 
-        The lowest rate of all reassignments here holds, and of what is configured.
+        Returns whether it is another one. The lowest rate of all reassignments here holds, and of
+        what is configured.
         """
-        if rate == self.moves.get(topic_partition, 0):
-            return
-        self.moves.pop(topic_partition, None)
-        if rate:
-            self.moves[topic_partition] = rate
-        numbers: dict[str, list[int]] = {}
-        for topic, number in self.moves:
-            numbers.setdefault(topic, []).append(number)
-        settings = ThrottleSettings(
-            min(self.moves.values(), default=throttle_keys.UNLIMITED),
-            {
-                topic: ThrottledPartitions(numbers=frozenset(found))
-                for topic, found in numbers.items()
-            },
-        )
+        if not self.moves.put(topic_partition, rate):
+            return False
         now_ms = self._services.clock.monotonic_ms()
-        if rate:
-            self._services.tracer.mark("move_throttled")
-        else:
-            self._services.tracer.mark("move_throttle_ended")
-        if self.leader.configure(MOVES, settings, now_ms):
+        self._services.tracer.mark("move_throttled" if rate else "move_throttle_ended")
+        if self.leader.moves_changed(now_ms):
             self.settings_number += 1
-        if self.follower.configure(MOVES, settings, now_ms):
-            self.fetch_again()
+        if self.follower.moves_changed(now_ms):
+            self._look_at_fetches()
+        return True
+
+    def _look_at_fetches(self) -> None:
+        self.hold_number += 1
+        self.fetch_again()
 
     def _report(self, side: str, throttle: SideThrottle) -> None:
         self._services.tracer.event(
             "throttle_changed",
             side=side,
             rate=throttle.rate,
-            topics=tuple(throttle.settings(CONFIGURED).topics),
+            topics=tuple(throttle.settings.topics),
         )
 
     def spares(
@@ -174,7 +175,7 @@ class ReplicationThrottles:
         if topic_partition not in self.moves or broker_id in self._added.get(topic_partition, ()):
             return False
         topic, number = topic_partition
-        configured = throttle.settings(CONFIGURED).topics.get(topic)
+        configured = throttle.settings.topics.get(topic)
         return configured is None or number not in configured
 
     # the leader's side
@@ -281,7 +282,10 @@ class ReplicationThrottles:
             return
         now_ms = self._services.clock.monotonic_ms()
         out_of_sync_count = 0 if self.is_caught_up(partition) else count
+        was_exceeded = self.follower.is_exceeded(now_ms)
         self.follower.record(count, out_of_sync_count, now_ms)
+        if not was_exceeded and self.follower.is_exceeded(now_ms):
+            self.hold_number += 1
         rate = self.follower.byte_rate(now_ms)
         self._services.metrics.put(FOLLOWER_REPLICATION_BYTE_RATE, rate)
 

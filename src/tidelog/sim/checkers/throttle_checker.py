@@ -123,7 +123,7 @@ class ThrottleChecker:
         config = broker.config
         now_ms = broker.services.clock.monotonic_ms()
         sent = self._sent.setdefault(broker, _Sent())
-        moves = broker.replicas.throttles.moves.values()
+        moves = broker.replicas.throttles.moves.rates.values()
         rate = min(config.leader_replication_throttled_rate, *moves, _UNLIMITED)
         if sent.rate != rate:
             sent.rate, sent.at_ms = rate, now_ms
