@@ -258,6 +258,32 @@ def test_a_replica_that_a_repeated_role_lets_pause_stops_copying_and_goes_on_lat
     run(story())
 
 
+@pytest.mark.rule("R10")
+def test_a_pause_holds_a_replica_at_the_high_watermark_and_no_member_of_the_isr() -> None:
+    """Too few are in sync: the high watermark stands still, and acks=1 makes the log grow."""
+
+    async def story() -> None:
+        cluster = await moving({}, {})
+        assert end(cluster[3]) == 100
+        paused = state(isr=(1, 2), partition_epoch=1)
+        paused.idle = (3,)
+        await cluster[3].command(paused)
+        fill(cluster[1], 5)
+        await settle()
+        assert end(cluster[3]) in (100, 105), "what was under way may still come"
+        begun = end(cluster[3])
+        fill(cluster[1], 5)
+        await cluster[3].clock.advance(1_000)
+        assert end(cluster[3]) == begun
+        cluster[3].show(1, 0)
+        topic = cluster[3].view.topics[TOPIC]
+        topic.partitions[0] = replace(topic.partitions[0], isr=(1, 2, 3))
+        await cluster[3].clock.advance(1_000)
+        assert end(cluster[3]) == 110
+
+    run(story())
+
+
 @pytest.mark.rule("R15")
 @pytest.mark.parametrize("side", ["leaders", "followers"])
 def test_every_throttled_partition_has_its_turn(side: str) -> None:

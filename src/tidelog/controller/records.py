@@ -64,13 +64,15 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
     """Return the replicas that do not copy: the move pauses, or needs them no more (R3, R10).
 
     Those that a cancel or another target has made superfluous are deleted when the move ends.
-    Members of the ISR and eligible ones go on: committed records may be on few others.
+    Members of the ISR go on. So do superfluous replicas that are eligible, because committed
+    records may be on few others. While the move pauses, eligible ones keep what they have.
     """
-    original = before(replicas, move)
-    added = dict.fromkeys(each for each in move.removing if each not in original)
+    original, out = before(replicas, move), (*state.isr, *state.elr)
+    superfluous = (each for each in move.removing if each not in original and each not in out)
+    found = dict.fromkeys(superfluous)
     if is_paused:
-        added.update(dict.fromkeys(move.adding))
-    return tuple(each for each in added if each not in state.isr and each not in state.elr)
+        found.update(dict.fromkeys(each for each in move.adding if each not in state.isr))
+    return tuple(found)
 
 
 class LogEnd(NamedTuple):

@@ -146,3 +146,26 @@ def test_the_minimum_is_that_of_the_original_replicas() -> None:
     controller = cluster(TopicFound(one, {0: state((1,))}))
     begin(controller, 1, 4, 5)
     assert pauses(run(controller, SweepDue())) == []
+
+
+def test_an_added_replica_that_leaves_the_isr_during_a_pause_copies_no_more() -> None:
+    controller = of_minimum(2)
+    begin(controller, 4, 5, 1)
+    caught_up(controller, 1, 2, 3, 4)
+    effects = [caught_up(controller, 1, 4), *run(controller)]
+    controller.settings = replace(controller.settings, min_insync_replicas=3)
+    run(controller, MinimumRead({"t": 3}), SweepDue())
+    assert TP in controller.image.paused
+    assert 4 not in idle(effects).get(4, []), "a member of the ISR goes on"
+    assert idle([caught_up(controller, 1)])[4] == [4, 5]
+    # It comes back to the ISR with what it has, and copies like any member.
+    assert idle([caught_up(controller, 1, 4)])[4] == [5]
+
+
+def test_a_change_of_the_isr_is_no_news_to_those_whose_copying_stays() -> None:
+    controller = of_minimum(2)
+    begin(controller, 4, 5, 1)
+    shrunk(controller)
+    assert idle([caught_up(controller, 1, 3)]) == {}
+    assert idle(run(controller)) == {4: [], 5: []}, "the pause ends"
+    assert idle([caught_up(controller, 1, 2, 3)]) == {}

@@ -234,14 +234,20 @@ class ReplicationThrottles:
         is in the ISR by published state.
         """
         reported = partition.told_high_watermark
-        if 0 <= reported <= partition.log.log_end_offset:
-            return True
+        return 0 <= reported <= partition.log.log_end_offset or self._is_member(partition)
+
+    def _is_member(self, partition: HostedReplica) -> bool:
+        """Return whether this follower is in the ISR by published state."""
         published = self._services.view.partition(partition.topic_partition)
         return published is not None and self._services.broker_id in published.isr
 
     def waits(self, partition: HostedReplica) -> bool:
-        """Return whether this follower must leave a partition out of its fetches."""
-        if partition.topic_partition in self.idle and not self.is_caught_up(partition):
+        """Return whether this follower must leave a partition out of its fetches.
+
+        One that does not copy is left out even at the high watermark, which may stand still while
+        the leader's log grows.
+        """
+        if partition.topic_partition in self.idle and not self._is_member(partition):
             return True
         follower = self.follower
         if not follower.is_active:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.controller import records
+from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.records import Move
@@ -74,7 +75,11 @@ def _may_pause(topic_partition: TopicPartition, move: Move, image: Image) -> boo
 
 
 def settle(settlement: Settlement) -> None:
-    """Command the added brokers to pause, or to go on, as was decided."""
+    """Command the added brokers to pause, or to go on, as was decided.
+
+    A replica that leaves the ISR while its reassignment pauses, or needs it no more, stops copying
+    from then on (R10). Its leader asked for that change, so nothing else is sent to it.
+    """
     image = settlement.image
     for paused in settlement.notices.of(MovePaused):
         move = image.move(paused.topic_partition)
@@ -85,3 +90,19 @@ def settle(settlement: Settlement) -> None:
             for replica in move.adding
             if replica in image.brokers
         )
+    for change in settlement.notices.of(StateChange):
+        for replica in _idled_by(change, image):
+            settlement.orders.append(SendRoleAgain(replica, change.topic_partition))
+
+
+def _idled_by(change: StateChange, image: Image) -> list[int]:
+    """Return the live replicas of a reassignment that copy no more, or again, by a new state."""
+    topic_partition, before = change.topic_partition, change.before
+    move, state = image.move(topic_partition), image.states.get(topic_partition)
+    if move is None or before is None or state is None or image.is_completing(topic_partition):
+        return []
+    assigned, is_paused = image.assigned(topic_partition), topic_partition in image.paused
+    earlier = records.idle(assigned, move, before, is_paused)
+    now = records.idle(assigned, move, state, is_paused)
+    changed = [each for each in assigned if (each in earlier) != (each in now)]
+    return [each for each in changed if each in image.brokers]
