@@ -13,9 +13,11 @@ from tests.support.controller.reassigning import (
     completing,
     kinds,
     outcome,
+    run_writes,
 )
 from tests.support.controller.values import (
     TP,
+    alter,
     answer_of,
     list_moves,
     loaded,
@@ -29,9 +31,13 @@ from tests.support.controller.values import (
 
 from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
-from tidelog.controller.reassignments.progress import WriteAssignments
+from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
 from tidelog.controller.reassignments.requests import ReassignmentsAsked
-from tidelog.controller.reassignments.stored_nodes import ReassignmentsRead, RoutesRead
+from tidelog.controller.reassignments.stored_nodes import (
+    KeepQueue,
+    ReassignmentsRead,
+    RoutesRead,
+)
 from tidelog.controller.records import RequestedReassignments
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.topics.changes import TopicFound
@@ -173,6 +179,74 @@ def test_the_node_and_the_queue_carry_throttles() -> None:
     move = third.image.move(TP)
     assert move is not None
     assert move.throttle == 800
+
+
+def entered(rate: int, version: int = 0) -> RequestedReassignments:
+    """A node has an entry for the target of the move under way, with a throttle."""
+    return RequestedReassignments(version, {TP: ReassignmentEntry(TP, (4, 2, 3), throttle=rate)})
+
+
+def rate_of(controller: Controller) -> int:
+    move = controller.image.move(TP)
+    assert move is not None
+    return move.throttle
+
+
+@pytest.mark.rule("R4")
+def test_an_entry_for_the_target_of_a_move_changes_its_throttle() -> None:
+    controller = moving()
+    run(controller, ReassignmentsRead(entered(70)))
+    assert rate_of(controller) == 70
+    # Without a throttle it leaves the move's alone; the way by a client's request is newer.
+    run(controller, ReassignmentsRead(entered(0, version=2)))
+    assert rate_of(controller) == 70
+    run(controller, ReassignmentsRead(entered(60, version=3)))
+    run(controller, throttled(4, 2, 3, rate=50), SweepDue())
+    assert rate_of(controller) == 50
+    run(controller, throttled(4, 2, 3, rate=0), SweepDue())
+    assert rate_of(controller) == 0
+
+
+@pytest.mark.rule("R4", "R8")
+def test_a_queued_entry_for_the_target_of_a_move_changes_its_throttle_and_leaves() -> None:
+    controller = moving()
+    run(controller, ReassignmentsRead(entered(90)))
+    run(controller, RoutesRead(False, entered(80), (), {}), SweepDue())
+    assert rate_of(controller) == 80
+    assert controller.image.queue is None
+    # The same rate again, or none, changes nothing; one that goes back has none.
+    for rate in (80, 0):
+        assert kinds(run_writes(controller, RoutesRead(False, entered(rate), (), {}))) == [
+            KeepQueue
+        ]
+    done, _ = completing(4, 2, 3)
+    run(done, RoutesRead(False, entered(80), (), {}))
+    assert rate_of(done) == 0
+    assert done.image.queue is None
+
+
+@pytest.mark.rule("R4", "R8")
+def test_a_queued_throttle_waits_for_what_changes_the_partition() -> None:
+    controller = moving()
+    now = controller.image.states[TP]
+    heard = alter(1, 2, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
+    writes, _ = step(controller, heard, RoutesRead(False, entered(80), (), {}))
+    assert WriteAssignments not in kinds(writes)
+    run(controller, SweepDue())
+    assert rate_of(controller) == 80
+
+
+@pytest.mark.rule("R4", "R11")
+def test_a_throttle_may_be_changed_while_reassignments_are_frozen() -> None:
+    """Nothing begins by that, and it is what slows down a move that hurts."""
+    controller = moving()
+    run(controller, RoutesRead(True, None, (), {}))
+    _, effects = step(controller, throttled(4, 2, 3, rate=50))
+    assert outcome(effects).error_code == ErrorCode.NONE
+    run(controller, ReassignmentsRead(entered(40)))
+    assert rate_of(controller) == 40
+    _, effects = step(controller, throttled(5, 2, 3, rate=50))
+    assert outcome(effects).error_code == ErrorCode.POLICY_VIOLATION
 
 
 @pytest.mark.rule("R4")

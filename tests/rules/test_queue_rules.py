@@ -55,6 +55,7 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     FREEZE,
     UNFREEZE,
     AlterPartitionReassignmentsRequest,
+    EndedTarget,
     ReassignablePartition,
     ReassignableTopic,
 )
@@ -276,6 +277,61 @@ def test_a_queued_partition_on_the_move_goes_back_first() -> None:
 
 
 @pytest.mark.rule("R9")
+def test_nothing_is_rolled_back_for_an_entry_that_would_then_wait_for_a_slot() -> None:
+    """Broker 5 has as many moves as may be, so that a change to it has to wait."""
+    controller = three(per_broker=1)
+    begin(controller, 4, 2, 3)
+    run(controller, reassign(OTHER, (1, 5, 3)))
+    run(controller, queue((TP, (5, 2, 3))))
+    assert move_of_first(controller) == Move((4,), (1,), (1, 2, 3)), "it goes on meanwhile"
+    assert listed(controller, list_moves()) == [
+        (0, "brokers [5] have as many moves as may be at a time")
+    ]
+    run(controller, reassign(OTHER, None))
+    run(controller, stopped(5, OTHER))
+    assert move_of_first(controller) == Move((), (4,), (1, 2, 3))
+    run(controller, stopped(4))
+    assert move_of_first(controller) == Move((5,), (1,), (1, 2, 3))
+
+
+@pytest.mark.rule("R9")
+def test_a_change_in_flight_needs_no_other_slot_than_that_of_its_move() -> None:
+    """The slot is not given to an entry that was queued before it."""
+    controller = three(at_a_time=1, per_broker=1)
+    begin(controller, 4, 2, 3)
+    run(controller, queue((OTHER, (5, 2, 3)), (TP, (5, 2, 3)), (THIRD, (5, 3, 2))))
+    assert move_of_first(controller) == Move((), (4,), (1, 2, 3))
+    assert waiting(controller.image) == [TP, OTHER, THIRD]
+    run(controller, stopped(4))
+    assert move_of_first(controller) == Move((5,), (1,), (1, 2, 3))
+    assert waiting(controller.image) == [OTHER, THIRD]
+
+
+@pytest.mark.rule("R9")
+def test_what_goes_back_for_an_entry_keeps_the_slots_of_its_new_brokers() -> None:
+    controller = three(at_a_time=2, per_broker=1)
+    begin(controller, 4, 2, 3)
+    step(controller, queue((TP, (5, 2, 3)), (OTHER, (2, 5, 1))))
+    run(controller)
+    assert sorted(controller.image.moving) == [TP]
+    assert listed(controller, list_moves()) == [
+        (0, "another move of the partition ends first"),
+        (1, "brokers [5] have as many moves as may be at a time"),
+    ]
+
+
+@pytest.mark.rule("R9")
+def test_nothing_is_rolled_back_beyond_limits_that_were_lowered() -> None:
+    controller = three(at_a_time=1)
+    begin(controller, 4, 2, 3)
+    run(controller, reassign(OTHER, (4, 2, 3)))
+    run(controller, queue((TP, (5, 2, 3)), (OTHER, (3, 2, 1))))
+    assert move_of_first(controller) == Move((4,), (1,), (1, 2, 3))
+    # The same replicas in another order copy nothing: that one needs no slot (R21).
+    assert waiting(controller.image) == [OTHER, TP]
+
+
+@pytest.mark.rule("R9")
 def test_one_that_cannot_go_back_waits_for_its_end() -> None:
     """A controller of Kafka began it, and recorded no original replicas."""
     found = topic(assignments={0: (4, 2, 3, 1)}, moves={0: Move((4,), (1,), ())})
@@ -339,6 +395,84 @@ def test_what_waits_for_a_move_past_its_end_can_be_cancelled() -> None:
     assert outcome(effects).error_code == ErrorCode.NONE
     assert controller.image.queue is None
     assert controller.image.is_completing(TP)
+
+
+def ending(*targets: tuple[int, ...], partition: TopicPartition = TP) -> ReassignmentsAsked:
+    """A client cancels what it was shown of one partition: moves to these targets."""
+    ended = [EndedTarget(target) for target in targets]
+    wanted = ReassignablePartition(partition.partition, None, ended_targets=ended)
+    topics = [ReassignableTopic(partition.topic, [wanted])]
+    return ReassignmentsAsked(1, AlterPartitionReassignmentsRequest(topics=topics))
+
+
+@pytest.mark.rule("R8", "R20")
+def test_a_cancel_of_a_listed_entry_ends_it_queued_or_begun() -> None:
+    controller = three(at_a_time=1)
+    run(controller, queue((TP, (4, 2, 3)), (OTHER, (4, 2, 3))))
+    for partition in (TP, OTHER):
+        _, effects = step(controller, ending((4, 2, 3), partition=partition))
+        assert outcome(effects).error_code == ErrorCode.NONE
+    assert controller.image.queue is None
+    assert move_of_first(controller) == Move((), (4,), (1, 2, 3))
+    # The answer was lost: asked again it is no error.
+    _, effects = step(controller, ending((4, 2, 3)))
+    assert outcome(effects).error_code == ErrorCode.NONE
+    run(controller, stopped(4))
+    _, effects = step(controller, ending((4, 2, 3)))
+    assert outcome(effects).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+@pytest.mark.rule("R8", "R20")
+def test_a_cancel_of_a_listed_entry_leaves_a_newer_move_alone() -> None:
+    controller = three(at_a_time=1)
+    run(controller, queue((OTHER, (4, 2, 3)), (TP, (4, 2, 3))))
+    # Meanwhile the partition was asked for otherwise.
+    begin(controller, 5, 2, 3)
+    writes, effects = step(controller, ending((4, 2, 3)))
+    assert writes == []
+    assert outcome(effects).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert "to [5, 2, 3], is there now" in outcome(effects).error_message
+    assert move_of_first(controller) == Move((5,), (1,), (1, 2, 3))
+
+
+@pytest.mark.rule("R8", "R20")
+def test_a_cancel_of_a_listed_move_leaves_a_newer_entry_in_the_queue() -> None:
+    controller = three(per_broker=1)
+    begin(controller, 4, 2, 3)
+    run(controller, reassign(OTHER, (1, 5, 3)))
+    run(controller, queue((TP, (5, 2, 3))))
+    _, effects = step(controller, ending((4, 2, 3)))
+    assert outcome(effects).error_code == ErrorCode.NONE
+    assert move_of_first(controller) == Move((), (4,), (1, 2, 3))
+    assert waiting(controller.image) == [TP]
+    # And the other way round: the entry goes, and the move goes on.
+    other = three(per_broker=1)
+    begin(other, 4, 2, 3)
+    run(other, reassign(OTHER, (1, 5, 3)))
+    run(other, queue((TP, (5, 2, 3))))
+    _, effects = step(other, ending((5, 2, 3)))
+    assert outcome(effects).error_code == ErrorCode.NONE
+    assert move_of_first(other) == Move((4,), (1,), (1, 2, 3))
+    assert other.image.queue is None
+
+
+@pytest.mark.rule("R8", "R20")
+def test_a_cancel_of_a_listed_entry_leaves_another_entry_alone() -> None:
+    controller = three(at_a_time=1)
+    run(controller, queue((OTHER, (4, 2, 3)), (TP, (5, 2, 3))))
+    writes, effects = step(controller, ending((4, 2, 3)))
+    assert writes == []
+    assert outcome(effects).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert waiting(controller.image) == [TP]
+
+
+@pytest.mark.rule("R8")
+def test_the_same_target_at_another_rate_is_another_entry() -> None:
+    controller = three(at_a_time=1)
+    run(controller, ask((4, 2, 3), (4, 3, 2)))
+    asked = ask(None, (4, 3, 2))
+    _, effects = step(controller, replace(asked, request=replace(asked.request, throttle=7)))
+    assert errors(effects)[1:] == [ErrorCode.REASSIGNMENT_IN_PROGRESS]
 
 
 @pytest.mark.rule("R2", "R8")

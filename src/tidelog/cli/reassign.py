@@ -8,6 +8,7 @@ the cluster whether a command waits for them or not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -53,6 +54,7 @@ from tidelog.cli.target import (
 from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Move partitions to other brokers.")
 
@@ -148,7 +150,9 @@ def cancel(
 ) -> None:
     """Cancel moves: partitions return to the replicas that they had, in that order.
 
-    Moves that are queued are taken out of the queue.
+    Moves that are queued are taken out of the queue. --broker is about the moves that involve a
+    broker in whatever way: it has the partition, had it, or is to get it. A move that replaces one
+    of these meanwhile goes on, and its cancel is refused.
 
     A partition returns at once, and waits for no replica to catch up, unless fewer than
     min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
@@ -162,16 +166,16 @@ def cancel(
         if topics:
             topics_named(client, topics)
         moves = client.reassignments(listed)
+        if broker is not None:
+            moves = _involving(broker, moves, client)
         moving = {**_waiting(moves), **moves.under_way}
         wanted = sorted(moving) if listed is None else listed
         if topics:
             wanted = [tp for tp in wanted if tp.topic in topics]
-        if broker is not None:
-            wanted = [tp for tp in wanted if broker in moving[tp].replicas]
         nothing = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         results = {tp: MoveAsked(ErrorCode.NONE if tp in moving else nothing, "") for tp in wanted}
         if wanted and not dry_run:
-            results = client.reassign(dict.fromkeys(wanted))
+            results = client.cancel_reassignments({tp: _targets(tp, moves) for tp in wanted})
         begun = [tp for tp in wanted if results[tp].error is ErrorCode.NONE]
         if wait and begun and not dry_run:
             await_moves(client, begun)
@@ -187,6 +191,34 @@ def cancel(
     if len(begun) < len(wanted):
         say(f"tidelog: {len(wanted) - len(begun)} of {len(wanted)} cancels were refused")
         raise typer.Exit(1)
+
+
+def _involving(broker: int, moves: Moves, client: BlockingClient) -> Moves:
+    """Return the moves under way and queued that a broker has a part in."""
+    known = client.metadata(sorted({tp.topic for tp in moves.queued})) if moves.queued else None
+
+    def has(tp: TopicPartition) -> bool:
+        partition = None if known is None else known.partition(tp)
+        return partition is not None and broker in partition.replicas
+
+    return replace(
+        moves,
+        under_way={
+            tp: move
+            for tp, move in moves.under_way.items()
+            if broker in (*move.replicas, *move.original)
+        },
+        queued={
+            tp: queued for tp, queued in moves.queued.items() if broker in queued.target or has(tp)
+        },
+    )
+
+
+def _targets(tp: TopicPartition, moves: Moves) -> list[tuple[int, ...]]:
+    """Return where the moves of a partition go, under way and queued."""
+    move, queued = moves.under_way.get(tp), moves.queued.get(tp)
+    found = [] if move is None else [move.target]
+    return found if queued is None else [*found, queued.target]
 
 
 def _waiting(moves: Moves) -> dict[TopicPartition, MoveUnderWay]:

@@ -6,7 +6,7 @@ arrived, is no error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     UNFREEZE,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    EndedTarget,
     ReassignablePartition,
     ReassignableTopic,
 )
@@ -146,6 +147,38 @@ class MoveAdmin:
                     queued=queued,
                     throttle=rate,
                 ),
+            )
+        )
+
+    def cancel(
+        self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
+    ) -> Operation[dict[TopicPartition, MoveAsked]]:
+        """End moves to these targets, under way or queued; without targets those to any.
+
+        What was listed may be over, and a newer move may be there: it goes on, and the result is
+        NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError where the whole request failed. Controllers
+        of Apache Kafka pass over the targets.
+        """
+        topics = [
+            ReassignableTopic(
+                name,
+                [
+                    ReassignablePartition(
+                        number,
+                        None,
+                        ended_targets=[
+                            EndedTarget(target) for target in ended[TopicPartition(name, number)]
+                        ],
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in by_topic(ended).items()
+        ]
+        return (
+            yield from self._alter(
+                "cancelling reassignments",
+                lambda timeout_ms: AlterPartitionReassignmentsRequest(timeout_ms, topics=topics),
             )
         )
 

@@ -7,7 +7,7 @@ request at a time. Not for several threads at once: each thread needs its own cl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from tidelog.client.admin import TopicAdmin
@@ -206,6 +206,15 @@ class BlockingClient:
         return self.run(
             self._moves.reassign(targets, expected=expected, queued=queued, throttle=throttle)
         )
+
+    def cancel_reassignments(
+        self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
+    ) -> dict[TopicPartition, MoveAsked]:
+        """End reassignments to these targets, under way or queued; without targets those to any.
+
+        One to another target goes on: it is newer than what the caller knows.
+        """
+        return self.run(self._moves.cancel(ended))
 
     def freeze_reassignments(self, is_frozen: bool) -> None:
         """Let no reassignment begin from now on, or end that (R11)."""

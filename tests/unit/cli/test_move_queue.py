@@ -15,6 +15,7 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     FREEZE,
     KEEP_THROTTLE,
     UNFREEZE,
+    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from tidelog.wire.messages.list_partition_reassignments import (
@@ -60,6 +61,14 @@ def listed(
 
 
 WAITS = QueuedReassignment("flights", 1, [2, 1], "brokers [2] are not alive")
+
+
+def ended(asked: AlterPartitionReassignmentsRequest) -> dict[int, list[list[int]]]:
+    """The targets of the moves that a request ends, by partition."""
+    return {
+        each.partition_index: [list(target.replicas) for target in each.ended_targets]
+        for each in asked.topics[0].partitions
+    }
 
 
 class TestQueue:
@@ -179,6 +188,35 @@ class TestOthers:
         (asked,) = logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)
         assert [each.replicas for each in asked.topics[0].partitions] == [None]
         assert asked.throttle == KEEP_THROTTLE
+
+    def test_a_cancel_ends_what_was_listed_and_nothing_newer(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        moving = OngoingPartitionReassignment(1, [3, 1], [3], [1])
+        listed(logs, WAITS, moving=(moving,))
+        shell("reassign", "cancel", "--all")
+        (asked,) = logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+        assert ended(asked) == {1: [[3], [2, 1]]}
+
+    @pytest.mark.parametrize(
+        ("broker", "partitions"), [(2, {1: [[2, 1]]}), (3, {0: [[3]]}), (4, {0: [[3]]})]
+    )
+    def test_a_cancel_for_a_broker_sees_all_that_concerns_it(
+        self, shell: Shell, logs: FakeLogs, broker: int, partitions: dict[int, list[list[int]]]
+    ) -> None:
+        """Partition 0 goes from broker 4 to 3; partition 1 is on broker 1, queued for 2 and 1."""
+        listed(logs, WAITS, moving=(OngoingPartitionReassignment(0, [3, 4], [3], [4], [4]),))
+        shell("reassign", "cancel", "--broker", str(broker))
+        (asked,) = logs[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+        assert ended(asked) == partitions
+
+    def test_a_cancel_for_a_broker_sees_what_is_to_leave_it(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        """Partition 1 is on broker 1, and queued for others."""
+        listed(logs, QueuedReassignment("flights", 1, [2, 3]), QueuedReassignment("gone", 0, [2]))
+        rows = shell.json(list[documents.MoveCancelled], "reassign", "cancel", "--broker", "1")
+        assert [(each["topic"], each["partition"]) for each in rows] == [("flights", 1)]
 
     def test_the_list_says_how_many_wait(self, shell: Shell, logs: FakeLogs) -> None:
         listed(logs, WAITS, frozen=True)

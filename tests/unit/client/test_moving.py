@@ -61,6 +61,19 @@ def test_every_partition_has_its_own_outcome(cluster: FakeCluster, client: Block
     ]
 
 
+def test_a_cancel_names_the_moves_that_it_ends(
+    cluster: FakeCluster, client: BlockingClient
+) -> None:
+    cluster[1].on(ALTER_PARTITION_REASSIGNMENTS, lambda _: accepted(0, 85))
+    found = client.cancel_reassignments({T0: [(2, 1), (3, 1)], T1: []})
+    assert found[T1].error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    (asked,) = cluster[1].asked(ALTER_PARTITION_REASSIGNMENTS)
+    assert [
+        (one.replicas, [list(each.replicas) for each in one.ended_targets])
+        for one in asked.topics[0].partitions
+    ] == [(None, [[2, 1], [3, 1]]), (None, [])]
+
+
 def test_another_controller_is_asked_when_this_is_none(
     cluster: FakeCluster, client: BlockingClient
 ) -> None:

@@ -50,7 +50,7 @@ class ReplicationThrottles:
         #: looked; and partitions that the follower's side has.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
-        #: Rises when followers may wait no longer on the leader's side, for another reason than time.
+        #: Rises when followers may wait no longer on the leader's side, though no time has passed.
         self.settings_number = 0
         #: Rises when other replicas may have to wait on the follower's side, though their positions
         #: are the same.
@@ -126,7 +126,7 @@ class ReplicationThrottles:
     def role_repeated(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
-        """Take the same of a role of the present epoch: what waits is looked at where it differs."""
+        """Take the same of a role of the present epoch; look at what waits where it differs."""
         if self.role_taken(topic_partition, state):
             self.settings_number += 1
             self._look_at_fetches()

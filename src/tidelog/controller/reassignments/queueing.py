@@ -2,22 +2,32 @@
 
 Entries are begun in their order as others end, `reassignment.max.concurrent.partitions` at a time,
 and `reassignment.max.concurrent.partitions.per.broker` for each broker that gives or takes a
-replica. An entry stays until its reassignment is active, so that no controller loses it. An entry
-for a partition on the move first rolls that reassignment back (R9). Entries whose brokers are not
-alive wait, and others pass them; so do all entries while reassignments are frozen.
+replica. An entry stays until its reassignment is active, so that no controller loses it. Entries
+whose brokers are not alive wait, and others pass them; so do all entries while reassignments are
+frozen.
+
+An entry for a partition on the move first rolls that reassignment back (R9), once the slots that
+this frees, and those of brokers that are new to it, are enough for the entry. It becomes the first
+of the queue, and its slots are kept meanwhile. So nothing is rolled back for an entry that then
+waits.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tidelog.controller import records
 from tidelog.controller.image import Image
 from tidelog.controller.reassignments import targets, transitions
 from tidelog.controller.reassignments.progress import ReassignmentsDraft
-from tidelog.controller.reassignments.stored import ReassignmentRefused, Route, StoredRequests
+from tidelog.controller.reassignments.stored import (
+    Newer,
+    ReassignmentRefused,
+    Route,
+    StoredRequests,
+)
 from tidelog.controller.settings import Settings
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
@@ -36,15 +46,19 @@ class Slots:
         self._free = settings.concurrent_reassignments - len(image.moving)
         self._used: Counter[int] = Counter()
         for topic_partition in image.moving:
-            move = image.move(topic_partition)
-            assert move is not None
-            self._used.update({*move.adding, *move.removing})
+            self._used.update(_used_by(topic_partition, image))
 
-    def lack(self, brokers: Iterable[int]) -> str:
-        """Return which slot is missing for a reassignment between these brokers, "" for none."""
-        if self._free <= 0:
+    def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
+        """Return which slot is missing for a reassignment between these brokers, "" for none.
+
+        `held` are the brokers of the reassignment that it replaces.
+        """
+        if self._free + (held is not None) <= 0:
             return "as many partitions are being moved as may be at a time"
-        busy = sorted(each for each in brokers if self._used[each] >= self._per_broker)
+        own = held or ()
+        busy = sorted(
+            each for each in brokers if self._used[each] - (each in own) >= self._per_broker
+        )
         if busy:
             return f"brokers {busy} have as many moves as may be at a time"
         return ""
@@ -53,6 +67,22 @@ class Slots:
         """Use a slot of the cluster, and one of each broker."""
         self._free -= 1
         self._used.update(brokers)
+
+    def keep(self, brokers: Iterable[int]) -> None:
+        """Use a slot of each broker for what follows a reassignment that is rolled back."""
+        self._used.update(brokers)
+
+
+def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
+    """Return the brokers whose slots a reassignment uses, with those of the entry behind it."""
+    move = image.move(topic_partition)
+    assert move is not None
+    used = {*move.adding, *move.removing}
+    assigned = image.assigned(topic_partition)
+    entry = None if image.queue is None else image.queue.entries.get(topic_partition)
+    if entry is not None and transitions.goes_back(assigned, move):
+        used |= _between(move.original, entry.replicas)
+    return used
 
 
 class Queue:
@@ -71,18 +101,24 @@ class Queue:
             return
         slots = Slots(image, self._draft.settings)
         kept: dict[TopicPartition, ReassignmentEntry] = {}
+        first: dict[TopicPartition, None] = {}
         for topic_partition, entry in queue.left.items():
             try:
-                if self._look_at(entry, slots):
+                if self._look_at(entry, slots, first):
                     kept[topic_partition] = entry
             except KafkaError as error:
                 self._draft.notice(ReassignmentRefused(topic_partition, error.message, Route.QUEUE))
-        queue.keep(kept)
+        queue.keep(kept, first)
         if not kept:
             self._draft.notice(QueueEmptied())
 
-    def _look_at(self, entry: ReassignmentEntry, slots: Slots) -> bool:
-        """Return whether an entry stays; raises KafkaError where it is impossible."""
+    def _look_at(
+        self, entry: ReassignmentEntry, slots: Slots, first: dict[TopicPartition, None]
+    ) -> bool:
+        """Return whether an entry stays; raises KafkaError where it is impossible.
+
+        One whose partition is rolled back for it joins `first`.
+        """
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
@@ -90,22 +126,38 @@ class Queue:
         targets.topic_of(topic_partition, image)
         move, assigned = image.move(topic_partition), image.assigned(topic_partition)
         if target == (assigned if move is None else records.target_of(assigned, move)):
-            return False
+            return self._takes_throttle(entry)
         targets.check_not_cancelled(topic_partition, image)
         if reason_to_wait(entry, image, slots) or not self._reassignments.is_free(topic_partition):
             return True
         targets.check_target(topic_partition, target, image)
         if move is not None:
             original = targets.original_of(topic_partition, image)
-            self._stored.overrule({topic_partition: original}, spare_queue=True)
+            self._stored.overrule({topic_partition: Newer(original)}, spare_queue=True)
             self._reassignments.begin(topic_partition, original)
+            slots.keep(_between(original, target) - {*move.adding, *move.removing})
+            first[topic_partition] = None
             return True
-        self._stored.overrule({topic_partition: target}, spare_queue=True)
+        self._stored.overrule({topic_partition: Newer(target)}, spare_queue=True)
         self._reassignments.begin(topic_partition, target, entry.throttle)
         between = _between(assigned, target)
         if between:
             slots.take(between)
         return True
+
+    def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
+        """Give the move under way to the same target an entry's throttle; return if that is due."""
+        topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
+        if move is None or entry.throttle in (0, move.throttle):
+            return False
+        if not self._reassignments.is_free(topic_partition):
+            return True
+        self._stored.overrule(
+            {topic_partition: Newer(entry.replicas, entry.throttle)}, spare_queue=True
+        )
+        return (
+            self._reassignments.begin(topic_partition, entry.replicas, entry.throttle) is not None
+        )
 
 
 def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
@@ -123,7 +175,8 @@ def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
             return "another move of the partition ends first"
         if targets.goes_offline(topic_partition, move.original, image):
             return "its original replicas are not in sync, and it would go offline"
-        return ""
+        between = _between(move.original, target)
+        return slots.lack(between, held={*move.adding, *move.removing}) if between else ""
     between = _between(assigned, target)
     return slots.lack(between) if between else ""
 

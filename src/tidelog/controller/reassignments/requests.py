@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tidelog.controller import records
 from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
-from tidelog.controller.reassignments import targets
+from tidelog.controller.reassignments import targets, transitions
 from tidelog.controller.reassignments.progress import ReassignmentsDraft
-from tidelog.controller.reassignments.stored import Route, StoredRequests, size_of
+from tidelog.controller.reassignments.stored import Newer, Route, StoredRequests, size_of
 from tidelog.controller.reassignments.stored_nodes import KeepQueue, SetFreeze
 from tidelog.controller.writes import Conflict
 from tidelog.core import limits
@@ -84,6 +85,7 @@ class ReassignmentRequests:
         throttle = _throttle(asked.request)
         answer = self._answer(asked)
         accepted: list[tuple[Result[TopicPartition], tuple[int, ...] | None]] = []
+        newer: dict[TopicPartition, Newer] = {}
         for result, requested in _each_once(answer, wanted):
             try:
                 target = self._target(result.subject, requested, may_change_factor)
@@ -91,9 +93,9 @@ class ReassignmentRequests:
                 result.refuse(error)
             else:
                 accepted.append((result, target))
-        overruled = self._stored.overrule(
-            {result.subject: target or () for result, target in accepted}
-        )
+                ended = _ended(requested)
+                newer[result.subject] = Newer(target or (), throttle, ended)
+        overruled = self._stored.overrule(newer)
         for result, target in accepted:
             if target is None:
                 result.write = overruled
@@ -117,20 +119,45 @@ class ReassignmentRequests:
             targets.check_expected(topic_partition, expected, image)
         move = image.move(topic_partition)
         if requested.replicas is None:
-            try:
-                return targets.original_of(topic_partition, image)
-            except KafkaError:
-                if not self._stored.waiting(topic_partition):
-                    raise
-                return None
+            return self._cancelled(topic_partition, _ended(requested))
         targets.check_not_cancelled(topic_partition, image)
         target = tuple(requested.replicas)
-        if move is None or target != move.original:
+        if move is None or target not in (
+            move.original,
+            records.target_of(image.assigned(topic_partition), move),
+        ):
             targets.check_not_frozen(topic_partition, image)
         targets.check_target(topic_partition, target, image, may_change_factor)
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
         return target
+
+    def _cancelled(
+        self, topic_partition: TopicPartition, ended: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...] | None:
+        """Return where a cancel moves a partition, None where only nodes' requests are dropped.
+
+        Its client knows of moves to the `ended` targets, or ends any. A newer one goes on.
+        """
+        image, waiting = self._image, self._stored.waiting(topic_partition)
+        move, known = image.move(topic_partition), waiting
+        if ended:
+            known = [target for target in waiting if target in ended]
+            if move is not None:
+                assigned = image.assigned(topic_partition)
+                target = records.target_of(assigned, move)
+                if target not in ended and not transitions.goes_back(assigned, move):
+                    _check_known(topic_partition, known, target)
+                    return None
+            elif waiting:
+                _check_known(topic_partition, known, waiting[0])
+                return None
+        try:
+            return targets.original_of(topic_partition, image)
+        except KafkaError:
+            if not known:
+                raise
+            return None
 
     # the queue, and the freeze
 
@@ -148,14 +175,14 @@ class ReassignmentRequests:
         accepted: list[Result[TopicPartition]] = []
         for result, requested in _each_once(answer, wanted):
             topic_partition = result.subject
-            if self._is_queued(topic_partition, requested):
+            throttle = _throttle(asked.request) or 0
+            if self._is_queued(topic_partition, requested, throttle):
                 continue
             try:
                 targets.topic_of(topic_partition, image)
                 targets.check_expected(topic_partition, tuple(requested.expected_replicas), image)
                 targets.check_not_cancelled(topic_partition, image)
                 target = self._check_queued(topic_partition, requested, may_change_factor)
-                throttle = _throttle(asked.request) or 0
                 entry = ReassignmentEntry(topic_partition, target, throttle=throttle)
                 size_bytes += size_of({topic_partition: entry})
                 _check_room(len(entries), size_bytes, topic_partition)
@@ -170,13 +197,16 @@ class ReassignmentRequests:
             for result in accepted:
                 result.write = index
 
-    def _is_queued(self, topic_partition: TopicPartition, requested: ReassignablePartition) -> bool:
+    def _is_queued(
+        self, topic_partition: TopicPartition, requested: ReassignablePartition, throttle: int
+    ) -> bool:
         """Return whether a request is in the queue already: clients repeat lost requests."""
         queue = self._image.queue
         if queue is None or requested.replicas is None:
             return False
         entry = queue.entries.get(topic_partition)
-        return entry is not None and entry.replicas == tuple(requested.replicas)
+        target = tuple(requested.replicas)
+        return entry is not None and (entry.replicas, entry.throttle) == (target, throttle)
 
     def _check_queued(
         self,
@@ -230,6 +260,23 @@ class ReassignmentRequests:
 def _throttle(request: AlterPartitionReassignmentsRequest) -> int | None:
     """Return the throttle that a request sets; None where moves keep what they have."""
     return None if request.throttle <= KEEP_THROTTLE else request.throttle
+
+
+def _ended(requested: ReassignablePartition) -> list[tuple[int, ...]]:
+    """Return the targets of the moves that a cancel ends; none where it ends any."""
+    return [tuple(each.replicas) for each in requested.ended_targets]
+
+
+def _check_known(
+    topic_partition: TopicPartition, known: Sequence[tuple[int, ...]], newer: tuple[int, ...]
+) -> None:
+    """Raise KafkaError where a cancel knows nothing of what is there: a newer move."""
+    if not known:
+        raise KafkaError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            f"the move of {topic_partition} that was to be cancelled is over, and another one, to"
+            f" {list(newer)}, is there now: list the moves again",
+        )
 
 
 def _each_once(

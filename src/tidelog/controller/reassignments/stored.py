@@ -11,7 +11,7 @@ frozen, entries wait. While all are cancelled, they are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -33,8 +33,6 @@ from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 
-Targets = Mapping[TopicPartition, tuple[int, ...]]
-
 #: Bytes of an entry's JSON besides its topic and its replicas, at most.
 _ENTRY_BYTES = 112
 
@@ -45,6 +43,32 @@ class Route(Enum):
     NODE = "/admin/reassign_partitions"
     REQUEST = "/admin/reassignments"
     QUEUE = "/admin/reassign_partitions_queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """What is wanted of a partition now; entries of nodes that want something else go (R20)."""
+
+    target: tuple[int, ...]
+    #: The throttle of the move there, which entries for the same target take over; None: theirs.
+    throttle: int | None = None
+    #: Only entries for these targets go, where there are any: a cancel ends what its client knew.
+    ended: Collection[tuple[int, ...]] = ()
+
+    def left(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
+        """Return what is left of an entry; None where it goes."""
+        if self.goes(entry.replicas):
+            return None
+        if entry.replicas != self.target or self.throttle is None:
+            return entry
+        return entry._replace(throttle=self.throttle)
+
+    def goes(self, replicas: tuple[int, ...]) -> bool:
+        """Return whether an entry for these replicas goes."""
+        return replicas != self.target and (not self.ended or replicas in self.ended)
+
+
+Wanted = Mapping[TopicPartition, Newer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +97,18 @@ class Entries:
         #: Index of the write, None as long as nothing changes.
         self.index: int | None = None
 
-    def keep(self, entries: Mapping[TopicPartition, ReassignmentEntry]) -> None:
-        """Keep only these of the entries that are left, as they are given; drop an empty node."""
-        kept = {each: entries[each] for each in self.left if each in entries}
-        if self._found is None or (kept == self.left and kept):
+    def keep(
+        self,
+        entries: Mapping[TopicPartition, ReassignmentEntry],
+        first: Mapping[TopicPartition, None] | None = None,
+    ) -> None:
+        """Keep only these of the entries that are left, as they are given; drop an empty node.
+
+        Those among `first` come before the others from now on.
+        """
+        order = {**{each: None for each in first or () if each in self.left}, **self.left}
+        kept = {each: entries[each] for each in order if each in entries}
+        if self._found is None or (kept and [*kept.items()] == [*self.left.items()]):
             return
         self.left = kept
         write = self._write(kept, self._found.version)
@@ -85,14 +117,15 @@ class Entries:
         else:
             self._draft.decision.writes[self.index] = write
 
-    def overrule(self, wanted: Targets) -> None:
-        """Drop the entries that have another target than is wanted now."""
-        kept = {
-            topic_partition: entry
-            for topic_partition, entry in self.left.items()
-            if wanted.get(topic_partition, entry.replicas) == entry.replicas
-        }
-        if len(kept) < len(self.left):
+    def overrule(self, wanted: Wanted) -> None:
+        """Drop the entries that have another target than is wanted now, or take its throttle."""
+        kept = {}
+        for topic_partition, entry in self.left.items():
+            newer = wanted.get(topic_partition)
+            left = entry if newer is None else newer.left(entry)
+            if left is not None:
+                kept[topic_partition] = left
+        if kept != self.left:
             self.keep(kept)
 
 
@@ -122,15 +155,18 @@ class StoredRequests:
 
     # newer requests
 
-    def waiting(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a node asks to move a partition."""
-        return (
-            topic_partition in self._node.left
-            or topic_partition in self.queue.left
-            or (topic_partition in self._image.accepted and topic_partition not in self._forgotten)
-        )
+    def waiting(self, topic_partition: TopicPartition) -> list[tuple[int, ...]]:
+        """Return where nodes ask to move a partition."""
+        found = [
+            entries.left[topic_partition].replicas
+            for entries in (self._node, self.queue)
+            if topic_partition in entries.left
+        ]
+        if topic_partition in self._image.accepted and topic_partition not in self._forgotten:
+            found.append(self._image.accepted[topic_partition].replicas)
+        return found
 
-    def overrule(self, wanted: Targets, *, spare_queue: bool = False) -> int | None:
+    def overrule(self, wanted: Wanted, *, spare_queue: bool = False) -> int | None:
         """Remove what nodes ask of these partitions, unless it is the same (R20).
 
         Returns the index of a write that does so, None where nothing was to be removed.
@@ -139,9 +175,9 @@ class StoredRequests:
         self._node.overrule(wanted)
         if not spare_queue:
             self.queue.overrule(wanted)
-        for topic_partition, target in wanted.items():
+        for topic_partition, newer in wanted.items():
             accepted = self._image.accepted.get(topic_partition)
-            if accepted is not None and accepted.replicas != target:
+            if accepted is not None and newer.goes(accepted.replicas):
                 self._forget(topic_partition)
         return before if len(self._draft.decision.writes) > before else None
 
@@ -176,7 +212,7 @@ class StoredRequests:
                 continue
             if not self._is_there(topic_partition, target):
                 accepted[topic_partition] = target
-        self.queue.overrule(accepted)
+        self.queue.overrule({each: Newer(target) for each, target in accepted.items()})
         for topic_partition, target in accepted.items():
             earlier = image.accepted.get(topic_partition)
             if topic_partition in self._forgotten:
@@ -257,6 +293,8 @@ class StoredRequests:
         if not image.is_completing(topic_partition):
             targets.check_not_cancelled(topic_partition, image)
         if move is not None and records.target_of(image.assigned(topic_partition), move) == target:
+            if entry.throttle:
+                self._reassignments.begin(topic_partition, target, entry.throttle)
             return entry._replace(original=move.original)
         if image.is_frozen or image.is_completing(topic_partition):
             return entry
@@ -273,7 +311,7 @@ class StoredRequests:
 
     def _precede(self, entry: ReassignmentEntry) -> None:
         """Drop what the queue and an accepted request ask of a partition that begins to move."""
-        self.queue.overrule({entry.topic_partition: entry.replicas})
+        self.queue.overrule({entry.topic_partition: Newer(entry.replicas)})
         accepted = self._image.accepted.get(entry.topic_partition)
         if accepted is not None and accepted.replicas != entry.replicas:
             self._forget(entry.topic_partition)

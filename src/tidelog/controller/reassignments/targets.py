@@ -10,6 +10,7 @@ from __future__ import annotations
 from tidelog.controller import records
 from tidelog.controller.image import Image
 from tidelog.controller.partitions.refusals import check_readable
+from tidelog.controller.reassignments import transitions
 from tidelog.controller.records import Topic
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -173,6 +174,8 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
             ErrorCode.INVALID_REQUEST,
             f"the former replicas of {topic_partition} are not recorded: name them to move it back",
         )
+    if transitions.goes_back(image.assigned(topic_partition), move):
+        return move.original  # asked for again: clients repeat lost requests
     check_can_turn(topic_partition, image)
     check_stays_online(topic_partition, move.original, image)
     return move.original

@@ -15,6 +15,7 @@ EXPECTED_TAG = 20_021
 QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
 THROTTLE_TAG = 20_026
+ENDED_TAG = 20_028
 #: Values of `throttle`: each move keeps what it has; or any other value, bytes a second.
 KEEP_THROTTLE = -1
 NO_THROTTLE = 0
@@ -25,6 +26,13 @@ UNFREEZE = 2
 
 
 @dataclass(slots=True)
+class EndedTarget:
+    """Ours: where a move goes that a cancel ends."""
+
+    replicas: Sequence[int] = array("int32", "0+")
+
+
+@dataclass(slots=True)
 class ReassignablePartition:
     """`replicas` None cancels a reassignment that is under way."""
 
@@ -32,6 +40,8 @@ class ReassignablePartition:
     replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     #: Ours (R18): the replicas that the partition must still have; empty where any will do.
     expected_replicas: Sequence[int] = array("int32", "0+", ignorable=True, tag=EXPECTED_TAG)
+    #: Ours: a cancel ends moves to these targets alone, under way or queued; empty: to any.
+    ended_targets: list[EndedTarget] = array(EndedTarget, "0+", ignorable=True, tag=ENDED_TAG)
 
 
 @dataclass(slots=True)
