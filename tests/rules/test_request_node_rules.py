@@ -390,6 +390,45 @@ def test_nodes_that_make_no_sense_are_removed(
     assert moving(around) == {}
 
 
+@pytest.mark.rule("R2", "R8", "R11", "R12")
+@pytest.mark.parametrize(
+    "path",
+    [
+        layout.REASSIGN_PARTITIONS,
+        layout.REASSIGNMENT_QUEUE,
+        layout.CANCEL_REASSIGNMENTS,
+        NODE,
+        layout.partition_reassigned_path(TP),
+    ],
+)
+def test_what_somebody_left_below_a_request_goes_with_it(
+    around: ControllerHarness, path: str
+) -> None:
+    """A store removes no node that has children: the request would be carried out again."""
+    first = around.controller()
+    assert first.controller._term is not None
+    tracer = first.controller._term.writer._tracer = first.watch_log()
+    if path.endswith("/t/0"):
+        around.write(Create(path.removesuffix("/0"), b""))
+    around.write(Create(path, b"[]"), *(Create(f"{path}/x{below}", b"") for below in ("", "/y")))
+    around.until(lambda: around.read(path) is None)
+    [log] = [text for text in tracer.lines if "nodes below" in text]
+    assert f"2 nodes below {path}" in log and f"{path}/x/y" in log
+
+
+@pytest.mark.rule("R12")
+def test_an_accepted_request_with_children_makes_room_for_a_newer_one(
+    around: ControllerHarness,
+) -> None:
+    path = layout.accepted_reassignment_path(TP)
+    accepted = layout.encode_accepted_reassignment((4, 2, 3))
+    around.write(Create(f"{layout.REASSIGNMENTS}/t", b""), Create(path, accepted))
+    around.until(lambda: moving(around) == {0: (4, 2, 3)})
+    around.write(Create(f"{path}/x", b""))
+    around.write(Create(NODE, layout.encode_reassignment_request({TP: (5, 2, 3)})))
+    around.until(lambda: moving(around) == {0: (5, 2, 3)})
+
+
 @pytest.mark.rule("R12")
 def test_an_accepted_request_that_makes_no_sense_is_replaced(around: ControllerHarness) -> None:
     path = layout.accepted_reassignment_path(TP)

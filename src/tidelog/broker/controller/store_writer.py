@@ -120,7 +120,7 @@ class StoreWriter:
             if failure is None:
                 self._mark_unknown(verdict)
             if isinstance(verdict, Pending):
-                if failure is None or not failed or unit.adapt(failure):
+                if failure is None or not failed or await self._adapt(unit, failure):
                     left.append(unit)
                     continue
                 verdict = Conflict(reason=str(failure))
@@ -128,6 +128,32 @@ class StoreWriter:
             if isinstance(verdict, Conflict):
                 self._tracer.event("store_conflict", path=unit.witness, reason=verdict.reason)
         return left
+
+    async def _adapt(self, unit: Unit, failure: TransactionFailed) -> bool:
+        """Adjust a unit, or the store, to a failed operation; return whether it is tried again."""
+        if isinstance(failure.error, NotEmpty) and failure.error.path == unit.witness:
+            await self._empty(unit.witness)
+            return True
+        return unit.adapt(failure)
+
+    async def _empty(self, path: str) -> None:
+        """Remove what another client has left below a node that goes.
+
+        A store removes no node with children: a request with any would be carried out for ever.
+        """
+        below = await self._tree(path)
+        self._tracer.log(
+            "controller",
+            logging.WARNING,
+            f"removing {len(below)} nodes below {path}, which goes:"
+            f" {', '.join(below[:20])}{' ...' if len(below) > 20 else ''}",
+        )
+        try:
+            for first in range(0, len(below), store_ops.MAX_OPS):
+                await self._delete(below[first : first + store_ops.MAX_OPS])
+        except (OutcomeUnknown, TransactionFailed) as error:
+            # The node cannot be removed yet: the next attempt looks again at what is below it.
+            self._tracer.event("removal_repeated", count=len(below), reason=str(error))
 
     def _mark_unknown(self, verdict: Pending | Outcome) -> None:
         if isinstance(verdict, Written):

@@ -29,6 +29,8 @@ _ACTS: Final = {
     "cancel_all": 1.0,
     "wait": 4.0,
 }
+#: How often a request has a node below it, which nobody should write.
+_BELOW: Final = 0.3
 
 
 @churn
@@ -143,6 +145,8 @@ class MovesQueued(PartitionsMoved):
         ops.append(Create(path, layout.encode_partition_reassigned(target)))
         if self._write(*ops):
             self._queue.asking([partition])
+            if self.draw.random() < _BELOW:
+                self._write(Create(f"{path}/below", b""))
 
     def _write(self, *ops: Op) -> bool:
         """Create nodes by hand, unless the last one exists; return whether that was done."""
