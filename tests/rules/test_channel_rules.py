@@ -234,3 +234,26 @@ def test_topics_that_come_and_go_take_no_more_memory_for_a_stuck_broker_than_the
         if any(one.leader >= 0 for one in told.partition_states)
     ]
     assert live == ["stays"]
+
+
+@pytest.mark.rule("V81")
+def test_a_client_waits_once_for_a_broker_that_is_silent(three: ControllerHarness) -> None:
+    controller = three.controller()
+    stuck, _ = others(three, controller)
+    three.create(controller, "before", (1, 2, 3))
+    stuck.script.silent = True
+    assert answered_after_ms(three, "first") >= 900
+    assert answered_after_ms(three, "second") < 300
+    stuck.script.silent = False
+    three.until(lambda: len(stuck.script.roles()) == 3)
+    three.pass_time(500)
+    # It takes its commands again, and is waited for again.
+    stuck.script.silent = True
+    assert answered_after_ms(three, "third") >= 900
+
+
+def answered_after_ms(around: ControllerHarness, name: str) -> float:
+    """How long a client waits until it has its response that a topic was created."""
+    began_ms = around._admin_ports.clock.monotonic_ms()
+    around.create(around.controller(), name, (1, 2, 3))
+    return around._admin_ports.clock.monotonic_ms() - began_ms

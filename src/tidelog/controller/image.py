@@ -113,11 +113,10 @@ class Image:
             return ()
         assigned = topic.assignments.get(topic_partition.partition, ())
         move = topic.moves.get(topic_partition.partition)
-        if move is None or not records.is_completing(
-            self.states.get(topic_partition), assigned, move
-        ):
+        state = None if move is None else self.states.get(topic_partition)
+        if move is None or state is None or not records.is_completing(state, assigned, move):
             return assigned
-        return records.target_of(assigned, move)
+        return state.reassigned_to
 
     def assigned(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Return all replicas that the topic's node names, including replicas to be removed."""
@@ -131,9 +130,12 @@ class Image:
 
     def is_completing(self, topic_partition: TopicPartition) -> bool:
         """Return whether a reassignment's target is already reached (V52)."""
+        state = self.states.get(topic_partition)
+        if state is None or not state.reassigned_to:
+            return False
         move = self.move(topic_partition)
         return move is not None and records.is_completing(
-            self.states.get(topic_partition), self.assigned(topic_partition), move
+            state, self.assigned(topic_partition), move
         )
 
     @property

@@ -24,6 +24,10 @@ class Overdue:
         if self._since_ms is None:
             self._since_ms = now_ms
 
+    def behind_ms(self, now_ms: int) -> int:
+        """Return for how many ms the broker has left commands unacknowledged; 0 without any."""
+        return 0 if self._since_ms is None else now_ms - self._since_ms
+
     def failed(self, now_ms: int) -> int | None:
         """Note that the commands must be sent again.
 

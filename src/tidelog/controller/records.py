@@ -38,7 +38,8 @@ class Move:
 
 def target_of(replicas: Sequence[int], move: Move) -> Replicas:
     """Return the target of a reassignment, preferred leader first."""
-    return tuple(replica for replica in replicas if replica not in move.removing)
+    removing = move.removing
+    return tuple([replica for replica in replicas if replica not in removing])
 
 
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
@@ -47,12 +48,10 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
     Only replicas that are out for good, and the topic's node, are left to be put right. A replica
     in the ISR is not out.
     """
-    return (
-        state is not None
-        and bool(state.reassigned_to)
-        and state.reassigned_to == target_of(replicas, move)
-        and all(member in state.reassigned_to for member in state.isr)
-    )
+    if state is None or not state.reassigned_to:
+        return False
+    reached = state.reassigned_to
+    return reached == target_of(replicas, move) and set(reached).issuperset(state.isr)
 
 
 def before(replicas: Replicas, move: Move) -> Replicas:

@@ -7,7 +7,7 @@ takes over the node's content, and the partition is looked at again (V15).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
@@ -108,7 +108,7 @@ class WritePartitionState(Write):
             absent=image.absent(topic_partition),
             reported=dict(self.shrinks),
         )
-        settlement.apply(StatePublished(topic_partition, replace(self.state, mzxid=mzxid)))
+        settlement.apply(StatePublished(topic_partition, self.state.written_by(mzxid)))
         settlement.apply(IsrShrunk(topic_partition, self.state.isr, left))
         if self.is_new:
             settlement.apply(ReplicasRemade(topic_partition))
@@ -164,7 +164,7 @@ def strangers_reported(
 
 def first_states(states: Mapping[int, PartitionState], mzxid: int) -> dict[int, PartitionState]:
     """Return the first states of partitions as this transaction wrote them."""
-    return {partition: replace(state, mzxid=mzxid) for partition, state in states.items()}
+    return {partition: state.written_by(mzxid) for partition, state in states.items()}
 
 
 def send_first_states(

@@ -77,6 +77,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "session_confirmed_after_a_gap": "a broker that was stopped serves after the store's word",
     "store_answer_lost_but_applied": "a write of unknown outcome is found in the store",
     "store_request_lost": "a write of unknown outcome is not in the store, and made again",
+    "silent_broker_not_awaited": "a response waits for no broker that has been silent for long",
     "leadership_relinquished": "a leader whose reads hang asks for another leader",
     "leaderships_wait_for_catch_up": "a broker that came back catches up before it leads again",
     "deposed_while_writing": "a controller's write is refused, as another has been elected",

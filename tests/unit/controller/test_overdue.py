@@ -22,8 +22,10 @@ def test_it_is_said_once_and_once_more_when_it_has_caught_up() -> None:
 
 def test_what_is_queued_behind_does_not_make_it_younger() -> None:
     queue = Overdue(100)
+    assert queue.behind_ms(0) == 0
     queue.queued(0)
     queue.queued(90)
+    assert queue.behind_ms(90) == 90
     assert queue.failed(100) == 100
 
 

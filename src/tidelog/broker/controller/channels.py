@@ -127,6 +127,11 @@ class Channel:
         """Whether the broker has responded to all its commands."""
         return not self._busy
 
+    @property
+    def behind_ms(self) -> int:
+        """For how many ms the broker has left commands unacknowledged."""
+        return self._overdue.behind_ms(self._services.clock.monotonic_ms())
+
     def close(self) -> None:
         """Send nothing more, without waiting for requests in flight."""
         self._closed = True
@@ -463,16 +468,21 @@ class Channels:
     def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
         """Call back once, when every broker has responded to the commands so far.
 
-        The call also comes after `limit_ms`, or when the term ends first.
+        The call also comes after `limit_ms`, or when the term ends first. A broker that has left
+        commands unacknowledged for so long already is not waited for: while it hangs, no request
+        but the first one pays for that.
         """
-        behind = len(self._channels)
+        awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
+        if len(awaited) < len(self._channels):
+            self.services.tracer.mark("silent_broker_not_awaited")
+        behind = len(awaited)
         called = False
 
         def call() -> None:
             nonlocal called
             if not called:
                 called = True
-                for channel in self._channels.values():
+                for channel in awaited:
                     channel.forget(is_idle)
                 callback()
 
@@ -484,7 +494,7 @@ class Channels:
 
         if behind == 0:
             call()
-        for channel in list(self._channels.values()):
+        for channel in awaited:
             channel.when_idle(is_idle)
         if not called:
             self.services.timers.after(limit_ms, call)

@@ -365,10 +365,10 @@ def _is_replaced(topic: Topic, node: Node) -> bool:
     The versions of both may be the same: each node begins at version 0.
     """
     try:
-        found = layout.decode_topic(layout.topic_path(topic.name), node.data)
+        found = layout.decode_topic_id(layout.topic_path(topic.name), node.data)
     except LayoutError:
         return True
-    return found.topic_id != topic.topic_id
+    return found != topic.topic_id
 
 
 def _moves(assignment: TopicAssignment, mzxid: int) -> dict[int, Move]:

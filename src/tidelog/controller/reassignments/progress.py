@@ -227,8 +227,6 @@ class ReassignmentsDraft:
         node.moves[partition] = begun
         node.begun[partition] = None
         state = image.states.get(topic_partition)
-        for replica in begun.removing:
-            self.draft.order(SendRoleAgain(replica, topic_partition))
         if state is not None and (present or not transitions.goes_back(full, begun)):
             self.draft.write_state(
                 WritePartitionState(
@@ -263,7 +261,8 @@ class ReassignmentsDraft:
             return
         brokers, absent = image.brokers, image.absent(topic_partition)
         controller_epoch = self.draft.settings.controller_epoch
-        if transitions.goes_back(full, move):
+        goes_back = transitions.goes_back(full, move)
+        if goes_back:
             minimum = self.draft.minimum_of(topic_partition.topic, target)
             done = transitions.rolled_back(
                 state, target, brokers, absent, minimum, controller_epoch
@@ -274,8 +273,12 @@ class ReassignmentsDraft:
             self.draft.write_state(
                 WritePartitionState(topic_partition, done, state.partition_epoch)
             )
-        else:
-            self._look_at_pause(topic_partition, records.before(full, move))
+            return
+        if goes_back:
+            # A cancel that waits was begun without a role: what it needs no more stops copying.
+            for replica in move.removing:
+                self.draft.order(SendRoleAgain(replica, topic_partition))
+        self._look_at_pause(topic_partition, records.before(full, move))
 
     def _is_guarded(
         self, topic_partition: TopicPartition, move: Move | None, assigned: tuple[int, ...]
@@ -339,8 +342,13 @@ def settle(settlement: Settlement) -> None:
         brokers = departing(topic_partition, image)
         leader_epoch = image.states[topic_partition].leader_epoch
         settlement.apply(LeavingCommanded(topic_partition, brokers))
-        settlement.orders.append(DeleteReassignedReplicas(topic_partition, brokers, leader_epoch))
-        agenda.reassignments[topic_partition] = None
+        if brokers:
+            order = DeleteReassignedReplicas(topic_partition, brokers, leader_epoch)
+            settlement.orders.append(order)
+            # There is nothing to decide before their acknowledgements, or their end.
+            agenda.reassignments.pop(topic_partition, None)
+        else:
+            agenda.reassignments[topic_partition] = None
 
 
 def departing(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ def rolled_back(
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
-    isr = tuple(member for member in state.isr if member in original)
+    isr = tuple([member for member in state.isr if member in original])
     live = [member for member in state.isr if member in brokers and member not in absent]
     kept = [member for member in original if member in live]
     if not kept or len(kept) < min(minimum, len(live)):
@@ -96,20 +96,22 @@ def rolled_back(
     if leader not in original:
         able = [member for member in kept if not brokers[member].is_leaving]
         leader = (able or kept)[0]
-    return replace(
-        state,
+    return PartitionState(
         leader=leader,
         leader_epoch=state.leader_epoch + 1,
         isr=isr,
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
+        leader_recovery_state=state.leader_recovery_state,
         # No live member has bounced: each counts in its present incarnation.
         isr_epochs=tuple(
-            brokers[member].broker_epoch if member in brokers else members[member] for member in isr
+            [brokers[each].broker_epoch if each in brokers else members[each] for each in isr]
         ),
         elr=eligible.elr,
         elr_epochs=eligible.elr_epochs,
+        # `last_leader` is that of a partition without a leader, and this one has one.
         reassigned_to=original,
+        first_epochs=state.first_epochs,
     )
 
 
