@@ -600,12 +600,16 @@ def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(
     full, other = others(three, controller)
     full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
     three.create(controller, "t", (1, 2, 3))
-    three.pass_time(2_500)
-    assert times_told(full, TP) == 3 and full.script.roles()[TP].is_new
+    three.until(lambda: full.broker_id not in three.state(TP).isr)
+    told = times_told(full, TP)
+    three.pass_time(3_500)
+    assert times_told(full, TP) == told + 2, "after one second, and after two more"
     full.script.role_errors.clear()
-    three.pass_time(3_000)
-    assert times_told(full, TP) == 4, "once more, and it could"
-    assert times_told(other, TP) == 1
+    three.pass_time(4_000)
+    assert times_told(full, TP) == told + 3, "once more, and it could"
+    three.pass_time(40_000)
+    assert times_told(full, TP) == told + 3
+    assert times_told(other, TP) == 2, "the new role, and that of the smaller ISR"
 
 
 @pytest.mark.rule("V81")

@@ -129,9 +129,7 @@ class CommandBuilder:
             isr=state.isr,
             zk_version=state.partition_epoch,
             replicas=replicas,
-            offline_replicas=[
-                replica for replica in replicas if replica not in self._image.brokers
-            ],
+            offline_replicas=self._offline(topic_partition, replicas),
             first_leader_epoch=state.first_epochs[0],
             eligible=state.elr,
             last_leader=state.last_leader,
@@ -146,6 +144,11 @@ class CommandBuilder:
         if causes:
             out = [each for each in causes if each in replicas and each not in state.isr]
             shown[key].shrunk, shown[key].causes = out, [causes[each] for each in out]
+
+    def _offline(self, topic_partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
+        """Return replicas of dead brokers and of failed log directories (D7)."""
+        image, failed = self._image, self._image.offline(topic_partition)
+        return [one for one in replicas if one not in image.brokers or one in failed]
 
     def _show_unreadable(
         self,
@@ -169,9 +172,7 @@ class CommandBuilder:
             leader_epoch=EPOCH_DURING_DELETE if deleting else UNREADABLE,
             zk_version=UNREADABLE,
             replicas=replicas,
-            offline_replicas=[
-                replica for replica in replicas if replica not in self._image.brokers
-            ],
+            offline_replicas=self._offline(topic_partition, replicas),
         )
 
     def _unreadable(self) -> dict[TopicPartition, Role]:

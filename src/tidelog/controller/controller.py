@@ -184,6 +184,8 @@ class Controller:
                 self._shutdowns.begin(event, draft)
             case replica_answers.LeaderAndIsrAnswered():
                 replica_answers.role_answered(event, draft, agenda)
+            case replica_answers.LogDirEventsRead():
+                replica_answers.directory_failed(event, draft)
             case replica_answers.StopReplicaAnswered():
                 replica_answers.stop_answered(event, image, agenda)
             case replica_answers.CommandsDropped():

@@ -20,6 +20,7 @@ from tidelog.controller.records import (
     Deletion,
     LastProducerId,
     Move,
+    Presence,
     Recovery,
     Removal,
     RequestedReassignments,
@@ -42,7 +43,7 @@ class Change(ABC):
         """Apply the fact to the image; called by `Image.apply` only."""
 
 
-_NOBODY: dict[int, bool] = {}
+_NOBODY: dict[int, Presence] = {}
 
 
 class Image:
@@ -81,8 +82,9 @@ class Image:
         #: Live brokers that were commanded to give up their replica, and have not acknowledged it
         #: (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
-        #: Replica presence by broker (D3). Kept only after a broker reported the replica missing.
-        self.presences: dict[TopicPartition, dict[int, bool]] = {}
+        #: Replica presence by broker (D3, D4). Kept only while a broker reported that the replica
+        #: is lost or offline.
+        self.presences: dict[TopicPartition, dict[int, Presence]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}
         #: The serial number of the next recovery.
@@ -181,16 +183,23 @@ class Image:
         for topic in self.topics.values():
             yield from topic.partitions
 
-    def presence(self, topic_partition: TopicPartition) -> Mapping[int, bool]:
-        """Return whether each reporting broker has the replica; empty where none lacks it."""
+    def presence(self, topic_partition: TopicPartition) -> Mapping[int, Presence]:
+        """Return what each reporting broker has; empty where none lacks the replica."""
         return self.presences.get(topic_partition, _NOBODY)
 
     def absent(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """Return live brokers that reported to lack the replica (D3)."""
+        """Return live brokers without a replica that serves: it is lost or offline (D3, V12)."""
         answers = self.presences.get(topic_partition)
         if answers is None:
             return ()
-        return tuple(broker_id for broker_id, present in answers.items() if not present)
+        return tuple(one for one, found in answers.items() if found is not Presence.HERE)
+
+    def offline(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """Return live brokers whose replica is in a failed log directory (D4)."""
+        answers = self.presences.get(topic_partition)
+        if answers is None:
+            return ()
+        return tuple(one for one, found in answers.items() if found is Presence.OFFLINE)
 
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for images that decide alike."""
@@ -236,7 +245,7 @@ class Image:
             tuple((name, removal.key()) for name, removal in sorted(self.removals.items())),
             tuple(sorted(self.former.items(), key=lambda item: item[0])),
             tuple(
-                (topic_partition, tuple(sorted(answers.items())))
+                (topic_partition, tuple(sorted((one, a.value) for one, a in answers.items())))
                 for topic_partition, answers in sorted(self.presences.items())
             ),
             tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),

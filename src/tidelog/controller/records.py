@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from tidelog.core.types import PartitionState, ReassignmentEntry, TopicId, TopicPartition
 
 Replicas = tuple[int, ...]
+
+
+class Presence(Enum):
+    """What a live broker reported about its replica of a partition (D3, D4)."""
+
+    HERE = "here"
+    #: There is none, and every log directory is good: what it held is lost.
+    LOST = "lost"
+    #: Its log directory has failed, or takes no new replica: it serves nothing for now.
+    OFFLINE = "offline"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.orders import Order, Rank
-from tidelog.controller.records import Deletion, Removal
+from tidelog.controller.records import Deletion, Presence, Removal
 from tidelog.core.types import BrokerInfo
 
 
@@ -89,7 +89,7 @@ def _forget_answers_of(broker_id: int, image: Image) -> None:
     for topic_partition in [tp for tp, known in image.presences.items() if broker_id in known]:
         answers = image.presences[topic_partition]
         del answers[broker_id]
-        if all(answers.values()):
+        if all(found is Presence.HERE for found in answers.values()):
             del image.presences[topic_partition]
 
 

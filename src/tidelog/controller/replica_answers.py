@@ -1,6 +1,8 @@
-"""Brokers' answers to commands: replicas that they have, lack, or have stopped (D3, V22, V52).
+"""Brokers' answers to commands: replicas that they have, lack, or have stopped (D3, D4, V22, V52).
 
-An answer counts only under the broker's present registration.
+An answer counts only under the broker's present registration. A broker also reports by itself that
+a log directory has failed: it is sent all its roles then, and its answers name the offline replicas
+(D4). A new controller learns of them in the same way, because it sends everything (D8).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import SendRoleAgain
-from tidelog.controller.records import NO_LOG
+from tidelog.controller.records import NO_LOG, Presence
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -54,20 +56,28 @@ class CommandsDropped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirEventsRead(Event):
+    """Brokers left word in the store that a log directory of theirs has failed (D4)."""
+
+    broker_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaAnswered(Change):
-    """A broker reported whether it has a replica (D3), under its present registration."""
+    """A broker reported whether it has a replica (D3, D4), under its present registration."""
 
     topic_partition: TopicPartition
     broker_id: int
-    present: bool
+    presence: Presence
 
     def apply(self, image: Image) -> None:
         """Keep the answer as long as any broker lacks the replica."""
         answers = image.presences.setdefault(self.topic_partition, {})
-        answers[self.broker_id] = self.present
-        if all(answers.values()):
+        answers[self.broker_id] = self.presence
+        is_here = self.presence is Presence.HERE
+        if all(found is Presence.HERE for found in answers.values()):
             del image.presences[self.topic_partition]
-        if self.present and _reported_no_log(image, self.topic_partition, self.broker_id):
+        if is_here and _reported_no_log(image, self.topic_partition, self.broker_id):
             # The replica came back, for example a restored stray: its broker is asked again (E6).
             del image.recoveries[self.topic_partition].logs[self.broker_id]
 
@@ -107,19 +117,31 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
         state = image.states.get(topic_partition)
         if state is None:
             continue
+        known = image.presence(topic_partition)
+        presence = Presence.HERE
         if error is ErrorCode.REPLICA_NOT_AVAILABLE:
+            presence = Presence.LOST
             news = event.broker_id in eligible_replicas.members(state)
             if not news and event.broker_id in image.replicas(topic_partition):
                 draft.order(SendRoleAgain(event.broker_id, topic_partition))
+        elif error is ErrorCode.KAFKA_STORAGE_ERROR:
+            presence = Presence.OFFLINE
+            news = known.get(event.broker_id) is not presence
         else:
             news = error in _HAS_REPLICA and (
-                bool(image.presence(topic_partition))
-                or _reported_no_log(image, topic_partition, event.broker_id)
+                bool(known) or _reported_no_log(image, topic_partition, event.broker_id)
             )
         if news:
-            present = error in _HAS_REPLICA
-            image.apply(ReplicaAnswered(topic_partition, event.broker_id, present))
+            image.apply(ReplicaAnswered(topic_partition, event.broker_id, presence))
             agenda.look_at((topic_partition,))
+            if Presence.OFFLINE in (presence, known.get(event.broker_id)):
+                agenda.look_at_reassignments((topic_partition,), image)
+                draft.show((topic_partition,))
+
+
+def directory_failed(event: LogDirEventsRead, draft: Draft) -> None:
+    """Command brokers everything: their answers name the replicas that have failed (D4)."""
+    draft.send_everything([each for each in event.broker_ids if each in draft.image.brokers])
 
 
 def stop_answered(event: StopReplicaAnswered, image: Image, agenda: Agenda) -> None:

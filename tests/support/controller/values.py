@@ -19,7 +19,7 @@ from tidelog.controller.reassignments.listing import ReassignmentsListAsked
 from tidelog.controller.reassignments.progress import ReassignmentEnded
 from tidelog.controller.reassignments.requests import ReassignmentsAsked
 from tidelog.controller.reassignments.stored import ReassignmentRefused
-from tidelog.controller.records import LastProducerId, Move, Topic
+from tidelog.controller.records import LastProducerId, Move, Presence, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LeaderAndIsrAnswered, StopReplicaAnswered
 from tidelog.controller.settings import Settings, TopicDefaults
@@ -230,7 +230,7 @@ def check(image: Image) -> None:
     assert set(image.moving) == {one for one in existing if image.move(one) is not None}
     assert set(image.leaving) <= set(image.moving)
     for answers in image.presences.values():
-        assert not all(answers.values())
+        assert any(found is not Presence.HERE for found in answers.values())
     waiting: list[Iterable[int]] = [
         *(one.waiting for one in image.deletions.values()),
         *(one.waiting for one in image.removals.values()),

@@ -89,7 +89,7 @@ def isr_change_unannounced(original: Any) -> Any:
     return lambda partitions: original(())
 
 
-@_breaks("A12", "tidelog.broker.controller.isr_change_notifications:read", profile="direct")
+@_breaks("A12", "tidelog.broker.controller.notifications:read_isr_changes", profile="direct")
 def notifications_removed_unread(original: Any) -> Any:
     """The controller removes all notifications that exist by then, not those that it has read."""
 
@@ -102,7 +102,7 @@ def notifications_removed_unread(original: Any) -> Any:
     return read
 
 
-@_breaks("A12", "tidelog.broker.controller.isr_change_notifications:read", profile="mixed_levels")
+@_breaks("A12", "tidelog.broker.controller.notifications:read_isr_changes", profile="mixed_levels")
 def notifications_of_bumped_cluster_ignored(original: Any) -> Any:
     """A controller at level 2.7 or above does not watch for notifications."""
 

@@ -568,7 +568,6 @@ class TestAbsentReplicas:
         controller = loaded()
         for answer in (
             roles_answered(2, ErrorCode.NONE),
-            roles_answered(2, ErrorCode.KAFKA_STORAGE_ERROR),
             roles_answered(2, life=2),
             roles_answered(9),
             roles_answered(2, topic_partition=TopicPartition("u", 0)),

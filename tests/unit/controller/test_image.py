@@ -17,7 +17,7 @@ from tidelog.controller.image import Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.partitions.addition import PartitionsAdded
 from tidelog.controller.producer_ids import ProducerIdsFound
-from tidelog.controller.records import LastProducerId, Topic
+from tidelog.controller.records import LastProducerId, Presence, Topic
 from tidelog.controller.registrations import BrokersChanged
 from tidelog.controller.replica_answers import ReplicaAnswered, ReplicasStopped
 from tidelog.controller.state_writes import ReplicasRemade, StatePublished
@@ -71,7 +71,7 @@ def test_what_does_not_exist_is_empty(image: Image) -> None:
 
 
 def test_a_topic_that_goes_leaves_nothing(image: Image) -> None:
-    image.apply(ReplicaAnswered(TP, 1, present=False))
+    image.apply(ReplicaAnswered(TP, 1, Presence.LOST))
     image.apply(DeletionRequested("t"))
     image.apply(TopicGone("t"))
     empty = Image()
@@ -105,26 +105,26 @@ def test_a_state_of_a_topic_that_is_not_there_is_not_taken(image: Image) -> None
 
 class TestPresence:
     def test_it_is_kept_while_somebody_lacks_the_replica(self, image: Image) -> None:
-        image.apply(ReplicaAnswered(TP, 1, present=True))
+        image.apply(ReplicaAnswered(TP, 1, Presence.HERE))
         assert image.presence(TP) == {}
-        image.apply(ReplicaAnswered(TP, 2, present=False))
-        image.apply(ReplicaAnswered(TP, 1, present=True))
-        assert image.presence(TP) == {1: True, 2: False}
+        image.apply(ReplicaAnswered(TP, 2, Presence.LOST))
+        image.apply(ReplicaAnswered(TP, 1, Presence.HERE))
+        assert image.presence(TP) == {1: Presence.HERE, 2: Presence.LOST}
         assert image.absent(TP) == (2,)
-        image.apply(ReplicaAnswered(TP, 2, present=True))
+        image.apply(ReplicaAnswered(TP, 2, Presence.HERE))
         assert image.presence(TP) == {}
 
     @pytest.mark.rule("D3")
     def test_another_life_of_the_broker_has_said_nothing(self, image: Image) -> None:
-        image.apply(ReplicaAnswered(TP, 1, present=False))
-        image.apply(ReplicaAnswered(TP, 2, present=False))
+        image.apply(ReplicaAnswered(TP, 1, Presence.LOST))
+        image.apply(ReplicaAnswered(TP, 2, Presence.LOST))
         image.apply(BrokersChanged(brokers(1, broker(2, life=2), 3)))
         assert image.absent(TP) == (1,)
         image.apply(BrokersChanged(brokers(broker(2, life=2), 3)))
         assert image.absent(TP) == ()
 
     def test_it_is_forgotten_when_the_partition_is_made_anew(self, image: Image) -> None:
-        image.apply(ReplicaAnswered(TP, 2, present=False))
+        image.apply(ReplicaAnswered(TP, 2, Presence.LOST))
         image.apply(ReplicasRemade(TP))
         assert image.absent(TP) == ()
 
@@ -157,12 +157,12 @@ class TestDeletions:
 def test_a_copy_goes_its_own_way(image: Image) -> None:
     image.apply(DeletionRequested("t"))
     image.apply(DeletionCommanded("t", {1: (TP,)}))
-    image.apply(ReplicaAnswered(TP, 2, present=False))
+    image.apply(ReplicaAnswered(TP, 2, Presence.LOST))
     image.apply(ProducerIdsFound(LastProducerId(999, 3)))
     copied = image.copy()
     assert copied.key() == image.key()
     copied.apply(ReplicasStopped(1, (TP,)))
-    copied.apply(ReplicaAnswered(TP, 3, present=False))
+    copied.apply(ReplicaAnswered(TP, 3, Presence.LOST))
     copied.apply(TopicUnreadable("u", "not JSON"))
     assert copied.key() != image.key()
     assert not image.deletions["t"].done

@@ -50,6 +50,9 @@ RETRY_MS = 100
 FIRST_RETRY_MS = 20
 #: Pause before a role is sent again to a broker whose disk was full: there may be room by then.
 FULL_DISK_RETRY_MS = 1_000
+#: The pause doubles up to this while the broker refuses the same roles: a failed log directory
+#: refuses them until the broker restarts (D4).
+LONGEST_RETRY_MS = 30_000
 
 #: What a broker gets once it has acknowledged its roles.
 _LATE = (Part.SHOWN, Part.LOG_ENDS)
@@ -78,6 +81,9 @@ class Channel:
         #: Roles that the broker refused (KAFKA_STORAGE_ERROR) and no later command has replaced.
         self._refused: dict[TopicPartition, Role] = {}
         self._repetition: Timeout | None = None
+        self._repetition_ms = FULL_DISK_RETRY_MS
+        #: Roles that were refused the last time that they were sent again.
+        self._refused_before: dict[TopicPartition, Role] = {}
         #: Reasons for retries that the log reported since the broker last took all commands.
         self._reported: dict[str, None] = {}
         self._task = self._services.tasks.spawn(f"channel to broker {info.broker_id}", self._run())
@@ -333,11 +339,17 @@ class Channel:
             ):
                 self._refused[topic_partition] = role
         if self._refused and self._repetition is None:
-            self._repetition = self._services.timers.after(FULL_DISK_RETRY_MS, self._repeat_refused)
+            is_same = self._refused.keys() == self._refused_before.keys()
+            pause_ms = min(self._repetition_ms * 2, LONGEST_RETRY_MS)
+            self._repetition_ms = pause_ms if is_same else FULL_DISK_RETRY_MS
+            self._repetition = self._services.timers.after(
+                self._repetition_ms, self._repeat_refused
+            )
 
     def _repeat_refused(self) -> None:
         self._repetition = None
         refused, self._refused = self._refused, {}
+        self._refused_before = refused
         if refused and not self._closed:
             self.add(Commands(self._brokers, roles=refused))
 
@@ -392,10 +404,12 @@ class Channel:
         return not failed
 
     def _report_errors(self, api: str, outcomes: list[tuple[TopicPartition, ErrorCode]]) -> None:
+        known = self._refused_before
         failed = [
             f"{topic_partition}: {error.name}"
             for topic_partition, error in outcomes
             if error is not ErrorCode.NONE
+            and (error is not ErrorCode.KAFKA_STORAGE_ERROR or topic_partition not in known)
         ]
         if failed:
             self._services.tracer.log(

@@ -224,6 +224,20 @@ class StoreReader:
         }
         return paths, found
 
+    async def log_dir_events(self, on_change: WatchCallback) -> tuple[list[str], list[int]]:
+        """Read brokers' notifications of failed log directories (D4): paths, and broker ids."""
+        names = await self._watched(layout.LOG_DIR_EVENTS, on_change)
+        paths = [f"{layout.LOG_DIR_EVENTS}/{name}" for name in names]
+        brokers: dict[int, None] = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            try:
+                if node is not None:
+                    brokers[layout.decode_log_dir_event(path, node.data)] = None
+            except LayoutError as error:
+                # Nothing can be learned from it: it is removed like the others.
+                self._report(str(error), "removed")
+        return paths, list(brokers)
+
     async def deletions(self, on_change: WatchCallback) -> DeletionsRead:
         """Read the administrators' requests to delete topics."""
         return DeletionsRead(await self._watched(layout.DELETE_TOPICS, on_change))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidelog.broker.controller import isr_change_notifications
+from tidelog.broker.controller import notifications
 from tidelog.core.tasks import Signal
 from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import WatchEvent
@@ -37,6 +37,7 @@ class Reading(Enum):
     CANCEL = "a requested cancel of all reassignments"
     DELETIONS = "requests to delete topics"
     ISR_CHANGES = "ISR changes that leaders made themselves"
+    LOG_DIR_EVENTS = "log directories that failed"
 
 
 class StoreWatches:
@@ -110,7 +111,7 @@ class StoreWatches:
         self._due[Reading.ELECTION] = self._due[Reading.REASSIGNMENTS] = None
         self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
         self._due[Reading.ISR_CHANGES] = self._due[Reading.CANCEL] = None
-        self._due[Reading.ROUTES] = None
+        self._due[Reading.ROUTES] = self._due[Reading.LOG_DIR_EVENTS] = None
 
     async def refresh(self, term: Term) -> None:
         """Read the changes that watches have announced."""
@@ -140,7 +141,9 @@ class StoreWatches:
             if unread:
                 controller.offer(await term.patiently(lambda: reader.states(unread)))
         if self._take(Reading.ISR_CHANGES):
-            await isr_change_notifications.read(term, self._on_isr_changes)
+            await notifications.read_isr_changes(term, self._on_isr_changes)
+        if self._take(Reading.LOG_DIR_EVENTS):
+            await notifications.read_log_dir_events(term, self._on_log_dir_events)
         await self._refresh_requests(term)
         if self._take(Reading.DELETIONS):
             controller.offer(await term.patiently(lambda: reader.deletions(self._on_deletions)))
@@ -209,6 +212,9 @@ class StoreWatches:
 
     def _on_isr_changes(self, event: WatchEvent) -> None:
         self._mark(Reading.ISR_CHANGES)
+
+    def _on_log_dir_events(self, event: WatchEvent) -> None:
+        self._mark(Reading.LOG_DIR_EVENTS)
 
     def _on_election(self, event: WatchEvent) -> None:
         self._mark(Reading.ELECTION)

@@ -25,7 +25,7 @@ class Circumstances:
     controller_epoch: int
     #: The effective minimum: min(min.insync.replicas, number of replicas).
     minimum: int = 1
-    #: Live brokers that reported the replica missing (D3).
+    #: Live brokers without a replica that serves: lost or offline (D3, D4).
     absent: Sequence[int] = ()
     #: The effective unclean.leader.election.enable.
     unclean: bool = False
@@ -33,9 +33,18 @@ class Circumstances:
     is_forced: bool = False
     #: None before the recovery began.
     recovery: Recovery | None = None
+    #: Those of `absent` whose replica is in a failed log directory: it may hold every record.
+    offline: Sequence[int] = ()
+
+    @property
+    def lost(self) -> Sequence[int]:
+        """Live brokers that reported that their replica is lost."""
+        if not self.offline:
+            return self.absent
+        return [broker_id for broker_id in self.absent if broker_id not in self.offline]
 
     def has_replica(self, broker_id: int) -> bool:
-        """Return whether a broker is alive, leaving or not, and did not report the replica lost."""
+        """Return whether a broker is alive, leaving or not, with a replica that serves (V12)."""
         return broker_id in self.brokers and broker_id not in self.absent
 
     def can_lead(self, broker_id: int) -> bool:
@@ -53,6 +62,7 @@ def circumstances(topic_partition: TopicPartition, draft: Draft) -> Circumstance
         controller_epoch=settings.controller_epoch,
         minimum=draft.minimum(topic_partition),
         absent=image.absent(topic_partition),
+        offline=image.offline(topic_partition),
         unclean=settings.unclean if unclean is None else unclean,
         recovery=image.recoveries.get(topic_partition),
     )

@@ -73,7 +73,8 @@ def _elect(state: PartitionState, around: Circumstances) -> Election | None:
     restarted = incarnations.restarted_members(state, brokers)
     leads_here = around.has_replica(state.leader) and state.leader not in restarted
     bounced = incarnations.bounced_members(state, brokers) if restarted else ()
-    is_whole = not any(replica in absent for replica in state.elr)
+    # An offline replica stays eligible: its disk may come back with every record.
+    is_whole = not any(replica in around.lost for replica in state.elr)
     if leads_here and not bounced and is_whole and all(map(around.can_lead, state.isr)):
         return None
     proven = [member for member in proven_members(state, around) if around.has_replica(member)]
@@ -212,7 +213,9 @@ def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election |
     live = [
         replica
         for replica in around.replicas
-        if replica in around.brokers and not around.brokers[replica].is_leaving
+        if replica in around.brokers
+        and not around.brokers[replica].is_leaving
+        and replica not in around.offline
     ]
     if not live:
         return None
@@ -303,7 +306,7 @@ def _eligible(
         isr,
         around.minimum,
         around.replicas,
-        lost=around.absent,
+        lost=around.lost,
         proven=partial(proven_members, state, around),
     )
 

@@ -23,6 +23,7 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.orders import Order, Rank, SendRoleAgain
 from tidelog.controller.partitions.refusals import check_readable
 from tidelog.controller.reassignments import transitions
+from tidelog.controller.records import Presence
 from tidelog.controller.settings import Settings
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import ReplicasRemade, WritePartitionState
@@ -189,7 +190,7 @@ def _ask_for_replicas(
     Returns False when it does, so that brokers that lack it can leave the ISR.
     """
     presence = draft.image.presence(topic_partition)
-    if any(presence.values()):
+    if any(found is not Presence.LOST for found in presence.values()):
         return False
     silent = [replica for replica in replicas if replica not in presence]
     for replica in silent:

@@ -47,6 +47,7 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
         for member in members
         if member in brokers
         and not brokers[member].is_leaving
+        and member not in around.offline
         and recovery.logs.get(member) != UNREADABLE_LOG
     ]
     missing = tuple(member for member in members if member not in here)

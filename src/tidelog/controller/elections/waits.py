@@ -66,7 +66,7 @@ def _status(member: int, around: Circumstances, found: Recovery, is_asked: bool)
         return MemberStatus.NOT_REGISTERED
     if broker.is_leaving:
         return MemberStatus.LEAVING
-    if log == UNREADABLE_LOG:
+    if log == UNREADABLE_LOG or member in around.offline:
         return MemberStatus.UNREADABLE
     if member in around.absent or log == NO_LOG:
         return MemberStatus.LOST

@@ -17,6 +17,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.isr_shrinks import IsrShrunk, shrinks
 from tidelog.controller.orders import SendRoleAgain
+from tidelog.controller.records import Presence
 from tidelog.controller.state_writes import (
     StatePublished,
     StateUnreadable,
@@ -75,8 +76,8 @@ def _changed(
     agenda.look_at((topic_partition,))
     agenda.look_at_departures((topic_partition,), image)
     draft.show((topic_partition,))
-    for broker_id, is_present in image.presence(topic_partition).items():
-        if not is_present and broker_id not in eligible_replicas.members(found):
+    for broker_id, presence in image.presence(topic_partition).items():
+        if presence is Presence.LOST and broker_id not in eligible_replicas.members(found):
             # It was a member without its replica, and is none any more: now it may create it (D3).
             draft.order(SendRoleAgain(broker_id, topic_partition))
     topic_id = image.topics[topic_partition.topic].topic_id
