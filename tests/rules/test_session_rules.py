@@ -313,8 +313,8 @@ def test_every_log_directory_must_prove_the_same_clean_shutdown(
 ) -> None:
     async def story() -> None:
         first = harness.broker(log_dirs="/a,/b")
-        await first._open_directories()
-        for directory, epoch in zip(first.directories, epochs, strict=True):
+        opened = await first._open_directories()
+        for directory, epoch in zip(opened, epochs, strict=True):
             if epoch is not None:
                 await directory.close(CleanEpochs(epoch))
         second = harness.broker(log_dirs="/a,/b")

@@ -459,7 +459,7 @@ def test_slow_disk_makes_appends_wait(at: FaultHarness) -> None:
     at.inject("slow_disk", 1)
     (slow,) = [each for each in at.brokers if each.logs.disks[0].slow]
     assert slow.broker is not None
-    assert not slow.broker.directories[0].lane.is_fast
+    assert not slow.broker.replicas.directories[0].lane.is_fast
     at.until(lambda: not slow.logs.disks[0].slow)
 
 

@@ -167,6 +167,6 @@ def mishap_strays(at: FaultHarness) -> list[str]:
         name
         for one in at.brokers
         if one.broker is not None
-        for directory in one.broker.directories
+        for directory in one.broker.replicas.directories
         for name in directory.strays
     ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker import apis
@@ -31,6 +32,7 @@ from tidelog.broker.membership.session import Session
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
 from tidelog.broker.replicas.commands import ReplicaCommands
+from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.isr_changes import isr_changes
@@ -47,7 +49,7 @@ from tidelog.broker.server.server import Server
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.broker.services import Identity, Services, Settings
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import TidelogError
+from tidelog.core.errors import StorageError, TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
@@ -64,7 +66,6 @@ class Broker:
     def __init__(self, config: BrokerConfig, ports: Ports, store: MetadataStore) -> None:
         self.services = services = _services(config, ports, store, self._task_failed)
         self._lanes: list[Lane] = []
-        self.directories: list[LogDirectory] = []
         self._is_stopping = False
         self._make_server()
         self.producer_ids = ProducerIds(services)
@@ -117,6 +118,7 @@ class Broker:
         self.replicas.renew_fetch = self.fetchers.renew
         self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
+        self.failed_directories = FailedDirectories(services, self.replicas, self.commands.rest)
         self.strays = StrayRecovery(services, self.replicas, self.commands)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
@@ -174,8 +176,7 @@ class Broker:
         """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError."""
         self.services.identity.cluster_id = await self.session.open()
         await self.live_configs.open()
-        await self._open_directories()
-        await self.replicas.open(self.directories)
+        await self.replicas.open(await self._open_directories())
         self.live_configs.start()
         await self.server.listen()
         await self.session.register()
@@ -201,7 +202,7 @@ class Broker:
         self._close_connections()
         await services.tasks.close()
         await self.replicas.close()
-        for directory in self.directories:
+        for directory in self.replicas.directories:
             await directory.close(epochs)
         for lane in self._lanes:
             await lane.close()
@@ -215,27 +216,45 @@ class Broker:
         self.alter_partition_manager.close()
         self.services.peers.close()
 
-    async def _open_directories(self) -> None:
-        services = self.services
-        for path in services.config.log_dirs:
-            lane = services.ports.open_lane(path)
-            self._lanes.append(lane)
-            directory = await LogDirectory.open(
-                lane,
-                cluster_id=services.identity.cluster_id,
-                broker_id=services.broker_id,
-                clock=services.clock,
-                tracer=services.tracer,
-                default_config=self.replicas.default_log_config(),
-                config_of=self.replicas.log_config,
-                learn_configs=self.replicas.load_configs,
-            )
-            directory.on_failure = self._directory_failed
-            directory.on_damage = lambda _: self.replicas.upkeep.damage_found()
-            self.directories.append(directory)
-        proofs = [directory.clean_shutdown for directory in self.directories]
+    async def _open_directories(self) -> list[LogDirectory]:
+        """Open the log directories; go on without those that cannot be used (D5).
+
+        Raises StorageError where none can, and ConfigError for one of another broker or cluster.
+        """
+        identity = self.services.identity
+        directories = []
+        for path in dict.fromkeys(self.config.log_dirs):
+            try:
+                directories.append(await self._open_directory(path))
+            except StorageError as error:
+                if not error.is_device_failure:
+                    raise
+                self.failed_directories.found_at_start(path, error)
+        proofs = [directory.clean_shutdown for directory in directories]
+        if self.replicas.failed:
+            # What a failed directory held is not proven (E3).
+            proofs.append(None)
         if proofs and proofs[0] is not None and all(proof == proofs[0] for proof in proofs):
-            services.identity.clean_epochs = proofs[0]
+            identity.clean_epochs = proofs[0]
+        return directories
+
+    async def _open_directory(self, path: str) -> LogDirectory:
+        services = self.services
+        lane = services.ports.open_lane(path)
+        self._lanes.append(lane)
+        directory = await LogDirectory.open(
+            lane,
+            cluster_id=services.identity.cluster_id,
+            broker_id=services.broker_id,
+            clock=services.clock,
+            tracer=services.tracer,
+            default_config=self.replicas.default_log_config(),
+            config_of=self.replicas.log_config,
+            learn_configs=self.replicas.load_configs,
+        )
+        directory.on_failure = partial(self.failed_directories.failed, path)
+        directory.on_damage = lambda _: self.replicas.upkeep.damage_found()
+        return directory
 
     # the session's tenant
 
@@ -283,11 +302,6 @@ class Broker:
         self.services.tracer.event("task_failed", task=name, error=repr(error))
         self.services.tracer.log("server", logging.CRITICAL, f"{kind} in {name}: {text}")
         self.services.ports.halt(f"{kind} in {name}: {error!r}")
-
-    def _directory_failed(self, error: BaseException) -> None:
-        """Stop the broker after a device error or failed fsync of one directory (D1, D17)."""
-        self.services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
-        self.services.ports.halt(f"log directory failed: {error}")
 
 
 def _services(

@@ -294,6 +294,11 @@ class BrokerConfig:
     controlled_shutdown_retry_backoff_ms: int = long(
         5_000, "Pause before it asks again, unless there is another controller.", at_least=0
     )
+    log_dir_failure_timeout_ms: int = long(
+        30_000,
+        "A broker that cannot report a failed log directory for this long ends (rule D4).",
+        at_least=1,
+    )
     controller_activity_timeout_ms: int = integer(
         30_000,
         "A controller that has waited for this long for one answer of the store, and for two "

@@ -196,9 +196,18 @@ class StorageError(TidelogError):
         return self.errno in DEVICE_ERRNOS or self.operation == "fsync"
 
 
-#: Errors of a failed device or a directory that is gone (rule D1).
+#: Errors of a failed device or a directory that is gone, perhaps with a file in its place (rule
+#: D1).
 DEVICE_ERRNOS = frozenset(
-    {_errno.EIO, _errno.EROFS, _errno.EACCES, _errno.ENOENT, _errno.ENXIO, _errno.ESTALE}
+    {
+        _errno.EIO,
+        _errno.EROFS,
+        _errno.EACCES,
+        _errno.ENOENT,
+        _errno.ENOTDIR,
+        _errno.ENXIO,
+        _errno.ESTALE,
+    }
 )
 #: Errors of a full disk or quota (rule D14).
 FULL_ERRNOS = frozenset({_errno.ENOSPC, _errno.EDQUOT})

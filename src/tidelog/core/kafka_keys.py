@@ -64,7 +64,7 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         share.session.timeout.ms
     """,
     "log.": """
-        cleaner.threads dir.failure.timeout.ms flush.scheduler.interval.ms
+        cleaner.threads flush.scheduler.interval.ms
         flush.start.offset.checkpoint.interval.ms initial.task.delay.ms
     """,
     "offsets.": """

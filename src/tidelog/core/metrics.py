@@ -32,6 +32,10 @@ FOLLOWER_REPLICATION_BYTE_RATE: Final = "kafka_server_followerreplication_byte_r
 REASSIGNING_PARTITIONS: Final = "kafka_server_replicamanager_reassigningpartitions"
 REASSIGNMENT_BYTES_IN: Final = "kafka_server_brokertopicmetrics_reassignmentbytesin_total"
 REASSIGNMENT_BYTES_OUT: Final = "kafka_server_brokertopicmetrics_reassignmentbytesout_total"
+#: `OfflineReplicaCount` of kafka.server:type=ReplicaManager, and `OfflineLogDirectoryCount` of
+#: kafka.log:type=LogManager.
+OFFLINE_REPLICAS: Final = "kafka_server_replicamanager_offlinereplicacount"
+OFFLINE_LOG_DIRECTORIES: Final = "kafka_log_logmanager_offlinelogdirectorycount"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
@@ -52,6 +56,8 @@ METRICS: Final[Mapping[str, str]] = {
     REASSIGNING_PARTITIONS: "partitions led by this broker while replicas are added or removed",
     REASSIGNMENT_BYTES_IN: "bytes that added replicas of this broker fetched, of all topics",
     REASSIGNMENT_BYTES_OUT: "bytes that this broker sent to added replicas, of all topics",
+    OFFLINE_REPLICAS: "replicas of this broker in log directories that failed while it ran",
+    OFFLINE_LOG_DIRECTORIES: "log directories of this broker that have failed",
 }
 
 #: A metric, and the value of its label.

@@ -46,7 +46,6 @@ _REASONS: dict[str, str] = {
     "kafka.metrics.": _NO_METRICS,
     "listener.name.": _NO_SECURITY,
     "log.cleaner.": "not needed by this log cleaner",
-    "log.dir.failure.": _NO_KRAFT,
     "log.flush.": "logs are flushed as soon as they are due, and looked at every second",
     "log.initial.": "the first look comes after one interval",
     "max.connection": _NO_SOCKET_LIMITS,

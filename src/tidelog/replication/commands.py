@@ -40,6 +40,9 @@ class Placement(Enum):
     #: The replica is not here, though it leads or is in sync. Its log was lost, and an empty
     #: replica must not take its place (D3).
     LOST = "lost"
+    #: The replica is not here, and may be in a log directory that has failed: nothing is created
+    #: (D3).
+    OFFLINE = "offline"
     #: A replica of another topic of that name is here (V23).
     OTHER_TOPIC = "other topic"
 
@@ -102,15 +105,16 @@ def placement(
     *,
     broker_id: int,
     own_topic_id: TopicId | None,
+    has_failed_directory: bool,
     topic_id: TopicId,
     is_new: bool,
     leader: int,
     isr: Iterable[int],
 ) -> Placement:
-    """Return what to do for a replica that a command names, where every log directory is good (D3).
+    """Return what to do for a replica that a command names (D3).
 
-    `own_topic_id` is the topic id of the local log, None where there is none. `is_new` is the
-    controller's statement that it creates the replica now.
+    `own_topic_id` is the topic id of the local log, None where no good log directory has one.
+    `is_new` is the controller's statement that it creates the replica now.
     """
     if own_topic_id is not None:
         if topic_id_matches(own_topic_id, topic_id):
@@ -118,6 +122,8 @@ def placement(
         return Placement.OTHER_TOPIC
     if is_new:
         return Placement.CREATE
+    if has_failed_directory:
+        return Placement.OFFLINE
     if leader == broker_id or broker_id in isr:
         return Placement.LOST
     return Placement.CREATE

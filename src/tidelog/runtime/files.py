@@ -13,10 +13,11 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Sequence
 
 from tidelog.core.buffers import BufferPool
-from tidelog.core.errors import ConfigError
+from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.limits import KIB, READ_POOL_BYTES
 from tidelog.core.ports import Buffer, Handle, VolumeSize
 
@@ -270,16 +271,21 @@ def _descriptor(handle: Handle) -> int:
 def lock_directory(path: str) -> int:
     """Keep other brokers out of a log directory for as long as the returned descriptor is open.
 
-    Makes the directory. Raises ConfigError when it cannot be used or another process has it.
+    Makes the directory. Raises ConfigError when another process has it, and StorageError when it
+    cannot be used.
     """
     lock = os.path.join(path, _LOCK_NAME)
     try:
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ConfigError(
-            f"log.dirs={path}: {error.strerror}; a directory that this broker may write expected"
-        ) from error
+        # A file stands where the directory should be.
+        number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno or 0
+        raise StorageError(
+            path, "open", str(error.filename or path), number, int(time.time() * 1000),
+            f"log.dirs={path}: {os.strerror(number)}; a directory that this broker may write"
+            " expected",
+        ) from error  # fmt: skip
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

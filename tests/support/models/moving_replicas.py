@@ -166,6 +166,7 @@ def _take_role(
     placement = commands.placement(
         broker_id=number,
         own_topic_id=None if replica is None else b"t",
+        has_failed_directory=False,
         topic_id=b"t",
         is_new=state.is_new,
         leader=state.leader,

@@ -78,26 +78,37 @@ def test_an_absent_topic_id_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "is_new", "leader", "isr", "expected"),
+    ("own", "is_new", "leader", "isr", "expected", "with_failed_directory"),
     [
-        (A, False, 1, (1, 2), Placement.KEEP),
-        (B, False, 1, (1, 2), Placement.OTHER_TOPIC),
-        (B, True, 1, (1, 2), Placement.OTHER_TOPIC),
-        (None, True, 1, (1, 2), Placement.CREATE),
-        (None, False, 1, (2,), Placement.LOST),
-        (None, False, 2, (1, 2), Placement.LOST),
-        (None, False, 2, (2,), Placement.CREATE),
+        (A, False, 1, (1, 2), Placement.KEEP, Placement.KEEP),
+        (B, False, 1, (1, 2), Placement.OTHER_TOPIC, Placement.OTHER_TOPIC),
+        (B, True, 1, (1, 2), Placement.OTHER_TOPIC, Placement.OTHER_TOPIC),
+        (None, True, 1, (1, 2), Placement.CREATE, Placement.CREATE),
+        (None, False, 1, (2,), Placement.LOST, Placement.OFFLINE),
+        (None, False, 2, (1, 2), Placement.LOST, Placement.OFFLINE),
+        (None, False, 2, (2,), Placement.CREATE, Placement.OFFLINE),
     ],
 )
+@pytest.mark.parametrize("has_failed_directory", [False, True])
 def test_placement(
-    own: bytes | None, is_new: bool, leader: int, isr: tuple[int, ...], expected: Placement
+    own: bytes | None,
+    is_new: bool,
+    leader: int,
+    isr: tuple[int, ...],
+    expected: Placement,
+    with_failed_directory: Placement,
+    has_failed_directory: bool,
 ) -> None:
-    assert (
-        commands.placement(
-            broker_id=1, own_topic_id=own, topic_id=A, is_new=is_new, leader=leader, isr=isr
-        )
-        is expected
+    placement = commands.placement(
+        broker_id=1,
+        own_topic_id=own,
+        has_failed_directory=has_failed_directory,
+        topic_id=A,
+        is_new=is_new,
+        leader=leader,
+        isr=isr,
     )
+    assert placement is (with_failed_directory if has_failed_directory else expected)
 
 
 @pytest.mark.parametrize(

@@ -410,8 +410,9 @@ def test_a_second_broker_is_kept_out_and_told_who_has_the_directory(tmp_path: Pa
     os.close(first)
     os.close(lock_directory(str(tmp_path / "logs")))
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="a directory that this broker may write"):
+    with pytest.raises(StorageError, match="a directory that this broker may write") as refused:
         lock_directory(str(tmp_path / "file"))
+    assert refused.value.is_device_failure
 
 
 def test_an_opened_lane_holds_the_lock_until_it_is_closed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """DescribeLogDirs (key 35), versions 1 to 4: log directories and the replicas in them (D11).
 
 The response has the bytes of each replica, and how far its log end is behind its high watermark.
+A directory that has failed is listed with KAFKA_STORAGE_ERROR and nothing else, as in Kafka.
 From version 4 on it also has the size and the free space of the directory's volume (KIP-827).
 Replicas do not move between directories, so none is a future one.
 """
@@ -59,6 +60,10 @@ async def _describe(
                 topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
                 topic.partitions.append(_result_of(number, partition))
         result.topics = list(topics.values())
+    response.results += [
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        for path in context.replicas.failed
+    ]
     return response
 
 

@@ -53,6 +53,8 @@ CARD = Card(
 )
 
 _LEADER_HINT_VERSION = 10
+#: Clients of earlier versions do not know KAFKA_STORAGE_ERROR (KIP-112).
+_STORAGE_ERROR_VERSION = 4
 #: The client id that may produce to internal topics (Kafka's AdminUtils.ADMIN_CLIENT_ID).
 _ADMIN_CLIENT_ID = "__admin_client"
 #: The client id of brokers that write cluster events.
@@ -71,12 +73,16 @@ class _Produce:
         "response",
         "timeout",
         "unanswered",
+        "version",
         "waits_for_sync",
     )
 
-    def __init__(self, context: ApiContext, acks: int) -> None:
+    def __init__(
+        self, context: ApiContext, acks: int, version: int = _STORAGE_ERROR_VERSION
+    ) -> None:
         self.context = context
         self.acks = acks
+        self.version = version
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
@@ -93,7 +99,13 @@ class _Produce:
         if self.remaining == 0 and self.pending is not None:
             if self.timeout is not None:
                 self.timeout.cancel()  # type: ignore[attr-defined]
-            self.pending.complete(self.response if self.acks != 0 else None)
+            self.pending.complete(self.answer())
+
+    def answer(self) -> ProduceResponse | None:
+        """Return the response, in the words that its version has; None for acks=0."""
+        if self.version < _STORAGE_ERROR_VERSION:
+            _hide_storage_errors(self.response)
+        return self.response if self.acks != 0 else None
 
     def timed_out(self) -> None:
         for append in list(self.unanswered):
@@ -191,7 +203,7 @@ def handle(
     message = request.message
     acks = message.acks
     whole = _refusal(message)
-    produce = _Produce(context, acks)
+    produce = _Produce(context, acks, request.header.api_version)
     now_ms = context.services.clock.wall_ms()
     for topic in message.topic_data:
         answers: list[PartitionProduceResponse] = []
@@ -213,13 +225,21 @@ def handle(
             request.connection.close("a Produce with acks=0 was refused")
         return None
     if produce.remaining == 0:
-        return produce.response
+        return produce.answer()
     produce.pending = Pending()
     if acks == -1 or produce.waits_for_sync:
         produce.timeout = context.services.serving_timers.after(
             message.timeout_ms, produce.timed_out
         )
     return produce.pending
+
+
+def _hide_storage_errors(response: ProduceResponse) -> None:
+    """Have clients that do not know KAFKA_STORAGE_ERROR look for a leader again (D4)."""
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def _refusal(message: ProduceRequest) -> KafkaError | None:

@@ -1,4 +1,4 @@
-"""Notifications that brokers leave for the controller in the store: ISR changes, failed directories.
+"""Notifications of ISR changes and failed directories, left for the controller in the store.
 
 A leader below protocol level 2.7, and so a leader of Kafka at such a level, writes an ISR change
 into the state node itself and leaves a sequence node below `/isr_change_notification` (A12). A

@@ -131,6 +131,7 @@ class _LeaderAndIsr:
             placement = commands.placement(
                 broker_id=broker_id,
                 own_topic_id=None if partition is None else partition.topic_id,
+                has_failed_directory=bool(self.replicas.failed),
                 topic_id=topic_id,
                 is_new=state.is_new or self._was_refused(command),
                 leader=state.leader,
@@ -141,6 +142,9 @@ class _LeaderAndIsr:
                 # No controller of tidelog sends this: it sets is_new, or lists everything on this
                 # broker.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
+            elif placement is Placement.OFFLINE:
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+                self.services.tracer.mark("replica_offline")
             elif placement is Placement.LOST:
                 # Kafka's own controller elects another leader only for a failed directory.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -242,7 +246,11 @@ class _LeaderAndIsr:
     def _take_roles(self) -> None:
         broker_id = self.services.broker_id
         followers = []
-        for partition, (_, topic_id, state) in self.obeyed:
+        for partition, (topic_partition, topic_id, state) in self.obeyed:
+            if self.replicas.get(topic_partition) is not partition:
+                # Its log directory failed while this command was carried out.
+                self.errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
             self.replicas.adopt_topic_id(partition, topic_id)
             if partition.has_role_of(state.leader_epoch):
                 partition.recommanded(state)
@@ -395,7 +403,10 @@ class ReplicaCommands:
                 partition = self._replicas.get(topic_partition)
                 self._replicas.refused_new.pop(topic_partition, None)
                 outcome = ErrorCode.NONE
-                if partition is not None:
+                if topic_partition in self._replicas.offline:
+                    # It goes when the broker returns with the directory (D9, V45).
+                    outcome = ErrorCode.KAFKA_STORAGE_ERROR
+                elif partition is not None:
                     if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):
                         outcome = await self._stop(partition, state.delete_partition)
                     else:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 Checked = Mapping[SessionPartition, "Partition"]
 _NONE_CHECKED: Checked = {}
 _LEADER_HINT_VERSION = 16
+#: Clients of earlier versions do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
+_STORAGE_ERROR_VERSION = 6
 
 
 class _Read:
@@ -420,6 +422,11 @@ class DelayedFetch:
             # (KIP-227).
             item.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
             item.sent_log_start_offset = answer.log_start_offset
+            if (
+                answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                and self._version < _STORAGE_ERROR_VERSION
+            ):
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             topic = topics.get(item.key[0])
             if topic is None:
                 topic = topics[item.key[0]] = _topic_response(item)

@@ -94,7 +94,12 @@ class ReplicaSet:
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})
+        #: The good log directories.
         self.directories: list[LogDirectory] = []
+        #: Log directories that have failed, by path (D1).
+        self.failed: dict[str, StorageError] = {}
+        #: Replicas in directories that failed at run time, with their topic ids (D4).
+        self.offline: dict[TopicPartition, TopicId] = {}
         #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
         self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Clients' batches that came before their partitions' replicas.
@@ -142,7 +147,12 @@ class ReplicaSet:
         return self._services.view.topic_name(topic_id) or self.topic_name(topic_id)
 
     def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Return the error for a partition without a replica here: it is elsewhere, or unknown."""
+        """Return the error for a partition without a replica here.
+
+        It is in a failed log directory (D4), elsewhere, or unknown.
+        """
+        if topic_partition in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         view = self._services.view
         if not view.is_known or view.partition(topic_partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -164,6 +174,7 @@ class ReplicaSet:
         partition = Partition(self._context, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
         self.refused_new.pop(log.topic_partition, None)
+        self.offline.pop(log.topic_partition, None)
         self._count_topic(partition, 1)
         return partition
 

@@ -1,0 +1,154 @@
+"""Log directories of this broker that have failed, and how the controller learns of them (D1, D4).
+
+At the first device error a directory is given up for the life of the process. Its replicas stop
+leading and following at once; they are offline: clients get KAFKA_STORAGE_ERROR, and so does the
+controller for any command on them (D3). The other directories go on. The broker leaves a
+notification in the store, and the controller then asks for all its replicas. A broker that cannot
+leave it within `log.dir.failure.timeout.ms` ends: no other broker would take over its leaderships.
+So does one without a good directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
+from tidelog.metadata import layout
+from tidelog.metadata.store import (
+    Create,
+    NodeExists,
+    NoNode,
+    OutcomeUnknown,
+    SessionExpired,
+    StoreUnavailable,
+    TransactionFailed,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.partition import Partition
+    from tidelog.broker.replicas.replica_set import ReplicaSet
+    from tidelog.broker.services import Services
+    from tidelog.core.errors import StorageError
+
+_RETRY_MS: Final = 100
+#: Replicas that one log line names.
+_MAX_NAMED: Final = 20
+
+
+class FailedDirectories:
+    """The failed log directories of one broker."""
+
+    def __init__(
+        self, services: Services, replicas: ReplicaSet, rest: Callable[[Partition], None]
+    ) -> None:
+        """`rest` ends a replica's role."""
+        self._services = services
+        self._replicas = replicas
+        self._rest = rest
+        #: Since when the controller has to learn of a failure, monotonic; None where it knows.
+        self._unreported_since_ms: int | None = None
+        #: Rises with each failure.
+        self._failures = 0
+
+    def found_at_start(self, path: str, error: StorageError) -> None:
+        """Go on without a directory that cannot be opened (D5); raise `error` without any other.
+
+        The controller learns which replicas are offline from the answers to its first command.
+        """
+        self._count(path, error)
+        if self._is_last():
+            raise error
+
+    def failed(self, path: str, error: StorageError) -> None:
+        """Give a directory up that failed at run time; halt the broker without any other (D1)."""
+        self._count(path, error)
+        if self._is_last():
+            self._services.ports.halt(f"log directory failed: {error}")
+            return
+        # The caller is in the middle of an operation on a log of the directory.
+        self._services.clock.call_later(0, lambda: self._give_up(path, error))
+
+    def _is_last(self) -> bool:
+        return len(self._replicas.failed) >= len(dict.fromkeys(self._services.config.log_dirs))
+
+    def _count(self, path: str, error: StorageError) -> None:
+        services = self._services
+        self._replicas.failed[path] = error
+        services.metrics.put(OFFLINE_LOG_DIRECTORIES, len(self._replicas.failed))
+        services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
+
+    def _give_up(self, path: str, error: StorageError) -> None:
+        services, replicas = self._services, self._replicas
+        lost = [each for each in replicas.all() if each.directory.path == path]
+        led = sum(each.is_leader for each in lost)
+        replicas.directories = [each for each in replicas.directories if each.path != path]
+        for partition in lost:
+            self._rest(partition)
+            replicas.forget(partition)
+            replicas.offline[partition.topic_partition] = partition.topic_id
+        services.metrics.put(OFFLINE_REPLICAS, len(replicas.offline))
+        services.tracer.mark("directory_given_up")
+        services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)
+        names = ", ".join(str(each.topic_partition) for each in lost[:_MAX_NAMED])
+        services.tracer.log(
+            "server",
+            logging.ERROR,
+            f"{len(lost)} replicas in {path} are offline until this broker restarts with a good"
+            f" disk there; it led {led} of them, and goes on with"
+            f" {', '.join(each.path for each in replicas.directories)}: {names}"
+            f"{' ...' if len(lost) > _MAX_NAMED else ''}",
+        )
+        self._failures += 1
+        if self._unreported_since_ms is None:
+            self._unreported_since_ms = services.clock.monotonic_ms()
+            services.tasks.spawn("log directories: report", self._report())
+
+    async def _report(self) -> None:
+        """Leave the notification; halt the broker where that takes too long."""
+        services = self._services
+        since_ms = self._unreported_since_ms
+        assert since_ms is not None, "there is nothing to report"
+        while True:
+            failures = self._failures
+            if await self._notify() and failures == self._failures:
+                self._unreported_since_ms = None
+                return
+            waited_ms = services.clock.monotonic_ms() - since_ms
+            if waited_ms >= services.config.log_dir_failure_timeout_ms:
+                services.ports.halt(
+                    f"the controller could not be told of a failed log directory within"
+                    f" log.dir.failure.timeout.ms ({waited_ms} ms)"
+                )
+                return
+            await services.tasks.sleep(_RETRY_MS)
+
+    async def _notify(self) -> bool:
+        """Create the notification; return False where it may not be there."""
+        services = self._services
+        if not services.identity.is_registered:
+            return False
+        event = layout.encode_log_dir_event(services.broker_id)
+        try:
+            await services.store.transact(
+                [Create(layout.LOG_DIR_EVENT_PREFIX, event, sequence=True)]
+            )
+        except TransactionFailed as failure:
+            if isinstance(failure.error, NoNode):
+                await self._make_root()
+            return False
+        except (OutcomeUnknown, SessionExpired, StoreUnavailable):
+            # A second notification of one failure makes the controller ask once more.
+            return False
+        return True
+
+    async def _make_root(self) -> None:
+        """Make the parent of the notifications, which another program has removed."""
+        try:
+            await self._services.store.transact([Create(layout.LOG_DIR_EVENTS, b"")])
+        except TransactionFailed as failure:
+            if not isinstance(failure.error, NodeExists):
+                raise
+        except (OutcomeUnknown, SessionExpired, StoreUnavailable):
+            return
