@@ -1,0 +1,197 @@
+"""One of a broker's two log directories fails, with real processes (D1, D3, D4, D5, D7, D10, D18).
+
+The directory is moved away and a file takes its place, so that every operation on a name in it
+fails with ENOTDIR: the way of failing that needs no root.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from tests.cluster.conftest import eventually
+from tests.support.cluster.values import read_values, write_values
+
+from tidelog.core.types import TopicPartition
+from tidelog.local import LocalCluster, PartitionStatus
+from tidelog.runtime.blocking import BlockingClient
+
+TOPIC = "t"
+PARTITIONS = 6
+ASSIGNMENT = {
+    number: [1 + (number + shift) % 3 for shift in range(3)] for number in range(PARTITIONS)
+}
+CONFIG = {
+    "min.insync.replicas": "2",
+    # A failure is noticed by the next write of a checkpoint, if not before.
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+    "log.flush.offset.checkpoint.interval.ms": "200",
+}
+BROKER = 1
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    made = LocalCluster(str(tmp_path / "cluster"), 3, config=CONFIG, log_dirs=2)
+    try:
+        made.up()
+        with BlockingClient(made.bootstrap, timeout_ms=60_000) as client:
+            client.create_topic(TOPIC, -1, -1, assignment=ASSIGNMENT)
+            client.await_topic(TOPIC, min_isr=3)
+        yield made
+    finally:
+        made.down(timeout_s=5.0)
+
+
+def data(cluster: LocalCluster, number: int, broker: int = BROKER) -> Path:
+    return Path(cluster.places()[broker].directory) / f"data-{number}"
+
+
+def held(directory: Path) -> list[int]:
+    """The partitions of the topic in a directory."""
+    prefix = f"{TOPIC}-"
+    return sorted(
+        int(name.removeprefix(prefix))
+        for name in os.listdir(directory)
+        if name.removeprefix(prefix).isdigit() and name.startswith(prefix)
+    )
+
+
+def fail(directory: Path) -> None:
+    directory.rename(directory.with_name("away"))
+    directory.write_text("no directory\n")
+
+
+def heal(directory: Path) -> None:
+    directory.unlink()
+    directory.with_name("away").rename(directory)
+
+
+def partitions(cluster: LocalCluster) -> dict[int, PartitionStatus]:
+    return {each.partition: each for each in cluster.status().partitions if each.topic == TOPIC}
+
+
+class NumberedProducer:
+    """Sends 0, 1, 2, … round the partitions and keeps what is acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.sent = 0
+        self.failures: list[KafkaError] = []
+        self.acknowledged: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"}
+        )
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            value = b"%d" % self.sent
+            self._producer.produce(
+                TOPIC, value, partition=self.sent % PARTITIONS, on_delivery=self._delivered
+            )
+            self.sent += 1
+        assert self._producer.flush(60.0) == 0
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures.append(error)
+            return
+        value, partition = message.value(), message.partition()
+        assert value is not None and partition is not None
+        self.acknowledged[partition].append(value)
+
+
+def assert_exactly_once(cluster: LocalCluster, producer: NumberedProducer) -> None:
+    assert producer.failures == []
+    for number, values in producer.acknowledged.items():
+        assert read_values(cluster.bootstrap, TopicPartition(TOPIC, number)) == values
+
+
+@pytest.mark.rule("D4")
+@pytest.mark.rule("D18")
+def test_a_directory_fails_under_a_leader_and_its_broker_goes_on(cluster: LocalCluster) -> None:
+    bad, good = data(cluster, 0), data(cluster, 1)
+    gone, kept = held(bad), held(good)
+    assert gone and kept and any(ASSIGNMENT[number][0] == BROKER for number in gone)
+    producer = NumberedProducer(cluster.bootstrap)
+    producer.send(600)
+    fail(bad)
+    producer.send(600)
+    eventually(
+        lambda: all(
+            BROKER not in each.isr and each.leader not in (BROKER, -1) and each.offline == (BROKER,)
+            for number, each in partitions(cluster).items()
+            if number in gone
+        ),
+        "all partitions of the failed directory are led elsewhere, and shown as offline",
+    )
+    producer.send(600)
+    found = partitions(cluster)
+    assert all(found[number].isr and BROKER in found[number].isr for number in kept)
+    assert all(found[number].offline == () for number in kept)
+    assert cluster.process(BROKER) is not None, "it is still online"
+    assert_exactly_once(cluster, producer)
+
+    # The other directory serves a new topic alone.
+    others = [each for each in cluster.broker_ids if each != BROKER]
+    with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
+        client.create_topic(
+            "alone", -1, -1, {"min.insync.replicas": "1"}, assignment={0: [BROKER, *others]}
+        )
+        client.await_topic("alone", min_isr=3)
+    for other in others:
+        cluster.kill(other)
+    write_values(cluster.bootstrap, TopicPartition("alone", 0), [b"a", b"b"], 60_000)
+    assert read_values(cluster.bootstrap, TopicPartition("alone", 0)) == [b"a", b"b"]
+    assert "alone-0" in os.listdir(good)
+
+
+@pytest.mark.rule("D5")
+@pytest.mark.rule("D18")
+def test_a_broker_starts_with_a_failed_directory_and_gets_its_replicas_back_with_a_good_one(
+    cluster: LocalCluster,
+) -> None:
+    bad = data(cluster, 1)
+    gone = held(bad)
+    producer = NumberedProducer(cluster.bootstrap)
+    producer.send(300)
+    cluster.stop(BROKER)
+    fail(bad)
+    cluster.start(BROKER)
+    producer.send(300)
+    eventually(
+        lambda: all(
+            (BROKER in each.isr, BROKER in each.offline)
+            == ((False, True) if number in gone else (True, False))
+            for number, each in partitions(cluster).items()
+        ),
+        "the replicas of the good directory are in sync, the others offline",
+    )
+    cluster.stop(BROKER)
+    heal(bad)
+    cluster.start(BROKER)
+    producer.send(300)
+    eventually(
+        lambda: all(
+            len(each.isr) == 3 and each.offline == () for each in partitions(cluster).values()
+        ),
+        "all replicas are in sync",
+    )
+    assert_exactly_once(cluster, producer)
+
+
+@pytest.mark.rule("D1")
+def test_a_broker_ends_with_its_last_directory(cluster: LocalCluster) -> None:
+    producer = NumberedProducer(cluster.bootstrap)
+    producer.send(60)
+    for number in (0, 1):
+        directory = data(cluster, number)
+        directory.rename(directory.with_name(f"away-{number}"))
+        directory.write_text("no directory\n")
+    eventually(lambda: cluster.process(BROKER) is None, "the broker ends")
+    producer.send(60)
+    assert_exactly_once(cluster, producer)
+    log = Path(cluster.places()[BROKER].directory, "broker.log").read_text()
+    assert "log directory failed" in log
