@@ -193,5 +193,5 @@ def test_a_broker_ends_with_its_last_directory(cluster: LocalCluster) -> None:
     eventually(lambda: cluster.process(BROKER) is None, "the broker ends")
     producer.send(60)
     assert_exactly_once(cluster, producer)
-    log = Path(cluster.places()[BROKER].directory, "broker.log").read_text()
+    log = Path(cluster.places()[BROKER].directory, "log/broker.log").read_text()
     assert "log directory failed" in log
