@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.support.controller.harness import (
@@ -21,6 +22,7 @@ from tidelog.controller.registrations import BrokersChanged
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.controller.topics.deletion import deletion_order
 from tidelog.core import limits
+from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.metadata import layout
@@ -257,3 +259,51 @@ def answered_after_ms(around: ControllerHarness, name: str) -> float:
     began_ms = around._admin_ports.clock.monotonic_ms()
     around.create(around.controller(), name, (1, 2, 3))
     return around._admin_ports.clock.monotonic_ms() - began_ms
+
+
+def times_told(broker: Any, topic_partition: TopicPartition) -> int:
+    return sum(
+        TopicPartition(told.topic_name, one.partition_index) == topic_partition
+        for request in broker.script.of(LeaderAndIsrRequest)
+        for told in request.topic_states
+        for one in told.partition_states
+    )
+
+
+@pytest.mark.rule("V81")
+def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(
+    three: ControllerHarness,
+) -> None:
+    controller = three.controller()
+    full, other = others(three, controller)
+    full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
+    three.create(controller, "t", (1, 2, 3))
+    three.until(lambda: full.broker_id not in three.state(TP).isr)
+    told = times_told(full, TP)
+    three.pass_time(3_500)
+    assert times_told(full, TP) == told + 2, "after one second, and after two more"
+    full.script.role_errors.clear()
+    three.pass_time(4_000)
+    assert times_told(full, TP) == told + 3, "once more, and it could"
+    three.pass_time(40_000)
+    assert times_told(full, TP) == told + 3
+    assert times_told(other, TP) == 2, "the new role, and that of the smaller ISR"
+
+
+@pytest.mark.rule("V81")
+def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(
+    three: ControllerHarness,
+) -> None:
+    controller = three.controller()
+    full, victim = others(three, controller)
+    full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
+    three.create(controller, "t", (1, 2, 3))
+    three.pass_time(100)
+    full.script.role_errors.clear()
+    victim.crash()
+    three.until(lambda: victim.broker_id not in three.state(TP).isr)
+    three.pass_time(300)
+    told = times_told(full, TP)
+    assert full.script.roles()[TP].isr == three.state(TP).isr
+    three.pass_time(3_000)
+    assert times_told(full, TP) == told

@@ -583,54 +583,6 @@ def test_a_command_that_was_not_answered_is_repeated_beside_what_came_meanwhile(
     assert TopicPartition("sent", 0) in stuck.script.roles()
 
 
-def times_told(broker: Any, topic_partition: TopicPartition) -> int:
-    return sum(
-        TopicPartition(told.topic_name, one.partition_index) == topic_partition
-        for request in broker.script.of(LeaderAndIsrRequest)
-        for told in request.topic_states
-        for one in told.partition_states
-    )
-
-
-@pytest.mark.rule("V81")
-def test_a_role_that_a_full_disk_refused_is_told_again_until_there_is_room(
-    three: ControllerHarness,
-) -> None:
-    controller = three.controller()
-    full, other = others(three, controller)
-    full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
-    three.create(controller, "t", (1, 2, 3))
-    three.until(lambda: full.broker_id not in three.state(TP).isr)
-    told = times_told(full, TP)
-    three.pass_time(3_500)
-    assert times_told(full, TP) == told + 2, "after one second, and after two more"
-    full.script.role_errors.clear()
-    three.pass_time(4_000)
-    assert times_told(full, TP) == told + 3, "once more, and it could"
-    three.pass_time(40_000)
-    assert times_told(full, TP) == told + 3
-    assert times_told(other, TP) == 2, "the new role, and that of the smaller ISR"
-
-
-@pytest.mark.rule("V81")
-def test_a_refused_role_is_not_told_again_when_another_has_taken_its_place(
-    three: ControllerHarness,
-) -> None:
-    controller = three.controller()
-    full, victim = others(three, controller)
-    full.script.role_errors[TP] = ErrorCode.KAFKA_STORAGE_ERROR
-    three.create(controller, "t", (1, 2, 3))
-    three.pass_time(100)
-    full.script.role_errors.clear()
-    victim.crash()
-    three.until(lambda: victim.broker_id not in three.state(TP).isr)
-    three.pass_time(300)
-    told = times_told(full, TP)
-    assert full.script.roles()[TP].isr == three.state(TP).isr
-    three.pass_time(3_000)
-    assert times_told(full, TP) == told
-
-
 # V65
 
 

@@ -148,7 +148,9 @@ class CommandBuilder:
     def _offline(self, topic_partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
         """Return replicas of dead brokers and of failed log directories (D7)."""
         image, failed = self._image, self._image.offline(topic_partition)
-        return [one for one in replicas if one not in image.brokers or one in failed]
+        return [
+            replica for replica in replicas if replica not in image.brokers or replica in failed
+        ]
 
     def _show_unreadable(
         self,

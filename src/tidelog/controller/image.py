@@ -192,14 +192,16 @@ class Image:
         answers = self.presences.get(topic_partition)
         if answers is None:
             return ()
-        return tuple(one for one, found in answers.items() if found is not Presence.HERE)
+        return tuple(
+            broker_id for broker_id, found in answers.items() if found is not Presence.HERE
+        )
 
     def offline(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Return live brokers whose replica is in a failed log directory (D4)."""
         answers = self.presences.get(topic_partition)
         if answers is None:
             return ()
-        return tuple(one for one, found in answers.items() if found is Presence.OFFLINE)
+        return tuple(broker_id for broker_id, found in answers.items() if found is Presence.OFFLINE)
 
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for images that decide alike."""
@@ -245,7 +247,10 @@ class Image:
             tuple((name, removal.key()) for name, removal in sorted(self.removals.items())),
             tuple(sorted(self.former.items(), key=lambda item: item[0])),
             tuple(
-                (topic_partition, tuple(sorted((one, a.value) for one, a in answers.items())))
+                (
+                    topic_partition,
+                    tuple(sorted((broker_id, each.value) for broker_id, each in answers.items())),
+                )
                 for topic_partition, answers in sorted(self.presences.items())
             ),
             tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),

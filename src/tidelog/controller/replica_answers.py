@@ -118,7 +118,7 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
         if state is None:
             continue
         known = image.presence(topic_partition)
-        presence = Presence.HERE
+        before, presence = known.get(event.broker_id), Presence.HERE
         if error is ErrorCode.REPLICA_NOT_AVAILABLE:
             presence = Presence.LOST
             news = event.broker_id in eligible_replicas.members(state)
@@ -126,7 +126,7 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
                 draft.order(SendRoleAgain(event.broker_id, topic_partition))
         elif error is ErrorCode.KAFKA_STORAGE_ERROR:
             presence = Presence.OFFLINE
-            news = known.get(event.broker_id) is not presence
+            news = before is not presence
         else:
             news = error in _HAS_REPLICA and (
                 bool(known) or _reported_no_log(image, topic_partition, event.broker_id)
@@ -134,7 +134,7 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
         if news:
             image.apply(ReplicaAnswered(topic_partition, event.broker_id, presence))
             agenda.look_at((topic_partition,))
-            if Presence.OFFLINE in (presence, known.get(event.broker_id)):
+            if Presence.OFFLINE in (presence, before):
                 agenda.look_at_reassignments((topic_partition,), image)
                 draft.show((topic_partition,))
 

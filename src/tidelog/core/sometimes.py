@@ -109,4 +109,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "damage_reported": "a broker asks to leave the ISR of a partition whose log is damaged",
     "damage_truncated": "a replica truncates its damaged log, and fetches the records again",
     "log_cut_at_start": "recovery truncates bytes that are no whole batch",
+    # Log directories
+    "directory_given_up": "a log directory fails, and its broker goes on with the others",
+    "replica_offline": "a command names a replica that may be in a failed log directory",
 }

@@ -1,0 +1,322 @@
+"""Log directories that fail one by one: D1, D3 to D5, D7 to D10, V12 (also tests/cluster)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from errno import EIO, ENOTDIR, EROFS
+from typing import Any
+
+import pytest
+from tests.rules.session_harness import SessionHarness
+from tests.support.broker.directory import FakeDirectory
+from tests.support.broker.fakes import T0, FakeBroker, a_cluster, errors, settle, state
+from tests.support.controller.values import (
+    TP,
+    broker,
+    brokers,
+    loaded,
+    one_partition,
+    roles_answered,
+    settings,
+    state_writes,
+    step,
+)
+from tests.support.controller.values import state as published
+
+from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.controller.registrations import BrokersRead
+from tidelog.controller.replica_answers import LogDirEventsRead
+from tidelog.core.config import BrokerConfig
+from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
+from tidelog.core.types import NO_LEADER
+from tidelog.metadata import layout
+from tidelog.metadata.store import NoNode, StoreUnavailable, TransactionFailed
+
+FAILED = ErrorCode.KAFKA_STORAGE_ERROR
+T1 = TP._replace(partition=1)
+
+
+# The controller.
+
+
+@pytest.mark.rule("D4", "V12")
+def test_a_leader_on_a_failed_directory_is_replaced_and_leaves_the_isr() -> None:
+    controller = loaded()
+    writes, effects = step(controller, roles_answered(1, FAILED))
+    after = state_writes(writes)[TP]
+    assert (after.leader, after.isr) == (2, (2, 3))
+    assert controller.image.offline(TP) == (1,)
+    assert effects.commands[3].roles[TP].state.leader == 2
+
+
+@pytest.mark.rule("V12")
+def test_the_next_leader_is_no_replica_on_a_failed_directory() -> None:
+    controller = loaded()
+    step(controller, roles_answered(2, FAILED))
+    writes, _ = step(controller, BrokersRead(brokers(2, 3)))
+    assert state_writes(writes)[TP].leader == 3
+
+
+@pytest.mark.rule("D7")
+@pytest.mark.parametrize("isr", [(1, 2, 3), (1, 2)])
+def test_all_brokers_are_shown_which_replicas_are_offline(isr: tuple[int, ...]) -> None:
+    """Also one that was out of the ISR already."""
+    controller = loaded(one_partition(published(isr)))
+    _, effects = step(controller, roles_answered(3, FAILED))
+    for commands in effects.commands.values():
+        [shown] = commands.shown.values()
+        assert list(shown.offline_replicas) == [3]
+    _, effects = step(controller, roles_answered(3, FAILED))
+    assert not effects.commands, "it is known"
+    _, effects = step(controller, roles_answered(3, ErrorCode.NONE))
+    [shown] = effects.commands[1].shown.values()
+    assert list(shown.offline_replicas) == []
+
+
+@pytest.mark.rule("D4")
+def test_a_sole_member_on_a_failed_directory_stays_a_member_without_a_leader() -> None:
+    controller = loaded(one_partition(published((1,))), of=settings())
+    writes, _ = step(controller, roles_answered(1, FAILED))
+    after = state_writes(writes)[TP]
+    assert (after.leader, after.isr) == (NO_LEADER, (1,))
+
+
+@pytest.mark.rule("D4")
+def test_no_unclean_election_has_a_replica_on_a_failed_directory_lead() -> None:
+    alone = loaded(one_partition(published((1,)), (1,)), of=settings(unclean=True))
+    writes, _ = step(alone, roles_answered(1, FAILED))
+    assert state_writes(writes)[TP].leader == NO_LEADER
+    others = loaded(one_partition(published((1,)), (1, 2)), of=settings(unclean=True))
+    step(others, roles_answered(2, FAILED))
+    writes, _ = step(others, BrokersRead(brokers(2)))
+    assert state_writes(writes)[TP].leader == NO_LEADER
+
+
+@pytest.mark.rule("D3")
+def test_a_partition_of_which_one_replica_is_offline_is_not_created_again() -> None:
+    """Its creation was not cut short for certain: the offline replica may hold records."""
+    fresh = published(leader_epoch=0, partition_epoch=0)
+    controller = loaded(one_partition(fresh))
+    step(controller, roles_answered(1))
+    step(controller, roles_answered(2))
+    _, effects = step(controller, roles_answered(3, FAILED))
+    roles = [one.roles[TP].state for one in effects.commands.values() if TP in one.roles]
+    assert not any(role.is_new for role in roles)
+
+
+@pytest.mark.rule("D4")
+def test_a_notification_has_its_broker_asked_for_all_replicas() -> None:
+    controller = loaded()
+    writes, effects = step(controller, LogDirEventsRead([2, 9]))
+    assert writes == []
+    assert list(effects.commands) == [2] and effects.commands[2].full
+
+
+@pytest.mark.rule("D8")
+def test_a_new_controller_learns_of_offline_replicas_by_the_answers_to_its_first_commands() -> None:
+    controller = loaded(one_partition(published((1, 3))))
+    assert controller.image.offline(TP) == ()
+    _, effects = step(controller, roles_answered(2, FAILED))
+    assert controller.image.offline(TP) == (2,)
+    [shown] = effects.commands[1].shown.values()
+    assert list(shown.offline_replicas) == [2]
+
+
+@pytest.mark.rule("D5")
+def test_another_life_of_the_broker_may_have_the_replica_again() -> None:
+    controller = loaded()
+    step(controller, roles_answered(2, FAILED))
+    step(controller, BrokersRead(brokers(1, broker(2, life=2), 3)))
+    assert controller.image.offline(TP) == ()
+
+
+# The broker.
+
+
+class TwoDirectories:
+    """Broker 1 of a cluster, with two log directories; the notifications that it leaves."""
+
+    def __init__(self) -> None:
+        self.broker: FakeBroker = a_cluster()[1]
+        services = self.broker.services
+        config = {"broker.id": "1", "metadata.store": "embedded:/nowhere", "log.dirs": "/a,/b"}
+        services.settings.in_force = BrokerConfig.from_properties(config)
+        self.halts: list[str] = []
+        self.broker.ports.halt = self.halts.append
+        self.first, self.second = FakeDirectory(), FakeDirectory()
+        self.first.path, self.second.path = "/a", "/b"  # type: ignore[attr-defined]  # of a fake
+        self.replicas = self.broker.replicas
+        self.replicas.directories = [self.first, self.second]  # type: ignore[list-item]  # fakes
+        self.failed = FailedDirectories(services, self.replicas, self.broker.commands.rest)
+        self.created: list[Any] = []
+        self.errors: list[BaseException] = []
+        self.broker.store.transact = self._transact  # type: ignore[attr-defined]  # of a fake
+
+    async def _transact(self, ops: list[Any]) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.created += [(each.path, each.data, each.sequence) for each in ops]
+
+    async def fail(self, path: str, number: int = EIO) -> None:
+        self.failed.failed(path, StorageError(path, "pwritev", f"{path}/t-0", number, 0))
+        await self.broker.clock.advance(1)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+@pytest.mark.rule("D4", "D10")
+def test_replicas_on_a_failed_directory_serve_nothing_and_the_others_go_on() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        one = at.broker
+        await one.command(state(1, is_new=True), state(1, partition=1, is_new=True))
+        await settle()
+        assert T0 in at.first.logs and T1 in at.second.logs
+        lost = one.partition(T0)
+        await at.fail("/a")
+        assert not lost.has_role and one.replicas.get(T0) is None
+        assert one.replicas.missing_replica_error(T0) is FAILED
+        assert one.partition(T1).is_leader
+        assert at.created == [(layout.LOG_DIR_EVENT_PREFIX, layout.encode_log_dir_event(1), True)]
+        assert one.metrics.value(OFFLINE_REPLICAS) == 1
+        assert one.metrics.value(OFFLINE_LOG_DIRECTORIES) == 1
+        assert at.halts == []
+
+    run(story())
+
+
+@pytest.mark.rule("D3", "D9")
+def test_commands_on_an_offline_replica_are_storage_errors_unless_it_is_made_elsewhere() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        one = at.broker
+        await one.command(state(1, is_new=True))
+        await at.fail("/a", EROFS)
+        for leader, isr in ((1, (1, 2)), (2, (2, 3))):
+            response = await one.command(state(leader, leader_epoch=1, isr=isr))
+            assert errors(response) == [FAILED]
+        response = await one.command(state(2, partition=1, isr=(2, 3)))
+        assert errors(response) == [FAILED], "it may have been there, too"
+        assert at.second.logs == {}
+        assert await one.stop(T0) == FAILED
+        response = await one.command(state(2, leader_epoch=2, isr=(2, 3), is_new=True))
+        assert errors(response) == [0]
+        assert T0 in at.second.logs
+        assert one.replicas.missing_replica_error(T0) is not FAILED
+
+    run(story())
+
+
+@pytest.mark.rule("D4")
+def test_a_command_under_way_gives_no_role_to_a_replica_whose_directory_fails_meanwhile() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        one = at.broker
+        await one.command(state(1, is_new=True))
+        at.first.logs[T0].is_slow = True
+        one.produce()
+        begun = asyncio.get_running_loop().create_task(one.command(state(1, leader_epoch=1)))
+        await settle()
+        await at.fail("/a")
+        at.first.logs[T0].finish()
+        assert errors(await begun) == [FAILED]
+        assert one.replicas.get(T0) is None
+
+    run(story())
+
+
+@pytest.mark.rule("D4")
+def test_a_failure_that_the_store_does_not_take_is_reported_again_until_it_is() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        missing = TransactionFailed(0, NoNode(layout.LOG_DIR_EVENTS))
+        at.errors = [StoreUnavailable("no"), missing]
+        await at.fail("/b", ENOTDIR)
+        await at.broker.clock.advance(1_000)
+        assert [path for path, _, _ in at.created] == [
+            layout.LOG_DIR_EVENTS,
+            layout.LOG_DIR_EVENT_PREFIX,
+        ]
+        await at.broker.clock.advance(60_000)
+        assert at.halts == [] and len(at.created) == 2
+
+    run(story())
+
+
+@pytest.mark.rule("D4")
+def test_a_broker_that_cannot_report_a_failure_in_time_ends() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        at.errors = [StoreUnavailable("no")] * 1_000
+        await at.fail("/a")
+        await at.broker.clock.advance(29_000)
+        assert at.halts == []
+        await at.broker.clock.advance(2_000)
+        [reason] = at.halts
+        assert "log.dir.failure.timeout.ms" in reason
+
+    run(story())
+
+
+@pytest.mark.rule("D1", "D17")
+def test_a_broker_ends_with_its_last_directory_and_not_before() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        await at.fail("/a")
+        assert at.halts == []
+        at.failed.failed("/b", StorageError("/b", "fsync", "/b/t-0", EIO, 0))
+        assert len(at.halts) == 1, "at once"
+
+    run(story())
+
+
+@pytest.fixture
+def harness() -> Iterator[SessionHarness]:
+    made = SessionHarness()
+    yield made
+    made.cluster.close()
+
+
+@pytest.mark.rule("D5", "E3")
+def test_a_broker_starts_without_a_bad_directory_and_proves_nothing_then(
+    harness: SessionHarness,
+) -> None:
+    async def story() -> None:
+        first = harness.broker(log_dirs="/a,/b")
+        for directory in await first._open_directories():
+            await directory.close(first.services.identity.clean_epochs.followed_by(5))
+        second = harness.broker(log_dirs="/a,/b")
+        ports = second.services.ports
+        open_lane = ports.open_lane
+
+        def open_good(path: str) -> Any:
+            if path == "/b":
+                raise StorageError(path, "open", path, EIO, 0)
+            return open_lane(path)
+
+        object.__setattr__(ports, "open_lane", open_good)
+        try:
+            opened = await second._open_directories()
+        finally:
+            object.__setattr__(ports, "open_lane", open_lane)
+        assert [each.path for each in opened] == ["/a"]
+        assert list(second.replicas.failed) == ["/b"]
+        assert second.services.identity.clean_epochs.last == -1
+        assert second.services.metrics.value(OFFLINE_LOG_DIRECTORIES) == 1
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("D1", "D5")
+def test_a_broker_without_any_good_directory_does_not_start(harness: SessionHarness) -> None:
+    async def story() -> None:
+        first = harness.broker(log_dirs="/a")
+        first.services.metrics.put(OFFLINE_LOG_DIRECTORIES, 0)
+        with pytest.raises(StorageError):
+            first.failed_directories.found_at_start("/a", StorageError("/a", "open", "/a", EIO, 0))
+
+    harness.tell(story())
