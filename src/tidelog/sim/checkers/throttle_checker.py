@@ -122,12 +122,7 @@ class ThrottleChecker:
     def _judge(self, broker: Broker, follower: int, total: int, largest: int) -> None:
         config = broker.config
         now_ms = broker.services.clock.monotonic_ms()
-        sent = self._sent.setdefault(broker, _Sent())
-        moves = broker.replicas.throttles.moves.rates.values()
-        rate = min(config.leader_replication_throttled_rate, *moves, _UNLIMITED)
-        if sent.rate != rate:
-            sent.rate, sent.at_ms = rate, now_ms
-            sent.level, sent.reads = 0.0, {}
+        sent = self._under_present_rate(broker)
         if sent.rate == _UNLIMITED:
             return
         paid = sent.rate * (now_ms - sent.at_ms) / _MS_PER_S
@@ -142,6 +137,16 @@ class ThrottleChecker:
                 f" than {sent.rate} bytes/s allow; at most {limit} may be ahead (R15)"
             )
 
+    def _under_present_rate(self, broker: Broker) -> _Sent:
+        """Return what was sent since the broker's rate changed last; its own count begins then."""
+        sent = self._sent.setdefault(broker, _Sent())
+        moves = broker.replicas.throttles.moves.rates.values()
+        rate = min(broker.config.leader_replication_throttled_rate, *moves, _UNLIMITED)
+        if sent.rate != rate:
+            sent.rate, sent.at_ms = rate, broker.services.clock.monotonic_ms()
+            sent.level, sent.reads = 0.0, {}
+        return sent
+
     # which replicas wait
 
     def after_event(self, node_id: int) -> None:
@@ -150,6 +155,8 @@ class ThrottleChecker:
         broker = node.broker
         if broker is None or not node.is_up:
             return
+        # Also a rate that holds for a moment, and without bytes.
+        self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():
             for item in session.throttled:
