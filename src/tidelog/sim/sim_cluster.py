@@ -45,6 +45,8 @@ from tidelog.sim.trace import canonical
 STORE_HOST: Final = "store"
 #: Reasons of halts that damage explains, or a call that a fault made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
+#: Interval of an operator's looks at a broker that gave a log directory up.
+_OPERATOR_NS: Final = 1_500 * NS_PER_MS
 _ROLE_EVENTS: Final = ("became_leader", "became_follower")
 #: Events that a broker traces after a defect in one of its parts.
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
@@ -275,9 +277,24 @@ class SimCluster:
             self.damage.found(incarnation, fields["path"])
         elif name == "log_directory_failed":
             self.log_dirs.failed(incarnation, fields["directory"])
+        elif name == "replicas_offline":
+            self._operate_later(self.brokers[incarnation.node_id])
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
+
+    def _operate_later(self, broker: SimBroker) -> None:
+        """Have an operator restart a broker that gave a directory up, once its disk is in order."""
+        life = broker.life
+
+        def operate() -> None:
+            if broker.life is not life or life is None:
+                return
+            is_failing = any(disk.fault is not None for disk in broker.logs.disks)
+            if is_failing or not broker.crash(Loss.NONE, "an operator has looked at its disks"):
+                self.simulator.scheduler.after(_OPERATOR_NS, None, operate)
+
+        self.simulator.scheduler.after(_OPERATOR_NS, None, operate)
 
     def _heard_ms(self, node_id: int) -> int | None:
         broker = self.brokers.get(node_id)
