@@ -277,7 +277,7 @@ class SimCluster:
             self.damage.found(incarnation, fields["path"])
         elif name == "log_directory_failed":
             self.log_dirs.failed(incarnation, fields["directory"])
-        elif name == "replicas_offline":
+        elif name in ("replicas_offline", "log_directory_unusable"):
             self._operate_later(self.brokers[incarnation.node_id])
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
