@@ -119,7 +119,7 @@ class FailedDirectories:
             waited_ms = services.clock.monotonic_ms() - since_ms
             if waited_ms >= services.config.log_dir_failure_timeout_ms:
                 services.ports.halt(
-                    f"the controller could not be told of a failed log directory within"
+                    f"a failed log directory could not be reported to the controller within"
                     f" log.dir.failure.timeout.ms ({waited_ms} ms)"
                 )
                 return

@@ -146,7 +146,10 @@ class ReplicationThrottles:
         if not self.moves.put(topic_partition, rate):
             return False
         now_ms = self._services.clock.monotonic_ms()
-        self._services.tracer.mark("move_throttled" if rate else "move_throttle_ended")
+        if rate:
+            self._services.tracer.mark("move_throttled")
+        else:
+            self._services.tracer.mark("move_throttle_ended")
         if self.leader.moves_changed(now_ms):
             self.settings_number += 1
         if self.follower.moves_changed(now_ms):

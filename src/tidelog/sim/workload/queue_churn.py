@@ -29,7 +29,7 @@ _ACTS: Final = {
     "cancel_all": 1.0,
     "wait": 4.0,
 }
-#: How often a request has a node below it, which nobody should write.
+#: How often a request has a node below it, which should not be there.
 _BELOW: Final = 0.3
 
 
