@@ -270,8 +270,8 @@ class Fetcher:
         """Leave out the partitions that must wait, and fetch those again that need not (R15).
 
         A partition with a new position may have to wait from now on. So may one in the session each
-        time that the rate is exceeded again, that a move pauses, or that the settings change, unless
-        a response with its records is on the way.
+        time that the rate is exceeded again, a move pauses, or the settings change, unless a
+        response with its records is on the way.
         """
         if not self._throttles.holds_fetches:
             self._held_under = None
