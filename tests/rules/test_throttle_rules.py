@@ -284,6 +284,35 @@ def test_a_pause_holds_a_replica_at_the_high_watermark_and_no_member_of_the_isr(
     run(story())
 
 
+@pytest.mark.rule("R10")
+def test_the_leader_proposes_no_replica_that_a_pause_keeps_from_copying() -> None:
+    """What it knows of one that does not fetch may be of an earlier life: it would be refused."""
+
+    async def story() -> None:
+        cluster = await moving({}, {})
+        leadership = cluster[1].partition().leadership
+        assert leadership is not None
+        assert leadership.followers[3].is_eligible
+        paused = state(isr=(1, 2), partition_epoch=1)
+        paused.idle = (3,)
+        await cluster[1].command(paused)
+        assert not leadership.followers[3].is_eligible
+        assert leadership.followers[2].is_eligible
+        # Others come and go meanwhile, and the leader is elected anew.
+        cluster[1].see(1, 3)
+        assert not leadership.followers[3].is_eligible
+        again = state(isr=(1, 2), partition_epoch=2, leader_epoch=1)
+        again.idle = (3,)
+        await cluster[1].command(again)
+        anew = cluster[1].partition().leadership
+        assert anew is not None
+        assert not anew.followers[3].is_eligible
+        await cluster[1].command(state(isr=(1, 2), partition_epoch=2, leader_epoch=1))
+        assert anew.followers[3].is_eligible
+
+    run(story())
+
+
 @pytest.mark.rule("R15")
 @pytest.mark.parametrize("side", ["leaders", "followers"])
 def test_every_throttled_partition_has_its_turn(side: str) -> None:

@@ -112,12 +112,13 @@ def test_all_live_replicas_are_waited_for() -> None:
 
 def test_a_replica_that_died_is_not_waited_for() -> None:
     async def story() -> None:
-        partition = await a_partition(a_cluster()[1])
+        broker = a_cluster()[1]
+        partition = await a_partition(broker)
         wait = Wait()
         partition.delete_records_before(3)
         partition.watchers.wait_for_low_watermark(3, wait)
         fetched(partition, 2, 5, 3)
-        partition.role.brokers_changed(lambda broker_id: broker_id != 3)
+        broker.see(1, 2)
         assert wait.told == ["done"]
 
     asyncio.run(story())

@@ -189,7 +189,7 @@ def test_outcomes_of_changes_mean_nothing_to_a_replica_that_does_not_lead() -> N
         partition.role.change_unanswered(change)
         partition.role.change_accepted(change, (1,), 0, 1)
         partition.role.change_refused(change, ErrorCode.INVALID_REQUEST)
-        partition.role.brokers_changed(lambda broker_id: True)
+        partition.role.brokers_changed()
         partition.role.examine()
         assert partition.role is before
         assert not partition.role.is_change_to_be_sent(change)

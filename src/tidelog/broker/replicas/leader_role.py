@@ -8,7 +8,6 @@ leadership begins and ends; requests wait in `purgatory`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from tidelog.broker.replicas import leader_effects, unclean_elections
@@ -42,7 +41,8 @@ class LeaderRole:
     """One leadership of a hosted replica."""
 
     __slots__ = (
-        "_context", "_log", "_partition", "_services", "_syncs", "_watchers", "core", "late",
+        "_context", "_idle", "_log", "_partition", "_services", "_syncs", "_watchers", "core",
+        "late",
     )  # fmt: skip
 
     is_assigned: ClassVar[bool] = True
@@ -55,8 +55,13 @@ class LeaderRole:
         context: PartitionContext,
         core: LeaderReplica,
         late: LateAppends | None,
+        idle: tuple[int, ...],
     ) -> None:
-        """`late` are the appends of the leadership that this one continues."""
+        """`late` are the appends of the leadership that this one continues.
+
+        `idle` are the replicas that do not copy for the moment, by their move (R10).
+        """
+        self._idle = idle
         self._partition = partition
         self._context = context
         self._services = context.services
@@ -247,9 +252,10 @@ class LeaderRole:
                 follower.bytes_behind = bytes_from(self._log, follower.log_end_offset)
         self.run(core.examine(self._services.clock.monotonic_ms()))
 
-    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+    def brokers_changed(self) -> None:
         """Note that other brokers came or went: others may join the ISR."""
-        self.run(self.core.eligibility_changed(is_alive, self._services.clock.monotonic_ms()))
+        now_ms = self._services.clock.monotonic_ms()
+        self.run(self.core.eligibility_changed(self._may_join, now_ms))
         self._low_watermark_may_move()
 
     # deleting records
@@ -296,18 +302,28 @@ class LeaderRole:
             tracer.mark("command_repeated")
         elif core.isr.in_flight:
             tracer.mark("isr_change_void_by_command")
+        idle, self._idle = self._idle, tuple(state.idle)
         self.run(
             core.commanded(
                 tuple(state.isr),
                 tuple(state.replicas),
                 state.partition_epoch,
-                self._services.view.is_alive,
+                self._may_join,
                 self._services.clock.monotonic_ms(),
                 state.leader_recovery_state,
                 bool(state.eligible),
             )
         )
+        if idle != self._idle:
+            self.brokers_changed()
         self._low_watermark_may_move()
+
+    def _may_join(self, broker_id: int) -> bool:
+        """Return whether a follower may join the ISR: it lives, and its move lets it copy (R10).
+
+        What the leader knows of one that does not fetch may be of an earlier life.
+        """
+        return self._services.view.is_alive(broker_id) and broker_id not in self._idle
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over the present `min.insync.replicas` (V60, V64)."""

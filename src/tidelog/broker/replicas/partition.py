@@ -271,7 +271,9 @@ class Partition:
             min_insync_replicas=topic_config.min_insync_replicas,
             max_lag_ms=services.config.replica_lag_time_max_ms,
             max_lag_bytes=services.config.replica_lag_max_bytes,
-            is_eligible=services.view.is_alive,
+            is_eligible=lambda broker_id: (
+                services.view.is_alive(broker_id) and broker_id not in state.idle
+            ),
             now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
             has_eligible=bool(state.eligible),
@@ -279,7 +281,7 @@ class Partition:
             synced_offset=min(log.recovery_point, log_end_offset),
             counts_pending_reads=topic_config.follower_fetch_pending_reads_insync_enable,
         )
-        role = LeaderRole(self, self._context, core, self.role.late)
+        role = LeaderRole(self, self._context, core, self.role.late, tuple(state.idle))
         self._take_role(role, core, state, "became_leader")
         role.begin(state, latest_epoch)
 

@@ -395,7 +395,7 @@ class ReplicaSet:
             self._alive = alive
             self._services.peers.view_changed()
             for partition in self.all():
-                partition.role.brokers_changed(view.is_alive)
+                partition.role.brokers_changed()
 
 
 def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:

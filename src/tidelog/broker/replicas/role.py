@@ -9,7 +9,6 @@ leaders. The decisions themselves are pure (`tidelog.replication`); `leader_role
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tidelog.broker.replicas.alter_partition_manager import ChangingRole
@@ -119,7 +118,7 @@ class Role(ChangingRole, Protocol):
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Take over the present `follower.fetch.pending.reads.insync.enable` (F5)."""
 
-    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+    def brokers_changed(self) -> None:
         """Note that other brokers came or went."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
@@ -188,7 +187,7 @@ class _NotLeading:
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Change nothing."""
 
-    def brokers_changed(self, is_alive: Callable[[int], bool]) -> None:
+    def brokers_changed(self) -> None:
         """Change nothing."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:

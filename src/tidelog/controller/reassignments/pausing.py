@@ -9,6 +9,7 @@ needed, and they are not what keeps the others out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.controller import records
@@ -85,18 +86,28 @@ def settle(settlement: Settlement) -> None:
         move = image.move(paused.topic_partition)
         assert move is not None, f"it has ended by the same decision: {paused}"
         settlement.apply(PauseFound(paused.topic_partition, paused.reason))
-        settlement.orders.extend(
-            SendRoleAgain(replica, paused.topic_partition)
-            for replica in move.adding
-            if replica in image.brokers
-        )
+        settlement.orders.extend(roles_of_idle(paused.topic_partition, move.adding, image))
     for change in settlement.notices.of(StateChange):
-        for replica in _idled_by(change, image):
-            settlement.orders.append(SendRoleAgain(replica, change.topic_partition))
+        idled = _idled_by(change, image)
+        settlement.orders.extend(roles_of_idle(change.topic_partition, idled, image))
+
+
+def roles_of_idle(
+    topic_partition: TopicPartition, replicas: Sequence[int], image: Image
+) -> list[SendRoleAgain]:
+    """Return the orders by which replicas copy no more, or again; none where there are none.
+
+    The leader learns of it, too: it must not propose a replica for the ISR that does not fetch.
+    """
+    state = image.states.get(topic_partition)
+    if not replicas or state is None:
+        return []
+    brokers = [each for each in (state.leader, *replicas) if each in image.brokers]
+    return [SendRoleAgain(broker_id, topic_partition) for broker_id in brokers]
 
 
 def _idled_by(change: StateChange, image: Image) -> list[int]:
-    """Return the live replicas of a reassignment that copy no more, or again, by a new state."""
+    """Return the replicas of a reassignment that copy no more, or again, by a new state."""
     topic_partition, before = change.topic_partition, change.before
     move, state = image.move(topic_partition), image.states.get(topic_partition)
     if move is None or before is None or state is None or image.is_completing(topic_partition):
@@ -104,5 +115,4 @@ def _idled_by(change: StateChange, image: Image) -> list[int]:
     assigned, is_paused = image.assigned(topic_partition), topic_partition in image.paused
     earlier = records.idle(assigned, move, before, is_paused)
     now = records.idle(assigned, move, state, is_paused)
-    changed = [each for each in assigned if (each in earlier) != (each in now)]
-    return [each for each in changed if each in image.brokers]
+    return [each for each in assigned if (each in earlier) != (each in now)]

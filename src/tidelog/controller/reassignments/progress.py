@@ -21,7 +21,7 @@ from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
 from tidelog.controller.image import Change, Image
 from tidelog.controller.notices import TopicOutdated
-from tidelog.controller.orders import Order, Rank, SendMetadata, SendRoleAgain
+from tidelog.controller.orders import Order, Rank, SendMetadata
 from tidelog.controller.partitions import assignments
 from tidelog.controller.reassignments import pausing, transitions
 from tidelog.controller.records import Move, Topic
@@ -276,8 +276,8 @@ class ReassignmentsDraft:
             return
         if goes_back:
             # A cancel that waits was begun without a role: what it needs no more stops copying.
-            for replica in move.removing:
-                self.draft.order(SendRoleAgain(replica, topic_partition))
+            for order in pausing.roles_of_idle(topic_partition, move.removing, image):
+                self.draft.order(order)
         self._look_at_pause(topic_partition, records.before(full, move))
 
     def _is_guarded(

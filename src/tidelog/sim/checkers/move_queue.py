@@ -44,6 +44,8 @@ class MoveQueue:
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Requests of clients that are not answered yet, by partition.
         self._open: Counter[TopicPartition] = Counter()
+        #: Partitions of requests that are nodes: for ever so long no controller may take them up.
+        self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
         self._cancelled_ns = -_OPEN_NS
         #: A client knows that no reassignment begins.
         self.is_frozen = False
@@ -56,6 +58,10 @@ class MoveQueue:
         """Note that the store, or a request without an answer, asks for partitions."""
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
+    def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a node asks for partitions, or with none for all to be cancelled."""
+        self._nodes[path] = tuple(partitions)
+
     def opened(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that a client asks for partitions, and not by the queue."""
         self._open.update(list(partitions))
@@ -67,10 +73,6 @@ class MoveQueue:
     def made(self, entries: Mapping[TopicPartition, Replicas]) -> None:
         """Note that an administrator has written the queue's node."""
         self._entries = dict(entries)
-
-    def cancelling(self) -> None:
-        """Note that an administrator cancels all reassignments."""
-        self._cancelled_ns = self._now_ns()
 
     def frozen(self) -> None:
         """Note that a client was answered that reassignments are frozen."""
@@ -85,6 +87,10 @@ class MoveQueue:
     def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
         """Follow a transaction; the topics' nodes of it are taken over already."""
         for op, result in zip(ops, results, strict=True):
+            asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
+            if asked is not None:
+                # The queue's node may be written later, in a transaction of its own.
+                self.asking(asked)
             if result.path == _CANCEL:
                 self._cancelled_ns = self._now_ns()
             elif result.path == _QUEUE:
@@ -109,7 +115,9 @@ class MoveQueue:
         if target == replicas:
             self.activated += 1
             return
-        if self._open[partition] > 0:
+        if self._open[partition] > 0 or _CANCEL in self._nodes:
+            return
+        if any(partition in asked for asked in self._nodes.values()):
             return
         recently = self._now_ns() - _OPEN_NS
         asked_ns = max(self._asked_ns.get(partition, -_OPEN_NS), self._cancelled_ns)

@@ -73,8 +73,9 @@ class MovesQueued(PartitionsMoved):
         elif act == "cancel":
             await self._reassign(dict.fromkeys(self._targets()), queued=False)
         elif act == "cancel_all":
-            self._queue.cancelling()
             self._cancel_all()
+            if self.work.cluster.store.tree.get(layout.CANCEL_REASSIGNMENTS) is not None:
+                self._queue.node_asks(layout.CANCEL_REASSIGNMENTS, ())
         else:
             await self.pause(500, 4_500)
 
@@ -134,8 +135,12 @@ class MovesQueued(PartitionsMoved):
 
     def _request(self, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
         data = layout.encode_reassignment_request(targets)
+        root = layout.REASSIGNMENT_REQUESTS
+        tree = self.work.cluster.store.tree
+        before = dict.fromkeys(tree.children(root) or ())
         if self._write(Create(layout.REASSIGNMENT_REQUEST_PREFIX, data, sequence=True)):
-            self._queue.asking(targets)
+            [name] = [each for each in tree.children(root) or () if each not in before]
+            self._queue.node_asks(f"{root}/{name}", targets)
 
     def _request_one(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
         parent = f"{layout.PARTITIONS_REASSIGNED}/{partition.topic}"
@@ -144,7 +149,7 @@ class MovesQueued(PartitionsMoved):
         ops: list[Op] = [] if tree.get(parent) is not None else [Create(parent, b"")]
         ops.append(Create(path, layout.encode_partition_reassigned(target)))
         if self._write(*ops):
-            self._queue.asking([partition])
+            self._queue.node_asks(path, [partition])
             if self.draw.random() < _BELOW:
                 self._write(Create(f"{path}/below", b""))
 
