@@ -20,9 +20,7 @@ def test_every_mutant_names_a_rule_and_says_what_it_does() -> None:
 
 #: Caught by seeds beyond those of a search: each needs two rare faults in a row.
 RARE = [
-    "first_epoch_moves",
     "starts_over_above_its_log",
-    "answers_before_load_is_committed",
 ]
 
 

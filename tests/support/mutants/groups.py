@@ -72,13 +72,3 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
         return None, ()
 
     return role_ended_with_replica, load_once
-
-
-@_breaks("G1", "tidelog.broker.coordinators.loading:committed", profile="busy_leaders")
-def answers_before_load_is_committed(_: Any) -> Any:
-    """A coordinator responds from loaded state that may still be lost."""
-
-    async def at_once(*_: Any) -> None:
-        return
-
-    return at_once
