@@ -4,7 +4,8 @@ Three brokers; replicas of RF 2 move to the broker that has none. Moves are over
 lists none any more. A cancel right after the begin finds some moves done. For one that finds all of
 them pending, the broker that gets the replicas is paused; timed is then when other brokers show the
 original replicas to clients, and the answer. A tidelog controller delays its answer, by at most a
-second, until every broker has acknowledged; the paused one does not. The large volume moves there
+second, until every broker has acknowledged. It does not wait for the paused one, which has been
+silent for a second by then. The large volume moves there
 without producers, for its speed and its CPU, and back beside a producer that writes to another
 topic, a record at a time.
 """
