@@ -254,6 +254,26 @@ def test_a_client_waits_once_for_a_broker_that_is_silent(three: ControllerHarnes
     assert answered_after_ms(three, "third") >= 900
 
 
+@pytest.mark.rule("V81")
+def test_clients_that_waited_in_vain_for_a_silent_broker_are_not_kept(
+    three: ControllerHarness,
+) -> None:
+    """They all came before it was known as silent; it may never respond."""
+    controller = three.controller()
+    stuck, _ = others(three, controller)
+    term = controller.controller._term
+    assert term is not None
+    channel = term.channels._channels[stuck.broker_id]
+    stuck.script.silent = True
+    waiting = [three.begin_create(controller, f"t{number}", (1, 2, 3)) for number in range(5)]
+    three.pass_time(500)
+    assert waiting == [[]] * 5
+    assert len(channel._on_idle) == 5
+    three.pass_time(1_000)
+    assert all(waiting)
+    assert not channel._on_idle
+
+
 def answered_after_ms(around: ControllerHarness, name: str) -> float:
     """How long a client waits until it has its response that a topic was created."""
     began_ms = around._admin_ports.clock.monotonic_ms()
