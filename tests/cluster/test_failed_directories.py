@@ -1,4 +1,4 @@
-"""One of a broker's two log directories fails, with real processes (D1, D3, D4, D5, D7, D10, D18).
+"""One of a broker's two log directories fails, with real processes (D1, D3 to D7, D18).
 
 The directory is moved away and a file takes its place, so that every operation on a name in it
 fails with ENOTDIR: the way of failing that needs no root.
@@ -7,6 +7,7 @@ fails with ENOTDIR: the way of failing that needs no root.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,3 +196,26 @@ def test_a_broker_ends_with_its_last_directory(cluster: LocalCluster) -> None:
     assert_exactly_once(cluster, producer)
     log = Path(cluster.places()[BROKER].directory, "log/broker.log").read_text()
     assert "log directory failed" in log
+
+
+@pytest.mark.rule("D6")
+def test_an_old_copy_of_a_replica_that_is_put_back_is_moved_aside(cluster: LocalCluster) -> None:
+    producer = NumberedProducer(cluster.bootstrap)
+    producer.send(60)
+    first, second = data(cluster, 0), data(cluster, 1)
+    number = held(first)[0]
+    cluster.stop(BROKER)
+    shutil.copytree(first / f"{TOPIC}-{number}", second / f"{TOPIC}-{number}")
+    for _ in range(2):
+        # Both are alike at first: the one in the first directory stays, and grows.
+        cluster.start(BROKER)
+        producer.send(60)
+        eventually(
+            lambda: all(len(each.isr) == 3 for each in partitions(cluster).values()),
+            "all replicas are in sync",
+        )
+        assert number in held(first) and number not in held(second)
+        cluster.stop(BROKER)
+        [aside] = [each for each in second.iterdir() if each.name.endswith("-stray")]
+        aside.rename(second / f"{TOPIC}-{number}")
+    assert_exactly_once(cluster, producer)

@@ -1,4 +1,4 @@
-"""Log directories that fail one by one: D1, D3 to D5, D7 to D10, V12 (also tests/cluster)."""
+"""Log directories that fail one by one: D1, D3 to D10, V12 (also tests/cluster)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from tests.rules.session_harness import SessionHarness
 from tests.support.broker.directory import FakeDirectory
-from tests.support.broker.fakes import T0, FakeBroker, a_cluster, errors, settle, state
+from tests.support.broker.fakes import (
+    T0,
+    TOPIC,
+    TOPIC_ID,
+    FakeBroker,
+    a_cluster,
+    errors,
+    settle,
+    state,
+)
 from tests.support.controller.values import (
     TP,
     broker,
@@ -32,10 +41,15 @@ from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
 from tidelog.core.types import NO_LEADER
 from tidelog.metadata import layout
+from tidelog.metadata.layout_topics import TopicAssignment
 from tidelog.metadata.store import NoNode, StoreUnavailable, TransactionFailed
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
 T1 = TP._replace(partition=1)
+
+
+def topic_node(topic_id: bytes) -> bytes:
+    return layout.encode_topic(TopicAssignment(topic_id, {0: (1, 2, 3)}))
 
 
 # The controller.
@@ -150,6 +164,7 @@ class TwoDirectories:
         self.replicas = self.broker.replicas
         self.replicas.directories = [self.first, self.second]  # type: ignore[list-item]  # fakes
         self.failed = FailedDirectories(services, self.replicas, self.broker.commands.rest)
+        self.store = self.broker.store.nodes
         self.created: list[Any] = []
         self.errors: list[BaseException] = []
         self.broker.store.transact = self._transact  # type: ignore[attr-defined]  # of a fake
@@ -318,5 +333,67 @@ def test_a_broker_without_any_good_directory_does_not_start(harness: SessionHarn
         first.services.metrics.put(OFFLINE_LOG_DIRECTORIES, 0)
         with pytest.raises(StorageError):
             first.failed_directories.found_at_start("/a", StorageError("/a", "open", "/a", EIO, 0))
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("D6")
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [((4, 4, 4), (5,), "/b"), ((4, 5), (5,), "/a"), ((), (1,), "/b"), ((1,), (), "/a")],
+)
+def test_of_a_replica_in_two_directories_the_greater_copy_stays_and_the_other_is_a_stray(
+    first: tuple[int, ...], second: tuple[int, ...], kept: str
+) -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        for directory, epochs in ((at.first, first), (at.second, second)):
+            log = directory.logs[T0] = directory.log_type(T0, TOPIC_ID)
+            log.fill(*epochs)
+        at.store[layout.topic_path(TOPIC)] = topic_node(TOPIC_ID)
+        await at.replicas.open([at.first, at.second])  # type: ignore[list-item]  # fakes
+        assert at.replicas.get(T0) is not None
+        assert at.broker.partition().directory.path == kept
+        aside = at.second if kept == "/a" else at.first
+        assert aside.set_aside_logs == [T0] and T0 not in aside.logs
+        at.replicas.upkeep.close()
+
+    run(story())
+
+
+@pytest.mark.rule("D6", "V23")
+def test_of_two_topics_of_a_name_the_copy_of_the_present_one_stays() -> None:
+    """The greater log is of a topic that was deleted while its directory had failed."""
+
+    async def story() -> None:
+        at = TwoDirectories()
+        former, present = bytes(15) + b"f", TOPIC_ID
+        at.first.logs[T0] = at.first.log_type(T0, former)
+        at.first.logs[T0].fill(1, 2, 3)
+        at.second.logs[T0] = at.second.log_type(T0, present)
+        at.store[layout.topic_path(TOPIC)] = topic_node(present)
+        await at.replicas.open([at.first, at.second])  # type: ignore[list-item]  # fakes
+        assert at.broker.partition().topic_id == present
+        assert at.first.set_aside_logs == [T0]
+        at.replicas.upkeep.close()
+
+    run(story())
+
+
+@pytest.mark.rule("D17", "E3")
+def test_a_directory_that_fails_at_the_end_leaves_no_mark_and_the_others_do(
+    harness: SessionHarness,
+) -> None:
+    async def story() -> None:
+        broker = harness.broker(log_dirs="/a,/b")
+        broker.replicas.directories = await broker._open_directories()
+        broker.replicas.directories[0].failure = StorageError("/a", "fsync", "/a/t-0", EIO, 0)
+        epochs = broker.services.identity.clean_epochs.followed_by(5)
+        with pytest.raises(StorageError):
+            await broker._close_directories(epochs)
+        again = harness.broker(log_dirs="/a,/b")
+        found = [each.clean_shutdown for each in await again._open_directories()]
+        assert found == [None, epochs]
+        assert again.services.identity.clean_epochs.last == -1
 
     harness.tell(story())

@@ -53,7 +53,7 @@ from tidelog.core.errors import StorageError, TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import Endpoint
+from tidelog.core.types import CleanEpochs, Endpoint
 from tidelog.log.log_directory import LogDirectory
 
 if TYPE_CHECKING:
@@ -198,12 +198,12 @@ class Broker:
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
+        self.failed_directories.close()
         self.cluster_events.close()
         self._close_connections()
         await services.tasks.close()
         await self.replicas.close()
-        for directory in self.replicas.directories:
-            await directory.close(epochs)
+        await self._close_directories(epochs)
         for lane in self._lanes:
             await lane.close()
         services.timers.close()
@@ -215,6 +215,21 @@ class Broker:
         self.server.close_connections()
         self.alter_partition_manager.close()
         self.services.peers.close()
+
+    async def _close_directories(self, epochs: CleanEpochs) -> None:
+        """Mark the clean shutdown of every directory that can be written; raise the first error.
+
+        A directory without the mark proves nothing for the whole broker (E3).
+        """
+        errors = []
+        for directory in self.replicas.directories:
+            try:
+                await directory.close(epochs)
+            except StorageError as error:
+                self.services.tracer.log("server", logging.ERROR, f"not closed cleanly: {error}")
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     async def _open_directories(self) -> list[LogDirectory]:
         """Open the log directories; go on without those that cannot be used (D5).

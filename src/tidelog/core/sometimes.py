@@ -111,5 +111,6 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "log_cut_at_start": "recovery truncates bytes that are no whole batch",
     # Log directories
     "directory_given_up": "a log directory fails, and its broker goes on with the others",
+    "duplicate_replica_set_aside": "a starting broker finds a replica in two log directories",
     "replica_offline": "a command names a replica that may be in a failed log directory",
 }

@@ -9,7 +9,9 @@ member for ever would go unnoticed.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
+from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.disk import Loss
 from tidelog.sim.sim_cluster import SimCluster
 
@@ -29,22 +31,38 @@ def begin(cluster: SimCluster, draw: random.Random) -> None:
 
 def awaited(cluster: SimCluster) -> str:
     """Return the first partition without a leader that could have one; empty if there is none."""
+    missing = unregistered(cluster)
+    if missing:
+        return missing
+    present = present_brokers(cluster)
+    for name, state in partitions(cluster):
+        if state.leader >= 0:
+            continue
+        here = [member for member in state.members if member in present]
+        if len(here) >= cluster.published.quorum(state):
+            return f"{name} has no leader; members {here} of {list(state.members)} are there"
+    return ""
+
+
+def present_brokers(cluster: SimCluster) -> set[int]:
+    """Return the brokers whose processes run."""
+    return {each.node_id for each in cluster.brokers.values() if each.life is not None}
+
+
+def unregistered(cluster: SimCluster) -> str:
+    """Return which running brokers are not registered; empty if all are."""
+    present, registered = present_brokers(cluster), cluster.published.brokers.keys()
+    if present <= registered:
+        return ""
+    return f"of brokers {sorted(present)} only {sorted(registered)} are registered"
+
+
+def partitions(cluster: SimCluster) -> Iterator[tuple[str, PublishedPartition]]:
+    """Yield the name and the state of each partition that waits for no operator."""
     published = cluster.published
-    present = {each.node_id for each in cluster.brokers.values() if each.life is not None}
-    if present & published.brokers.keys() != present:
-        return f"of brokers {sorted(present)} only {sorted(published.brokers)} are registered"
     for topic in published.topics.values():
         for partition in topic.assignment:
             key = published.key(topic.topic_id, partition)
             state = published.partitions.get(key)
-            if state is None or not state.isr or state.leader >= 0:
-                continue
-            if cluster.waits_for_operator(key):
-                continue
-            here = [member for member in state.members if member in present]
-            if len(here) >= min(published.effective_minimum(key), len(state.members)):
-                return (
-                    f"{topic.name}-{partition} has no leader; members {here} of"
-                    f" {list(state.members)} are there"
-                )
-    return ""
+            if state is not None and state.isr and not cluster.waits_for_operator(key):
+                yield f"{topic.name}-{partition}", state

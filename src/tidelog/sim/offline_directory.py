@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from tidelog.sim import absence
 from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
@@ -72,29 +73,23 @@ def _begin(cluster: SimCluster, draw: random.Random) -> LogDirFailure | None:
 
 def awaited(cluster: SimCluster) -> str:
     """Return the first partition that waits for a failed directory in vain; empty if none does."""
-    published = cluster.published
-    present = {each.node_id for each in cluster.brokers.values() if each.life is not None}
-    if present & published.brokers.keys() != present:
-        return f"of brokers {sorted(present)} only {sorted(published.brokers)} are registered"
-    for topic in published.topics.values():
-        for partition in topic.assignment:
-            key = published.key(topic.topic_id, partition)
-            state = published.partitions.get(key)
-            if state is None or not state.isr or cluster.waits_for_operator(key):
-                continue
-            name = f"{topic.name}-{partition}"
-            good = [
-                member
-                for member in state.members
-                if member in present and _is_good(cluster, state, member)
-            ]
-            if len(good) < min(published.effective_minimum(key), len(state.members)):
-                continue
-            if state.leader not in good:
-                return f"{name}: leader {state.leader}; members {good} of {state.members} are good"
-            offline = [each for each in state.isr if each in present and each not in good]
-            if offline:
-                return f"{name}: {offline} of ISR {state.isr} are in a failed directory"
+    missing = absence.unregistered(cluster)
+    if missing:
+        return missing
+    present = absence.present_brokers(cluster)
+    for name, state in absence.partitions(cluster):
+        good = [
+            member
+            for member in state.members
+            if member in present and _is_good(cluster, state, member)
+        ]
+        if len(good) < cluster.published.quorum(state):
+            continue
+        if state.leader not in good:
+            return f"{name}: leader {state.leader}; members {good} of {state.members} are good"
+        offline = [each for each in state.isr if each in present and each not in good]
+        if offline:
+            return f"{name}: {offline} of ISR {state.isr} are in a failed directory"
     return ""
 
 

@@ -10,14 +10,18 @@ the controller epoch (V3): a controller that was deposed meanwhile removes none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.controller.partitions.isr_changes import IsrChangesRead
 from tidelog.controller.replica_answers import LogDirEventsRead
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.term import Term
+    from tidelog.controller.events import Event
     from tidelog.metadata.store import WatchCallback
+
+T = TypeVar("T")
 
 
 async def read_isr_changes(term: Term, on_change: WatchCallback) -> None:
@@ -25,11 +29,7 @@ async def read_isr_changes(term: Term, on_change: WatchCallback) -> None:
 
     Raises DeposedError where another controller was elected.
     """
-    paths, found = await term.patiently(lambda: term.reader.isr_changes(on_change))
-    if found:
-        term.controller.offer(IsrChangesRead(found))
-    if paths:
-        await term.writer.remove(paths)
+    await _pass_on(term, lambda: term.reader.isr_changes(on_change), IsrChangesRead)
 
 
 async def read_log_dir_events(term: Term, on_change: WatchCallback) -> None:
@@ -37,8 +37,17 @@ async def read_log_dir_events(term: Term, on_change: WatchCallback) -> None:
 
     Raises DeposedError where another controller was elected.
     """
-    events, brokers = await term.patiently(lambda: term.reader.log_dir_events(on_change))
-    if brokers:
-        term.controller.offer(LogDirEventsRead(brokers))
-    if events:
-        await term.writer.remove(events)
+    await _pass_on(term, lambda: term.reader.log_dir_events(on_change), LogDirEventsRead)
+
+
+async def _pass_on(
+    term: Term,
+    read: Callable[[], Awaitable[tuple[list[str], T]]],
+    event: Callable[[T], Event],
+) -> None:
+    """Read notifications' paths and what they say; offer it, and remove them."""
+    paths, found = await term.patiently(read)
+    if found:
+        term.controller.offer(event(found))
+    if paths:
+        await term.writer.remove(paths)

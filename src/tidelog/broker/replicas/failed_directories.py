@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
+from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     Create,
@@ -51,6 +51,11 @@ class FailedDirectories:
         self._unreported_since_ms: int | None = None
         #: Rises with each failure.
         self._failures = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Report nothing more: the broker has left the cluster."""
+        self._is_closed = True
 
     def found_at_start(self, path: str, error: StorageError) -> None:
         """Go on without a directory that cannot be opened (D5); raise `error` without any other.
@@ -88,8 +93,8 @@ class FailedDirectories:
         for partition in lost:
             self._rest(partition)
             replicas.forget(partition)
-            replicas.offline[partition.topic_partition] = partition.topic_id
-        services.metrics.put(OFFLINE_REPLICAS, len(replicas.offline))
+            replicas.offline[partition.topic_partition] = None
+        replicas.count_offline()
         services.tracer.mark("directory_given_up")
         services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)
         names = ", ".join(str(each.topic_partition) for each in lost[:_MAX_NAMED])
@@ -102,6 +107,8 @@ class FailedDirectories:
             f"{' ...' if len(lost) > _MAX_NAMED else ''}",
         )
         self._failures += 1
+        if self._is_closed:
+            return  # the broker leads nothing any more, and has left the cluster
         if self._unreported_since_ms is None:
             self._unreported_since_ms = services.clock.monotonic_ms()
             services.tasks.spawn("log directories: report", self._report())

@@ -8,6 +8,7 @@ leadership begins and ends; requests wait in `purgatory`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from tidelog.broker.replicas import leader_effects, unclean_elections
@@ -28,6 +29,7 @@ from tidelog.replication.isr import IsrChange
 if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
     from tidelog.broker.replicas.hosted_replica import HostedReplica
+    from tidelog.broker.services import Services
     from tidelog.log.partition_log import AppendInfo
     from tidelog.replication.leader import LeaderReplica
     from tidelog.replication.pending_reads import PendingReads
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
 
 #: The offset that means the high watermark in DeleteRecords.
 TO_HIGH_WATERMARK = -1
+
+
+def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
+    """Return which followers may join the ISR: they live, and their move lets them copy (R10).
+
+    What the leader knows of one that does not fetch may be of an earlier life.
+    """
+    return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 
 
 class LeaderRole:
@@ -255,7 +265,7 @@ class LeaderRole:
     def brokers_changed(self) -> None:
         """Note that other brokers came or went: others may join the ISR."""
         now_ms = self._services.clock.monotonic_ms()
-        self.run(self.core.eligibility_changed(self._may_join, now_ms))
+        self.run(self.core.eligibility_changed(may_join(self._services, self._idle), now_ms))
         self._low_watermark_may_move()
 
     # deleting records
@@ -308,7 +318,7 @@ class LeaderRole:
                 tuple(state.isr),
                 tuple(state.replicas),
                 state.partition_epoch,
-                self._may_join,
+                may_join(self._services, self._idle),
                 self._services.clock.monotonic_ms(),
                 state.leader_recovery_state,
                 bool(state.eligible),
@@ -317,13 +327,6 @@ class LeaderRole:
         if idle != self._idle:
             self.brokers_changed()
         self._low_watermark_may_move()
-
-    def _may_join(self, broker_id: int) -> bool:
-        """Return whether a follower may join the ISR: it lives, and its move lets it copy (R10).
-
-        What the leader knows of one that does not fetch may be of an earlier life.
-        """
-        return self._services.view.is_alive(broker_id) and broker_id not in self._idle
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over the present `min.insync.replicas` (V60, V64)."""

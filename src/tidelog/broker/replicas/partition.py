@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.replicas import role_traces
-from tidelog.broker.replicas.leader_role import LeaderRole
+from tidelog.broker.replicas.leader_role import LeaderRole, may_join
 from tidelog.broker.replicas.purgatory import PartitionWatchers
 from tidelog.broker.replicas.role import FollowerRole, NoRole, Role
 from tidelog.core.completion import Completion
@@ -259,6 +259,7 @@ class Partition:
             # Followers reconcile with this entry, even if no record of the epoch ever comes.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         topic_config = self._context.topic_config(self.topic_partition.topic)
+        idle = tuple(state.idle)
         core = LeaderReplica(
             broker_id=services.broker_id,
             broker_epoch=services.broker_epoch,
@@ -271,9 +272,7 @@ class Partition:
             min_insync_replicas=topic_config.min_insync_replicas,
             max_lag_ms=services.config.replica_lag_time_max_ms,
             max_lag_bytes=services.config.replica_lag_max_bytes,
-            is_eligible=lambda broker_id: (
-                services.view.is_alive(broker_id) and broker_id not in state.idle
-            ),
+            is_eligible=may_join(services, idle),
             now_ms=services.clock.monotonic_ms(),
             recovery_state=state.leader_recovery_state,
             has_eligible=bool(state.eligible),
@@ -281,7 +280,7 @@ class Partition:
             synced_offset=min(log.recovery_point, log_end_offset),
             counts_pending_reads=topic_config.follower_fetch_pending_reads_insync_enable,
         )
-        role = LeaderRole(self, self._context, core, self.role.late, tuple(state.idle))
+        role = LeaderRole(self, self._context, core, self.role.late, idle)
         self._take_role(role, core, state, "became_leader")
         role.begin(state, latest_epoch)
 

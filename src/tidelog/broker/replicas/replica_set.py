@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from tidelog.broker.replicas import duplicate_replicas
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
@@ -22,6 +23,7 @@ from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.metrics import OFFLINE_REPLICAS
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.shared_keys import CODECS
 from tidelog.core.topic_config import TopicConfig, settings_without_effect
@@ -98,8 +100,8 @@ class ReplicaSet:
         self.directories: list[LogDirectory] = []
         #: Log directories that have failed, by path (D1).
         self.failed: dict[str, StorageError] = {}
-        #: Replicas in directories that failed at run time, with their topic ids (D4).
-        self.offline: dict[TopicPartition, TopicId] = {}
+        #: Replicas in directories that failed at run time (D4).
+        self.offline: dict[TopicPartition, None] = {}
         #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
         self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Clients' batches that came before their partitions' replicas.
@@ -174,9 +176,14 @@ class ReplicaSet:
         partition = Partition(self._context, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
         self.refused_new.pop(log.topic_partition, None)
-        self.offline.pop(log.topic_partition, None)
+        if self.offline.pop(log.topic_partition, log) is None:
+            self.count_offline()
         self._count_topic(partition, 1)
         return partition
+
+    def count_offline(self) -> None:
+        """Count the replicas in directories that failed at run time (D10)."""
+        self._services.metrics.put(OFFLINE_REPLICAS, len(self.offline))
 
     def forget(self, partition: Partition) -> None:
         """Host a replica no longer; its log is the caller's business."""
@@ -304,6 +311,7 @@ class ReplicaSet:
     async def open(self, directories: list[LogDirectory]) -> None:
         """Host the logs in these directories, and look after them from now on."""
         self.directories = directories
+        await duplicate_replicas.set_aside(self._services, directories)
         for directory in directories:
             for topic_partition, log in directory.logs.items():
                 self.add(directory, log, directory.high_watermarks.get(topic_partition, 0))

@@ -79,8 +79,7 @@ class ThrottleWatch:
             if shortfall is not None:
                 name = f"{replica[0]}: follower {replica[1]}"
                 configured = self._services.config.leader_replication_throttled_rate
-                key = _LEADER_RATE if configured <= shortfall.rate else _MOVES_RATE
-                self._report(name, key, shortfall)
+                self._report(name, _LEADER_RATE, configured, shortfall)
         self._sent.forget_all_but(self._left_out)
 
     def _look_at_own(self, replicas: list[TopicPartition], find: _Find) -> None:
@@ -108,12 +107,12 @@ class ThrottleWatch:
             if shortfall is not None:
                 name = f"{replica}: this follower of leader {partition.followership.leader}"
                 configured = self._services.config.follower_replication_throttled_rate
-                key = _FOLLOWER_RATE if configured <= shortfall.rate else _MOVES_RATE
-                self._report(name, key, shortfall)
+                self._report(name, _FOLLOWER_RATE, configured, shortfall)
         self._fetched.forget_all_but(self._not_fetched)
 
-    def _report(self, replica: str, key: str, shortfall: Shortfall) -> None:
+    def _report(self, replica: str, rate: str, configured: int, shortfall: Shortfall) -> None:
         services = self._services
+        key = rate if configured <= shortfall.rate else _MOVES_RATE
         services.tracer.mark("throttle_below_produce_rate")
         services.tracer.event(
             "throttle_below_produce_rate",

@@ -192,6 +192,10 @@ class Published:
         minimum = self._minimums.get(topic.name, self._default_minimum)
         return min(minimum, topic.fewest.get(key.partition, 0))
 
+    def quorum(self, state: PublishedPartition) -> int:
+        """Return how many members must be there before one of them leads (k of E6)."""
+        return min(self.effective_minimum(state.key), len(state.members))
+
     def _deletion_changed(self, zxid: int, name: str, op: Op) -> None:
         if isinstance(op, Create):
             self.dying[name] = zxid
