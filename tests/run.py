@@ -49,6 +49,7 @@ DECISION_RULES = tuple(
         "damaged_member",
         "direct",
         "display",
+        "failed_directory",
         "held_expansion",
         "move_throttle",
         "pending_read",
