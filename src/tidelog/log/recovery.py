@@ -601,8 +601,10 @@ class _Loader:
     def _load_producers(self) -> None:
         loaded, request = self.loaded, self.request
         end = loaded.log_end_offset
-        # Snapshots beyond the recovery point may be of a history that was truncated since.
-        limit = end if request.clean else min(request.recovery_point, end)
+        # Snapshots beyond the recovery point may be of a history that was truncated since. What
+        # came before the first segment was committed: retention left its snapshot (V64).
+        first = loaded.segments[0].base_offset if loaded.segments else 0
+        limit = end if request.clean else min(max(request.recovery_point, first), end)
         for offset in [offset for offset in loaded.snapshots if offset > limit]:
             self.files.unlink(f"{self.path}/{names.offset_name(offset, names.SNAPSHOT)}")
             self.loaded.names_changed = True

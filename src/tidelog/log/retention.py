@@ -3,7 +3,8 @@
 A segment goes when all of it is below the high watermark and one of three conditions holds. It is
 too old, the log is too large without it, or the log starts after it. Oldest first, and none is left
 out: a crash may then undo a removal only as a longer log without a hole. The last segment goes too
-when all its records are too old: a new, empty one is begun first. Source:
+when all its records are too old: a new, empty one is begun first. What the records say of their
+producers outlives them: a snapshot is on disk before they go (V64). Source:
 UnifiedLog.deleteOldSegments.
 """
 
@@ -17,6 +18,7 @@ from tidelog.log import names
 from tidelog.log.config import LogConfig
 from tidelog.log.log_state import LogState
 from tidelog.log.segment import Segment
+from tidelog.log.segment_files import DamagedSegment, SegmentFile, producers_at
 
 
 def segments_to_delete(
@@ -73,17 +75,23 @@ def enforce(
             log.end_turn()
             completion.resolve(0)
         elif count == len(log.segments):
-            _roll_empty(log, now_ms, roll, lambda error: rolled(count, error))
+            _roll_empty(log, now_ms, roll, lambda error: begun(count, error))
         else:
-            _remove(log, count, high_watermark, completion)
+            begun(count, None)
 
-    def rolled(count: int, error: BaseException | None) -> None:
-        if error is not None:
+    def begun(count: int, error: BaseException | None) -> None:
+        if error is None:
+            _keep_producers(log, count, lambda failure: kept(count, failure))
+        else:
+            kept(count, error)
+
+    def kept(count: int, error: BaseException | None) -> None:
+        if error is None:
+            _remove(log, count, high_watermark, completion)
+        else:
             log.end_turn()
             log.directory.failed(error)
             completion.fail(error)
-        else:
-            _remove(log, count, high_watermark, completion)
 
     log.take_turn(start, after_queue=False)
     return completion
@@ -126,6 +134,45 @@ def _roll_empty(
 
     work = Work.SYNC if sync_names else Work.FAST
     log.directory.lane.submit(create, work, "roll").then(created)
+
+
+def _keep_producers(
+    log: LogState, count: int, then: Callable[[BaseException | None], None]
+) -> None:
+    """Have the producers before the first segment that stays on disk; call `then` (V64).
+
+    A crash may come before the recovery point is written down again. Without this snapshot a start
+    would know producers by the records that are left only, and refuse the batch of one that was not
+    answered as out of order.
+    """
+    first = log.segments[count].base_offset
+    if first in log.snapshots or not len(log.producers):
+        then(None)
+        return
+    known = log.new_snapshots.get(first)
+    snapshots, now_ms = list(log.snapshots), log.directory.clock.monotonic_ms()
+    going = [SegmentFile(each.base_offset, each.size_bytes) for each in log.segments[:count]]
+
+    def write(files: Files) -> bool:
+        data = known
+        if data is None:
+            # A crash had taken the snapshot of the roll.
+            try:
+                producers = producers_at(files, log.path, going, snapshots, first, now_ms)
+            except DamagedSegment:
+                return False  # the records go, and what they said is not legible any more
+            data = producers.to_snapshot()
+        path = f"{log.path}/{names.offset_name(first, names.SNAPSHOT)}"
+        files.replace_file(path, data, sync=True)
+        return True
+
+    def written(done: Completion[bool]) -> None:
+        if done.error is None and done.result():
+            log.new_snapshots.pop(first, None)
+            log.snapshots = sorted({*log.snapshots, first})
+        then(done.error)
+
+    log.directory.lane.submit(write, Work.SLOW, "keep producers").then(written)
 
 
 def _remove(log: LogState, count: int, high_watermark: int, completion: Completion[int]) -> None:

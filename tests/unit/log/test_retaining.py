@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.log import NOW_MS, LogHarness, append, batch_of, values_of
+from tests.support.log import NOW_MS, TP, LogHarness, append, batch_of, values_of
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
@@ -142,3 +142,30 @@ def test_silent_producers_are_forgotten_by_the_same_sweep(harness: LogHarness) -
     harness.clock.advance(1)
     log.enforce_retention(harness.clock.now_ms, 0).result()
     assert log.producers.entry(4) is None
+
+
+@pytest.mark.rule("V64")
+@pytest.mark.parametrize("is_snapshot_lost", [False, True])
+@pytest.mark.parametrize("retention_bytes", [0, 1])
+def test_a_crash_after_retention_forgets_no_batch_of_a_producer(
+    harness: LogHarness, small: Small, retention_bytes: int, is_snapshot_lost: bool
+) -> None:
+    """All records are gone, or all but those of the last segment; nothing was checkpointed.
+
+    Also where the snapshot of the roll had been lost in an earlier crash.
+    """
+    config = small(retention_bytes=retention_bytes)
+    log = harness.log(config)
+    for number in range(30):
+        append(log, [b"x" * 60], producer=Producer(7, 0, number), timestamp_ms=NOW_MS)
+    if is_snapshot_lost:
+        log.snapshots.clear()
+        log.new_snapshots.clear()
+        for path in harness.path.rglob("*.snapshot"):
+            path.unlink()
+    entry = log.producers.entry(7)
+    assert entry is not None
+    gone = len(log.segments) - retention_bytes
+    assert log.enforce_retention(NOW_MS, 30).result() == gone
+    loaded = harness.open(config).logs[TP].producers.entry(7)
+    assert loaded is not None and loaded.batches == entry.batches
