@@ -37,7 +37,7 @@ _COMMANDS: Final = (
     ("brokers", "brokers", "app"),
     ("leaders", "partitions", "leaders_app"),
     ("reassign", "reassign", "app"),
-    ("log-dirs", "brokers", "log_dirs_app"),
+    ("log-dirs", "log_dirs", "app"),
     ("strays", "strays", "app"),
     ("records", "partitions", "records_app"),
     ("events", "events", "app"),
