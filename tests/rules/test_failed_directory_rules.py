@@ -1,4 +1,4 @@
-"""Log directories that fail one by one: D1, D3 to D10, V12 (also tests/cluster)."""
+"""Log directories that fail one by one: D1, D3 to D10, D16, V12 (also tests/cluster)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,19 @@ from tests.support.controller.values import (
 )
 from tests.support.controller.values import state as published
 
+from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.errors import ConnectionLost, ErrorCode, StorageError
 from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
 from tidelog.core.types import NO_LEADER
 from tidelog.metadata import layout
 from tidelog.metadata.layout_topics import TopicAssignment
 from tidelog.metadata.store import NoNode, StoreUnavailable, TransactionFailed
+from tidelog.wire.messages.request_commands import RequestCommandsResponse
+from tidelog.wire.registry import ALTER_PARTITION, REQUEST_COMMANDS
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
 T1 = TP._replace(partition=1)
@@ -163,7 +166,9 @@ class TwoDirectories:
         self.first.path, self.second.path = "/a", "/b"  # type: ignore[attr-defined]  # of a fake
         self.replicas = self.broker.replicas
         self.replicas.directories = [self.first, self.second]  # type: ignore[list-item]  # fakes
-        self.failed = FailedDirectories(services, self.replicas, self.broker.commands.rest)
+        self.failed = FailedDirectories(
+            services, self.replicas, self.broker.commands.rest, CommandRequests(services)
+        )
         self.store = self.broker.store.nodes
         self.created: list[Any] = []
         self.errors: list[BaseException] = []
@@ -273,6 +278,59 @@ def test_a_broker_that_cannot_report_a_failure_in_time_ends() -> None:
         await at.broker.clock.advance(2_000)
         [reason] = at.halts
         assert "log.dir.failure.timeout.ms" in reason
+
+    run(story())
+
+
+def asked_of(at: TwoDirectories, controller_id: int) -> list[Any]:
+    """What the broker asked the controller for directly."""
+    return [
+        message
+        for broker_id, api_key, message in at.broker.services.peers.sent  # type: ignore[attr-defined]  # of a fake
+        if (broker_id, api_key) == (controller_id, REQUEST_COMMANDS)
+    ]
+
+
+@pytest.mark.rule("D16")
+def test_the_controller_hears_of_a_failure_directly_and_the_notification_is_left_as_well() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        peers: Any = at.broker.services.peers
+        refusals = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
+        peers.intercepted[REQUEST_COMMANDS] = lambda _, answered: answered(
+            RequestCommandsResponse(error_code=refusals.pop(0)), None
+        )
+        at.broker.see(1, 2, 3, controller_id=3)
+        await at.fail("/a")
+        await at.broker.clock.advance(60_000)
+        asked = asked_of(at, 3)
+        assert len(asked) == 2, "again after a refusal, until it has heard"
+        assert {each.broker_epoch for each in asked} == {at.broker.broker_epoch}
+        assert [path for path, _, _ in at.created] == [layout.LOG_DIR_EVENT_PREFIX]
+        await at.broker.clock.advance(1)
+
+    run(story())
+
+
+@pytest.mark.rule("D16")
+@pytest.mark.parametrize("served", [True, False])
+def test_a_controller_that_does_not_know_the_request_is_left_alone(served: bool) -> None:
+    """Kafka's closes the connection over it: the notification in the store reaches it."""
+
+    async def story() -> None:
+        at = TwoDirectories()
+        peers: Any = at.broker.services.peers
+        peers.served = [(ALTER_PARTITION, 0, 3)] + [(REQUEST_COMMANDS, 0, 0)] * served
+        peers.intercepted[REQUEST_COMMANDS] = lambda _, answered: answered(
+            None, ConnectionLost("closed")
+        )
+        at.broker.see(1, 2, 3, controller_id=3)
+        await at.fail("/a")
+        await at.broker.clock.advance(10_000)
+        asked = len(asked_of(at, 3))
+        await at.broker.clock.advance(10_000)
+        assert (len(asked_of(at, 3)) > asked) is served
+        assert [path for path, _, _ in at.created] == [layout.LOG_DIR_EVENT_PREFIX]
 
     run(story())
 

@@ -182,8 +182,8 @@ def a_broker(leader: int, leader_epoch: int = 1) -> tuple[Any, FakeStrays]:
     broker.replicas.directories = [broker.directory]
     view = PartitionView(leader, leader_epoch, (1, 2), (1,), (), 0)
     broker.view.topics["t"] = TopicView("t", TOPIC_ID, {0: view})
-    broker.strays = StrayRecovery(broker.services, broker.replicas, broker.commands)
-    broker.strays.ask_for_commands = lambda: broker.directory.calls.append(("asked", None))
+    requests: Any = SimpleNamespace(ask=lambda why: broker.directory.calls.append(("asked", None)))
+    broker.strays = StrayRecovery(broker.services, broker.replicas, broker.commands, requests)
     return broker, FakeStrays(broker.directory)
 
 

@@ -31,6 +31,7 @@ from tidelog.broker.membership.self_fencing import SelfFencing
 from tidelog.broker.membership.session import Session
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
+from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
@@ -118,8 +119,11 @@ class Broker:
         self.replicas.renew_fetch = self.fetchers.renew
         self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
-        self.failed_directories = FailedDirectories(services, self.replicas, self.commands.rest)
-        self.strays = StrayRecovery(services, self.replicas, self.commands)
+        requests = CommandRequests(services)
+        self.failed_directories = FailedDirectories(
+            services, self.replicas, self.commands.rest, requests
+        )
+        self.strays = StrayRecovery(services, self.replicas, self.commands, requests)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
 

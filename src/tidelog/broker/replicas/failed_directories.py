@@ -3,9 +3,11 @@
 At the first device error a directory is given up for the life of the process. Its replicas stop
 leading and following at once; they are offline: clients get KAFKA_STORAGE_ERROR, and so does the
 controller for any command on them (D3). The other directories go on. The broker leaves a
-notification in the store, and the controller then asks for all its replicas. A broker that cannot
-leave it within `log.dir.failure.timeout.ms` ends: no other broker would take over its leaderships.
-So does one without a good directory.
+notification in the store, and the controller then asks for all its replicas. It also asks the
+controller directly, which is quicker (D16); a controller that is about to be deposed may hear that
+in vain, so the notification is left in any case. A broker that cannot leave it within
+`log.dir.failure.timeout.ms` ends: no other broker would take over its leaderships. So does one
+without a good directory.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from tidelog.metadata.store import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.command_requests import CommandRequests
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
@@ -41,10 +44,15 @@ class FailedDirectories:
     """The failed log directories of one broker."""
 
     def __init__(
-        self, services: Services, replicas: ReplicaSet, rest: Callable[[Partition], None]
+        self,
+        services: Services,
+        replicas: ReplicaSet,
+        rest: Callable[[Partition], None],
+        requests: CommandRequests,
     ) -> None:
         """`rest` ends a replica's role."""
         self._services = services
+        self._requests = requests
         self._replicas = replicas
         self._rest = rest
         #: Since when the controller has to learn of a failure, monotonic; None where it knows.
@@ -109,6 +117,7 @@ class FailedDirectories:
         self._failures += 1
         if self._is_closed:
             return  # the broker leads nothing any more, and has left the cluster
+        self._requests.ask("a log directory has failed")
         if self._unreported_since_ms is None:
             self._unreported_since_ms = services.clock.monotonic_ms()
             services.tasks.spawn("log directories: report", self._report())

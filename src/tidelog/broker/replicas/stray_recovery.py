@@ -13,8 +13,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidelog.core.errors import ErrorCode, KafkaError, StorageError, TidelogError
-from tidelog.core.types import NO_BROKER_EPOCH, TopicPartition
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.core.types import TopicPartition
 from tidelog.log.stray_replicas import Recovered, StrayFound
 from tidelog.replication import stray_checks as strays
 from tidelog.wire.messages.alter_strays import (
@@ -30,32 +30,30 @@ from tidelog.wire.messages.list_strays import (
     ListedStrayDirectory,
     ListStraysResponse,
 )
-from tidelog.wire.messages.request_commands import (
-    RequestCommandsRequest,
-    RequestCommandsResponse,
-)
-from tidelog.wire.registry import REQUEST_COMMANDS
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.command_requests import CommandRequests
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
 
-_VERSION = 0
-_TIMEOUT_MS = 2_000
-_RETRY_MS = 50
-
 
 class StrayRecovery:
     """The strays of one broker."""
 
-    def __init__(self, services: Services, replicas: ReplicaSet, commands: ReplicaCommands) -> None:
+    def __init__(
+        self,
+        services: Services,
+        replicas: ReplicaSet,
+        commands: ReplicaCommands,
+        requests: CommandRequests,
+    ) -> None:
         self._services = services
         self._replicas = replicas
         self._commands = commands
-        self._asking = self._wanted = False
+        self._requests = requests
 
     # listing
 
@@ -113,7 +111,7 @@ class StrayRecovery:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 result.error_message = str(error)
         if any(not result.error_code for result in response.results) and request.action == RESTORE:
-            self.ask_for_commands()
+            self._requests.ask("a stray is restored")
         return response
 
     def _directory(self, named: NamedStray) -> LogDirectory:
@@ -224,7 +222,7 @@ class StrayRecovery:
             # Records may have been under way to it.
             leader_epoch = self._check(stray, follower_ends)
         except KafkaError:
-            self.ask_for_commands()
+            self._requests.ask("a stray is restored")
             raise
         await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
@@ -260,48 +258,6 @@ class StrayRecovery:
             known.replicas,
             known.isr,
         )
-
-    # roles
-
-    def ask_for_commands(self) -> None:
-        """Ask the controller for all commands of this broker, until it has heard."""
-        self._wanted = True
-        if not self._asking:
-            self._asking = True
-            self._services.tasks.spawn("ask for commands", self._ask())
-
-    async def _ask(self) -> None:
-        """Ask until the controller has heard; a new registration gets all commands anyway."""
-        epoch = self._services.broker_epoch
-        try:
-            while self._wanted and self._services.broker_epoch == epoch != NO_BROKER_EPOCH:
-                self._wanted = False
-                if not await self._is_heard(epoch):
-                    self._wanted = True
-                    await self._services.tasks.sleep(_RETRY_MS)
-        finally:
-            self._asking = False
-
-    async def _is_heard(self, epoch: int) -> bool:
-        services = self._services
-        request = RequestCommandsRequest(services.broker_id, epoch)
-        try:
-            connection = services.peers.connection(services.view.controller_id, "strays")
-            answer: RequestCommandsResponse = await connection.call(
-                REQUEST_COMMANDS, _VERSION, request, _TIMEOUT_MS
-            )
-        except TidelogError as error:
-            reason = str(error)
-        else:
-            if not answer.error_code:
-                return True
-            reason = ErrorCode(answer.error_code).name
-        services.tracer.log(
-            "controller",
-            logging.INFO,
-            f"cannot ask the controller for the role of a restored stray: {reason}",
-        )
-        return False
 
 
 def _present(partition: Partition) -> strays.Present:

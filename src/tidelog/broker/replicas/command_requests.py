@@ -1,0 +1,110 @@
+"""Requests of this broker for all of its commands, sent to the controller until it has heard.
+
+A restored stray needs a role (V35), and the controller must learn which replicas a failed log
+directory has taken (D16): the answers to a full command say so. A new registration gets all
+commands anyway, so the requests end with the present one. A controller of Kafka does not know the
+request and closes the connection over it; then it is not asked any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.types import NO_BROKER_EPOCH
+from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.request_commands import (
+    RequestCommandsRequest,
+    RequestCommandsResponse,
+)
+from tidelog.wire.registry import API_VERSIONS, REQUEST_COMMANDS
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
+
+_VERSION: Final = 0
+_API_VERSIONS_VERSION: Final = 3
+_PURPOSE: Final = "commands"
+_TIMEOUT_MS: Final = 2_000
+_RETRY_MS: Final = 50
+#: Refusals after which the broker looks whether the controller knows the request, a second or more.
+_REFUSALS: Final = 20
+
+
+class CommandRequests:
+    """What one broker asks of the controller; requests made meanwhile are one more."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._is_asking = self._is_wanted = False
+
+    def ask(self, why: str) -> None:
+        """Ask for all commands of this broker; `why` is a clause for the log."""
+        self._is_wanted = True
+        if not self._is_asking:
+            self._is_asking = True
+            self._services.tasks.spawn("ask for commands", self._ask(why))
+
+    async def _ask(self, why: str) -> None:
+        services = self._services
+        epoch = services.broker_epoch
+        refusals = 0
+        try:
+            while self._is_wanted and services.broker_epoch == epoch != NO_BROKER_EPOCH:
+                self._is_wanted = False
+                if await self._is_heard(epoch, why):
+                    continue
+                refusals += 1
+                if refusals % _REFUSALS == 0 and not await self._may_be_known():
+                    return
+                self._is_wanted = True
+                await services.tasks.sleep(_RETRY_MS)
+        finally:
+            self._is_asking = False
+
+    async def _is_heard(self, epoch: int, why: str) -> bool:
+        services = self._services
+        request = RequestCommandsRequest(services.broker_id, epoch)
+        try:
+            connection = services.peers.connection(services.view.controller_id, _PURPOSE)
+            answer: RequestCommandsResponse = await connection.call(
+                REQUEST_COMMANDS, _VERSION, request, _TIMEOUT_MS
+            )
+        except TidelogError as error:
+            reason = str(error)
+        else:
+            if not answer.error_code:
+                return True
+            reason = ErrorCode(answer.error_code).name
+        services.tracer.log(
+            "controller",
+            logging.INFO,
+            f"cannot ask the controller for all commands, as {why}: {reason}",
+        )
+        return False
+
+    async def _may_be_known(self) -> bool:
+        """Return whether the controller serves the request, as far as it can be asked."""
+        services = self._services
+        controller_id = services.view.controller_id
+        try:
+            response: ApiVersionsResponse = await services.peers.connection(
+                controller_id, _PURPOSE
+            ).call(
+                API_VERSIONS,
+                _API_VERSIONS_VERSION,
+                ApiVersionsRequest("tidelog", ""),
+                services.config.request_timeout_ms,
+            )
+        except TidelogError:
+            return True
+        if any(each.api_key == REQUEST_COMMANDS for each in response.api_keys):
+            return True
+        services.tracer.log(
+            "controller",
+            logging.WARNING,
+            f"controller {controller_id} does not serve RequestCommands (key 20003):"
+            " roles that it has not sent come with its next full command",
+        )
+        return False
