@@ -1,19 +1,21 @@
 """One of a broker's two log directories fails, with real processes (D1, D3 to D7, D18).
 
-The directory is moved away and a file takes its place, so that every operation on a name in it
-fails with ENOTDIR: the way of failing that needs no root.
+At run time under a leader and under a follower, and at the start, each in every way of
+`support.cluster.failing_disks`.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import eventually
+from tests.support.cluster.failing_disks import WAYS, FailingDisk
 from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
@@ -22,9 +24,6 @@ from tidelog.runtime.blocking import BlockingClient
 
 TOPIC = "t"
 PARTITIONS = 6
-ASSIGNMENT = {
-    number: [1 + (number + shift) % 3 for shift in range(3)] for number in range(PARTITIONS)
-}
 CONFIG = {
     "min.insync.replicas": "2",
     # A failure is noticed by the next write of a checkpoint, if not before.
@@ -32,19 +31,36 @@ CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "200",
 }
 BROKER = 1
+#: The broker leads two of six partitions, or none.
+ROLES = {
+    "leader": {n: [1 + (n + shift) % 3 for shift in range(3)] for n in range(PARTITIONS)},
+    "follower": {n: [2 + n % 2, BROKER, 3 - n % 2] for n in range(PARTITIONS)},
+}
+MakeBroken = Callable[[str, str], tuple[LocalCluster, FailingDisk]]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    made = LocalCluster(str(tmp_path / "cluster"), 3, config=CONFIG, log_dirs=2)
-    try:
-        made.up()
-        with BlockingClient(made.bootstrap, timeout_ms=60_000) as client:
-            client.create_topic(TOPIC, -1, -1, assignment=ASSIGNMENT)
+def make(tmp_path: Path) -> Iterator[MakeBroken]:
+    """A cluster whose broker 1 has a log directory (the first) that fails in the named way."""
+    ends = ExitStack()
+
+    def make_one(way: str, role: str) -> tuple[LocalCluster, FailingDisk]:
+        cluster = LocalCluster(str(tmp_path / "cluster"), 3, config=CONFIG, log_dirs=2)
+        ends.callback(cluster.down, timeout_s=5.0)
+        cluster.up()
+        cluster.stop(BROKER)
+        disk: FailingDisk = WAYS[way](data(cluster, 0), tmp_path)
+        ends.pop_all()
+        ends.callback(disk.close)
+        ends.callback(cluster.down, timeout_s=5.0)
+        cluster.start(BROKER, environment=disk.environment)
+        with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
+            client.create_topic(TOPIC, -1, -1, assignment=ROLES[role])
             client.await_topic(TOPIC, min_isr=3)
-        yield made
-    finally:
-        made.down(timeout_s=5.0)
+        return cluster, disk
+
+    with ends:
+        yield make_one
 
 
 def data(cluster: LocalCluster, number: int, broker: int = BROKER) -> Path:
@@ -61,16 +77,6 @@ def held(directory: Path) -> list[int]:
     )
 
 
-def fail(directory: Path) -> None:
-    directory.rename(directory.with_name("away"))
-    directory.write_text("no directory\n")
-
-
-def heal(directory: Path) -> None:
-    directory.unlink()
-    directory.with_name("away").rename(directory)
-
-
 def partitions(cluster: LocalCluster) -> dict[int, PartitionStatus]:
     return {each.partition: each for each in cluster.status().partitions if each.topic == TOPIC}
 
@@ -83,7 +89,12 @@ class NumberedProducer:
         self.failures: list[KafkaError] = []
         self.acknowledged: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "log_level": 0,
+            }
         )
 
     def send(self, count: int) -> None:
@@ -110,15 +121,38 @@ def assert_exactly_once(cluster: LocalCluster, producer: NumberedProducer) -> No
         assert read_values(cluster.bootstrap, TopicPartition(TOPIC, number)) == values
 
 
-@pytest.mark.rule("D4")
-@pytest.mark.rule("D18")
-def test_a_directory_fails_under_a_leader_and_its_broker_goes_on(cluster: LocalCluster) -> None:
-    bad, good = data(cluster, 0), data(cluster, 1)
-    gone, kept = held(bad), held(good)
-    assert gone and kept and any(ASSIGNMENT[number][0] == BROKER for number in gone)
+def assert_serves_alone(cluster: LocalCluster) -> None:
+    """The broker's other directory serves a new topic, and no other broker is there."""
+    others = [each for each in cluster.broker_ids if each != BROKER]
+    tp = TopicPartition("alone", 0)
+    with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
+        client.create_topic(
+            tp.topic, -1, -1, {"min.insync.replicas": "1"}, assignment={0: [BROKER, *others]}
+        )
+        client.await_topic(tp.topic, min_isr=3)
+    for other in others:
+        cluster.kill(other)
+    write_values(cluster.bootstrap, tp, [b"a", b"b"], 60_000)
+    assert read_values(cluster.bootstrap, tp) == [b"a", b"b"]
+    assert "alone-0" in os.listdir(data(cluster, 1))
+
+
+@pytest.mark.rule("D4", "D18")
+@pytest.mark.parametrize(("way", "role"), [*((way, "leader") for way in WAYS), ("EIO", "follower")])
+def test_a_directory_fails_under_a_broker_that_goes_on(
+    make: MakeBroken, way: str, role: str
+) -> None:
+    fails_at_run_time(make, way, role)
+
+
+def fails_at_run_time(make: MakeBroken, way: str, role: str) -> None:
+    cluster, disk = make(way, role)
+    gone, kept = held(data(cluster, 0)), held(data(cluster, 1))
+    assert gone and kept
+    assert any(ROLES[role][number][0] == BROKER for number in gone) is (role == "leader")
     producer = NumberedProducer(cluster.bootstrap)
     producer.send(600)
-    fail(bad)
+    disk.fail()
     producer.send(600)
     eventually(
         lambda: all(
@@ -134,33 +168,35 @@ def test_a_directory_fails_under_a_leader_and_its_broker_goes_on(cluster: LocalC
     assert all(found[number].offline == () for number in kept)
     assert cluster.process(BROKER) is not None, "it is still online"
     assert_exactly_once(cluster, producer)
-
-    # The other directory serves a new topic alone.
-    others = [each for each in cluster.broker_ids if each != BROKER]
-    with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
-        client.create_topic(
-            "alone", -1, -1, {"min.insync.replicas": "1"}, assignment={0: [BROKER, *others]}
-        )
-        client.await_topic("alone", min_isr=3)
-    for other in others:
-        cluster.kill(other)
-    write_values(cluster.bootstrap, TopicPartition("alone", 0), [b"a", b"b"], 60_000)
-    assert read_values(cluster.bootstrap, TopicPartition("alone", 0)) == [b"a", b"b"]
-    assert "alone-0" in os.listdir(good)
+    assert_serves_alone(cluster)
 
 
-@pytest.mark.rule("D5")
-@pytest.mark.rule("D18")
+@pytest.mark.rule("D5", "D18")
 def test_a_broker_starts_with_a_failed_directory_and_gets_its_replicas_back_with_a_good_one(
-    cluster: LocalCluster,
+    make: MakeBroken,
 ) -> None:
-    bad = data(cluster, 1)
-    gone = held(bad)
+    has_failed_at_start(make, "a file in its place")
+
+
+@pytest.mark.soak
+@pytest.mark.rule("D18")
+@pytest.mark.parametrize("run", range(20))
+@pytest.mark.parametrize("way", WAYS)
+def test_however_often_a_directory_fails(make: MakeBroken, way: str, run: int) -> None:
+    if run % 3 == 2:
+        has_failed_at_start(make, way)
+    else:
+        fails_at_run_time(make, way, list(ROLES)[run % 3])
+
+
+def has_failed_at_start(make: MakeBroken, way: str) -> None:
+    cluster, disk = make(way, "leader")
+    gone = held(data(cluster, 0))
     producer = NumberedProducer(cluster.bootstrap)
     producer.send(300)
     cluster.stop(BROKER)
-    fail(bad)
-    cluster.start(BROKER)
+    disk.fail()
+    cluster.start(BROKER, environment=disk.environment)
     producer.send(300)
     eventually(
         lambda: all(
@@ -171,8 +207,8 @@ def test_a_broker_starts_with_a_failed_directory_and_gets_its_replicas_back_with
         "the replicas of the good directory are in sync, the others offline",
     )
     cluster.stop(BROKER)
-    heal(bad)
-    cluster.start(BROKER)
+    disk.heal()
+    cluster.start(BROKER, environment=disk.environment)
     producer.send(300)
     eventually(
         lambda: all(
@@ -184,7 +220,8 @@ def test_a_broker_starts_with_a_failed_directory_and_gets_its_replicas_back_with
 
 
 @pytest.mark.rule("D1")
-def test_a_broker_ends_with_its_last_directory(cluster: LocalCluster) -> None:
+def test_a_broker_ends_with_its_last_directory(make: MakeBroken) -> None:
+    cluster, _ = make("a file in its place", "leader")
     producer = NumberedProducer(cluster.bootstrap)
     producer.send(60)
     for number in (0, 1):
@@ -199,7 +236,8 @@ def test_a_broker_ends_with_its_last_directory(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.rule("D6")
-def test_an_old_copy_of_a_replica_that_is_put_back_is_moved_aside(cluster: LocalCluster) -> None:
+def test_an_old_copy_of_a_replica_that_is_put_back_is_moved_aside(make: MakeBroken) -> None:
+    cluster, _ = make("a file in its place", "leader")
     producer = NumberedProducer(cluster.bootstrap)
     producer.send(60)
     first, second = data(cluster, 0), data(cluster, 1)

@@ -1,4 +1,4 @@
-"""Log directories that fail one by one: D1, D3 to D10, D16, V12 (also tests/cluster)."""
+"""Log directories that fail one by one: D1, D3 to D10, D16, D18, V12 (also tests/cluster)."""
 
 from __future__ import annotations
 
@@ -205,6 +205,23 @@ def test_replicas_on_a_failed_directory_serve_nothing_and_the_others_go_on() -> 
         assert one.metrics.value(OFFLINE_REPLICAS) == 1
         assert one.metrics.value(OFFLINE_LOG_DIRECTORIES) == 1
         assert at.halts == []
+
+    run(story())
+
+
+@pytest.mark.rule("D18")
+def test_the_other_directory_serves_new_partitions_alone() -> None:
+    """With real brokers, in three ways of failing: tests/cluster/test_failed_directories.py."""
+
+    async def story() -> None:
+        at = TwoDirectories()
+        await at.fail("/a")
+        states = [state(1, partition=number, isr=(1,), is_new=True) for number in range(3)]
+        assert errors(await at.broker.command(*states)) == [0, 0, 0]
+        assert len(at.second.logs) == 3 and at.first.logs == {}
+        done = at.broker.produce(3)
+        await settle()
+        assert done.result() is not None and at.second.logs[T0].log_end_offset == 3
 
     run(story())
 

@@ -1,11 +1,12 @@
-"""`tidelog break`: faults on the processes of a local cluster.
+"""`tidelog break`: faults on the processes and log directories of a local cluster.
 
-kill and pause look like a crash and a hang from outside; stop is an operator's shutdown.
+kill and pause look like a crash and a hang from outside; stop is an operator's shutdown. A log
+directory fails, is full or is slow for its broker only: its files stay as they are.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,8 +14,15 @@ from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import say
 from tidelog.cli.target import DEFAULT_DIRECTORY, DirectoryOption
 from tidelog.local import LocalCluster
+from tidelog.runtime.disk_faults import FAIL, FILL, SLOW, DiskFault
 
 app = CommandGroup("Break a local cluster, and repair it.")
+
+_LogDirArgument = Annotated[
+    str,
+    typer.Argument(help="The log directory: its path, or its number in log.dirs, from 0."),
+]
+_DeviceError = Literal["EIO", "EROFS", "EACCES", "ENOENT", "ENXIO", "ESTALE"]
 
 _BrokerArgument = Annotated[int, typer.Argument(help="The broker.", metavar="ID")]
 
@@ -52,3 +60,58 @@ def restart(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECT
     """Stop a broker if it runs, start it, and return when it responds."""
     LocalCluster.existing(directory).restart(broker)
     say(f"broker {broker} runs again")
+
+
+@app.command("fail-log-dir", epilog="Example: tidelog break fail-log-dir 1 0")
+def fail_log_dir(
+    broker: _BrokerArgument,
+    log_dir: _LogDirArgument,
+    error: Annotated[_DeviceError, typer.Option(help="The error of every operation.")] = "EIO",
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+) -> None:
+    """Let every operation in a log directory fail: its broker gives it up."""
+    path = _break(directory, broker, log_dir, DiskFault(FAIL, error))
+    say(f"{path} fails with {error}: broker {broker} gives it up at its next operation there")
+
+
+@app.command("fill-log-dir", epilog="Example: tidelog break fill-log-dir 1 0")
+def fill_log_dir(
+    broker: _BrokerArgument,
+    log_dir: _LogDirArgument,
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+) -> None:
+    """Let a log directory have no free space (ENOSPC)."""
+    path = _break(directory, broker, log_dir, DiskFault(FILL))
+    say(f"{path} has no free space for broker {broker}")
+
+
+@app.command("slow-log-dir", epilog="Example: tidelog break slow-log-dir 1 0 --delay-ms 500")
+def slow_log_dir(
+    broker: _BrokerArgument,
+    log_dir: _LogDirArgument,
+    delay_ms: Annotated[
+        int,
+        typer.Option("--delay-ms", min=1, max=60_000, help="How much longer each one takes."),
+    ] = 100,
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+) -> None:
+    """Let each read, write and sync in a log directory take longer."""
+    path = _break(directory, broker, log_dir, DiskFault(SLOW, delay_ms=delay_ms))
+    say(f"each read, write and sync of broker {broker} in {path} takes {delay_ms} ms longer")
+
+
+@app.command("heal-log-dir", epilog="Example: tidelog break heal-log-dir 1 0")
+def heal_log_dir(
+    broker: _BrokerArgument,
+    log_dir: _LogDirArgument,
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+) -> None:
+    """End the fault of a log directory. One that failed comes back with the broker's next start."""
+    path = _break(directory, broker, log_dir, None)
+    say(f"{path} is in order; if it failed, `tidelog break restart {broker}` takes it back")
+
+
+def _break(directory: str, broker: int, log_dir: str, fault: DiskFault | None) -> str:
+    """Put a fault in force; return the path of the log directory."""
+    cluster = LocalCluster.existing(directory)
+    return cluster.break_log_dir(broker, int(log_dir) if log_dir.isdecimal() else log_dir, fault)

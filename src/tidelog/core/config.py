@@ -452,6 +452,9 @@ class BrokerConfig:
         "For tests only: a directory whose rules lose, hold, cut off or refuse requests.",
         ours=True,
     )
+    tidelog_test_disk_faults: str = text(
+        "", "For tests only: a file whose content fails log directories.", ours=True
+    )
 
     #: Warnings for the operator about this configuration, one sentence each.
     warnings: tuple[str, ...] = field(default=(), compare=False)

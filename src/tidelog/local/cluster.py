@@ -38,6 +38,7 @@ from tidelog.local.status import (
 )
 from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.disk_faults import DiskFault, DiskFaultControl
 
 #: Brokers of a new cluster, where no number is given.
 _BROKERS = 3
@@ -306,6 +307,37 @@ class LocalCluster:
             self.stop(broker_id)
         self.start(broker_id, timeout_s)
 
+    # -- log directories ------------------------------------------------------------------------
+
+    def log_dirs(self, broker_id: int) -> tuple[str, ...]:
+        """Return the log directories of a broker, as its configuration names them."""
+        return self._config(broker_id).log_dirs
+
+    def break_log_dir(self, broker_id: int, log_dir: int | str, fault: DiskFault | None) -> str:
+        """Put a fault of a log directory in force, or end it with None; return its path.
+
+        `log_dir` is its path or its number in `log.dirs`, from 0. A broker that is down meets the
+        fault at its start. A directory that its broker has given up comes back with its next start.
+        """
+        known = self.log_dirs(broker_id)
+        if isinstance(log_dir, int) and 0 <= log_dir < len(known):
+            path = known[log_dir]
+        elif log_dir in known:
+            path = str(log_dir)
+        else:
+            raise LocalClusterError(
+                f"broker {broker_id} has no log directory {log_dir}: it has {', '.join(known)}"
+            )
+        self._disk_faults(broker_id).put(path, fault)
+        return path
+
+    def log_dir_faults(self, broker_id: int) -> dict[str, DiskFault]:
+        """Return the faults in force of a broker's log directories, by path."""
+        return self._disk_faults(broker_id).faults()
+
+    def _disk_faults(self, broker_id: int) -> DiskFaultControl:
+        return DiskFaultControl(self._place(broker_id).disk_faults_path)
+
     # -- inside ---------------------------------------------------------------------------------
 
     def _check_new(self) -> None:
@@ -420,7 +452,7 @@ class LocalCluster:
 
     def log_directories(self) -> tuple[str, ...]:
         """Return the log directories of all brokers, as their configurations name them."""
-        return tuple(path for number in self.broker_ids for path in self._config(number).log_dirs)
+        return tuple(path for number in self.broker_ids for path in self.log_dirs(number))
 
     def _config(self, broker_id: int) -> BrokerConfig:
         """Return the configuration in a broker's file; LocalClusterError names its fault."""
@@ -435,6 +467,7 @@ class LocalCluster:
         place = self._place(broker_id)
         os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
         words = [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path]
+        words += ["--override", f"tidelog.test.disk.faults={place.disk_faults_path}"]
         if self._end_with_program:
             words += ["--end-with-parent", str(os.getpid())]
 

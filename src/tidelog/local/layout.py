@@ -76,6 +76,11 @@ class BrokerPlace:
         return f"{self.directory}/log/broker.log"
 
     @property
+    def disk_faults_path(self) -> str:
+        """The file with the faults of its log directories."""
+        return f"{self.directory}/disk-faults"
+
+    @property
     def pid_path(self) -> str:
         """The file with its process."""
         return f"{self.directory}/broker.pid"

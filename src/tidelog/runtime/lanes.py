@@ -246,6 +246,11 @@ class ThreadLane:
         )
 
 
-def open_lane(directory: str, loop: asyncio.AbstractEventLoop, clock: Clock) -> ThreadLane:
-    """Return the lane of a log directory, locked against other brokers; raise ConfigError."""
-    return ThreadLane(directory, loop, clock, lock_descriptor=lock_directory(directory))
+def open_lane(
+    directory: str, loop: asyncio.AbstractEventLoop, clock: Clock, files: Files | None = None
+) -> ThreadLane:
+    """Return the lane of a log directory, locked against other brokers; raise ConfigError.
+
+    `files` stand in for the file system's where a test wants faults.
+    """
+    return ThreadLane(directory, loop, clock, files, lock_descriptor=lock_directory(directory))

@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog.broker.broker import Broker
@@ -28,7 +28,7 @@ from tidelog.core.config_text import (
     parse_toml,
 )
 from tidelog.core.errors import ConfigError, TidelogError
-from tidelog.core.ports import Lane, Ports
+from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
@@ -101,9 +101,10 @@ async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
     loop.set_exception_handler(callback_failed)
 
     memory = MemoryAtRest(clock, log.info)
+    files_of = faulty_files(config.tidelog_test_disk_faults)
 
     def open_watched_lane(directory: str) -> Lane:
-        lane = open_lane(directory, loop, clock)
+        lane = open_lane(directory, loop, clock, files_of(directory))
         memory.add(lane.release_buffers)
         watchdog.watch_calls(f"a write in {directory}", lambda: lane.fast_under_way_since_ns)
         return lane
@@ -188,6 +189,20 @@ def intercept(broker: Broker, directory: str) -> None:
     from tidelog.runtime.interception import InterceptionDirectory
 
     broker.wrap_handlers(Interceptor(broker.intercepted(), InterceptionDirectory(directory)).before)
+
+
+def faulty_files(path: str) -> Callable[[str], Files | None]:
+    """Return the files of a log directory, by directory; None for those of the file system.
+
+    With a `path` a test can put faults in force there.
+    """
+    if not path:
+        return lambda directory: None
+    # Loaded only here: no other broker needs it.
+    from tidelog.runtime.disk_faults import DiskFaults, FaultyFiles
+
+    faults = DiskFaults(path)
+    return lambda directory: FaultyFiles(directory, faults)
 
 
 def _raise_descriptor_limit() -> int:

@@ -14,6 +14,7 @@ from tidelog.broker.server.interception import KIT_CLIENT_ID, Rule
 from tidelog.core.types import NO_LEADER
 from tidelog.local import ClusterStatus, LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.disk_faults import DEVICE_ERRORS, FAIL, FILL, SLOW, DiskFault
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing.faults import Fault, Requests, Unfinished
 from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text, did_you_mean
@@ -23,6 +24,8 @@ from tidelog.testing.waiting import describe, lagging, unled, wait_until
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
 _MOST_REPLICAS = 3
+#: A slower disk would look like one that hangs.
+_SLOWEST_S = 60
 #: Conditions that `wait_for` takes by name.
 _CONDITIONS = ("condition", "under_replicated", "leaderless", "running", "controller", "what")
 #: Lines of each broker's log in a report.
@@ -56,6 +59,8 @@ class Cluster:
         self._faults: list[Fault] = []
         self._unfinished = Unfinished()
         self._number = 0
+        #: Brokers of which a log directory failed in their present lives.
+        self._failed_disks: set[int] = set()
         #: Sizes of the brokers' logs at `mark_logs`.
         self._marks: dict[int, int] = {}
         for attempt in range(1, _TRIES + 1):
@@ -210,6 +215,42 @@ class Cluster:
         """Send SIGCONT after `pause`."""
         self._local.resume(self._known(broker))
 
+    # faults on log directories
+
+    def fail_log_dir(self, broker: int, log_dir: int | str = 0, error: str = "EIO") -> str:
+        """Let every operation in a log directory fail; return its path.
+
+        `log_dir` is its number in `log.dirs`, from 0, or its path; `error` is one of EIO, EROFS,
+        EACCES, ENOENT, ENXIO and ESTALE. The broker gives the directory up at its next operation
+        there, a checkpoint at the latest, and ends with its last one. ValueError for another error.
+        """
+        if error not in DEVICE_ERRORS:
+            raise ValueError(f"fail_log_dir(error={error!r}): one of {', '.join(DEVICE_ERRORS)}")
+        return self._break_log_dir(broker, log_dir, DiskFault(FAIL, error))
+
+    def fill_log_dir(self, broker: int, log_dir: int | str = 0) -> str:
+        """Let a log directory have no free space (ENOSPC); return its path."""
+        return self._break_log_dir(broker, log_dir, DiskFault(FILL))
+
+    def slow_log_dir(self, broker: int, log_dir: int | str = 0, seconds: float = 0.1) -> str:
+        """Let each read, write and sync in a log directory take longer; return its path."""
+        if not 0 < seconds <= _SLOWEST_S:
+            raise ValueError(f"slow_log_dir(seconds={seconds}): more than 0, {_SLOWEST_S} at most")
+        return self._break_log_dir(broker, log_dir, DiskFault(SLOW, delay_ms=round(seconds * 1000)))
+
+    def heal_log_dir(self, broker: int, log_dir: int | str = 0) -> str:
+        """End the fault of a log directory; return its path.
+
+        A directory that failed comes back with the next start of its broker (`restart`).
+        """
+        return self._break_log_dir(broker, log_dir, None)
+
+    def _break_log_dir(self, broker: int, log_dir: int | str, fault: DiskFault | None) -> str:
+        path = self._local.break_log_dir(self._known(broker), log_dir, fault)
+        if fault is not None and fault.kind == FAIL:
+            self._failed_disks.add(broker)
+        return path
+
     # faults on requests
 
     def on_request(self, *names: str) -> Requests:
@@ -319,12 +360,19 @@ class Cluster:
         for fault in self._faults:
             fault.remove()
         self._faults.clear()
+        for broker in self.brokers:
+            for path in self._local.log_dir_faults(broker):
+                self._local.break_log_dir(broker, path, None)
         broken = [broker.id for broker in self._look().brokers if broker.state != "running"]
         for broker in broken:
             if self._state(broker) == "paused":
                 self._local.resume(broker)
             self._local.start(broker)
-        if broken:
+        # A failed directory is given up for the life of the process.
+        for broker in self._failed_disks.difference(broken):
+            self._local.restart(broker)
+        if broken or self._failed_disks:
+            self._failed_disks.clear()
             self.wait_for(under_replicated=0, leaderless=0, timeout=60.0)
 
     # for reports
