@@ -69,7 +69,7 @@ class DeadDevice:
         library, self._flag = place / "failing_disk.so", place / "dead"
         words = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
         subprocess.run(words, check=True)
-        self.environment = {
+        self.environment: Mapping[str, str] = {
             "LD_PRELOAD": str(library),
             "TIDELOG_FAIL_FLAG": str(self._flag),
             "TIDELOG_FAIL_DIR": str(directory),
