@@ -40,3 +40,6 @@ def test_a_session_timeout_that_is_not_below_the_lag_limit_is_warned_about(
 @pytest.mark.rule("D1")
 def test_log_dirs_is_a_list_of_directories() -> None:
     assert broker(log_dirs="/a, /b").log_dirs == ("/a", "/b")
+    for text in ("/a, /b, /a/", "/a, /b, /b/data"):
+        with pytest.raises(ConfigError, match=r"log\.dirs"):
+            broker(log_dirs=text)

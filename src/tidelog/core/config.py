@@ -27,7 +27,6 @@ from tidelog.core.config_keys import (
     boolean,
     choice,
     choices,
-    comma_list,
     integer,
     keys_of,
     long,
@@ -40,6 +39,7 @@ from tidelog.core.config_keys import (
 from tidelog.core.errors import ConfigError
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.listeners import Listeners, read_listeners
+from tidelog.core.log_dirs import DEFAULT_LOG_DIR, read_log_dirs
 from tidelog.core.types import Endpoint
 
 _HOUR_MS = 3_600_000
@@ -212,7 +212,7 @@ class BrokerConfig:
     )
 
     # The log directories.
-    log_dirs: tuple[str, ...] = field(default=("/tmp/kafka-logs",))
+    log_dirs: tuple[str, ...] = field(default=(DEFAULT_LOG_DIR,))
     log_retention_check_interval_ms: int = long(
         300_000, "How often retention looks for old segments.", at_least=1
     )
@@ -480,7 +480,7 @@ class BrokerConfig:
         warnings = _unknown_keys(merged)
         if "broker_id" not in values:
             raise ConfigError("broker.id is not set: an integer of at least 0 expected")
-        values["log_dirs"] = _log_dirs(merged)
+        values["log_dirs"] = read_log_dirs(merged)
         _fold_times(merged, values)
         _fold_connection_timeout(values)
         _choose_store(values, warnings)
@@ -581,18 +581,6 @@ def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
         hint = f"; did you mean {near[0]}?" if near else ""
         warnings.append(f"{key} is not a known key: it has no effect{hint}")
     return warnings
-
-
-def _log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `log.dirs`, else `log.dir`, else Kafka's default; each directory once (rule D1)."""
-    key = "log.dirs" if properties.get("log.dirs", "").strip() else "log.dir"
-    text_value = properties.get(key, "/tmp/kafka-logs")
-    directories = [entry if entry == "/" else entry.rstrip("/") for entry in comma_list(text_value)]
-    if not directories:
-        raise ConfigError(f"{key}={text_value!r} names no directory: a comma list expected")
-    if len(dict.fromkeys(directories)) != len(directories):
-        raise ConfigError(f"{key}={text_value!r} names a directory twice")
-    return tuple(directories)
 
 
 def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:

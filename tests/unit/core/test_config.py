@@ -201,6 +201,22 @@ class TestLogDirectories:
 
     def test_the_same_directory_twice_is_refused(self) -> None:
         assert "twice" in refusal(log_dirs="/a,/a/")
+        assert "twice: /a and /b/../a" in refusal(log_dirs="/a,/b/../a")
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("/a,/a/b", "/a/b lies inside /a"),
+            ("/x/y/../z/d,/x/z", "/x/y/../z/d lies inside /x/z"),
+            ("/a,/", "/a lies inside /"),
+            ("b/c,b", "b/c lies inside b"),
+        ],
+    )
+    def test_a_directory_inside_another_is_refused(self, text: str, problem: str) -> None:
+        assert problem in refusal(log_dirs=text)
+
+    def test_directories_side_by_side_are_apart(self) -> None:
+        assert config(log_dirs="/a,/ab,/a-b").log_dirs == ("/a", "/ab", "/a-b")
 
 
 class TestTimes:
