@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import eventually
-from tests.support.cluster.failing_disks import WAYS, FailingDisk
+from tests.support.cluster.failing_disks import UNMOUNTED, WAYS, FailingDisk
 from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
@@ -172,10 +172,11 @@ def fails_at_run_time(make: MakeBroken, way: str, role: str) -> None:
 
 
 @pytest.mark.rule("D5", "D18")
+@pytest.mark.parametrize("way", ["a file in its place", UNMOUNTED])
 def test_a_broker_starts_with_a_failed_directory_and_gets_its_replicas_back_with_a_good_one(
-    make: MakeBroken,
+    make: MakeBroken, way: str
 ) -> None:
-    has_failed_at_start(make, "a file in its place")
+    has_failed_at_start(make, way)
 
 
 @pytest.mark.soak
@@ -183,7 +184,7 @@ def test_a_broker_starts_with_a_failed_directory_and_gets_its_replicas_back_with
 @pytest.mark.parametrize("run", range(20))
 @pytest.mark.parametrize("way", WAYS)
 def test_however_often_a_directory_fails(make: MakeBroken, way: str, run: int) -> None:
-    if run % 3 == 2:
+    if run % 3 == 2 or way == UNMOUNTED:
         has_failed_at_start(make, way)
     else:
         fails_at_run_time(make, way, list(ROLES)[run % 3])

@@ -33,17 +33,30 @@ from tests.support.controller.values import (
 )
 from tests.support.controller.values import state as published
 
+from tidelog.broker.broker import Broker
 from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import ConnectionLost, ErrorCode, StorageError
+from tidelog.core.errors import ConfigError, ConnectionLost, ErrorCode, StorageError
 from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
+from tidelog.core.ports import Files, VolumePlace, Work
 from tidelog.core.types import NO_LEADER
+from tidelog.log import known_log_dirs
+from tidelog.log.directory_files import META_PROPERTIES, format_meta_properties
+from tidelog.log.known_log_dirs import (
+    FoundLogDir,
+    KnownLogDir,
+    LackingRoom,
+    format_known,
+    lacking_room,
+    parse_known,
+)
 from tidelog.metadata import layout
 from tidelog.metadata.layout_topics import TopicAssignment
 from tidelog.metadata.store import NoNode, StoreUnavailable, TransactionFailed
+from tidelog.sim.files import SimFiles
 from tidelog.wire.messages.request_commands import RequestCommandsResponse
 from tidelog.wire.registry import ALTER_PARTITION, REQUEST_COMMANDS
 
@@ -472,3 +485,97 @@ def test_a_directory_that_fails_at_the_end_leaves_no_mark_and_the_others_do(
         assert again.services.identity.clean_epochs.last == -1
 
     harness.tell(story())
+
+
+async def noted(broker: Broker, path: str, known: dict[str, KnownLogDir], *, new: bool) -> None:
+    """Have a log directory say what the broker had before; `new`: nothing else is in it."""
+    lane = broker.services.ports.open_lane(path)
+
+    def write(files: Files) -> None:
+        files.mkdir(path)
+        files.replace_file(f"{path}/{known_log_dirs.NAME}", format_known(known), sync=True)
+        if not new:
+            owner = format_meta_properties(broker.services.identity.cluster_id, broker.broker_id)
+            files.replace_file(f"{path}/{META_PROPERTIES}", owner, sync=True)
+
+    await lane.submit(write, Work.SLOW, "note")
+
+
+MUCH = 1 << 60
+
+
+@pytest.mark.rule("D6")
+@pytest.mark.parametrize("log_dirs", ["/a", "/a,/c", "/a,/b"])
+@pytest.mark.parametrize("size_bytes", [MUCH, 5, 0])
+def test_a_directory_is_dropped_or_replaced_if_its_replicas_fit_or_the_operator_insists(
+    harness: SessionHarness, log_dirs: str, size_bytes: int
+) -> None:
+    """/b is no more in log.dirs, or it is empty now."""
+
+    async def story() -> None:
+        first = harness.broker(log_dirs=log_dirs)
+        known = {"/a": KnownLogDir("/", 7), "/b": KnownLogDir("/", size_bytes)}
+        await noted(first, "/a", known, new=False)
+        if size_bytes == MUCH:
+            with pytest.raises(ConfigError) as refused:
+                await first._open_directories()
+            for word in ("/b", str(MUCH), "log.dirs.room.check.enable=false"):
+                assert word in str(refused.value)
+            first = harness.broker(log_dirs=log_dirs, log_dirs_room_check_enable="false")
+        opened = await first._open_directories()
+        assert ",".join(each.path for each in opened) == log_dirs
+        again = await harness.broker(log_dirs=log_dirs)._open_directories()
+        assert len(again) == len(opened), "what was accepted is not asked for again"
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("D6", "D5")
+def test_an_empty_directory_whose_volume_is_not_mounted_counts_as_failed(
+    harness: SessionHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimFiles, "volume_place", lambda self, path: VolumePlace(1, "/"))
+
+    async def story() -> None:
+        broker = harness.broker(log_dirs="/a,/b/kafka")
+        known = {"/a": KnownLogDir("/", 0), "/b/kafka": KnownLogDir("/b", 0)}
+        await noted(broker, "/a", known, new=False)
+        opened = await broker._open_directories()
+        assert [each.path for each in opened] == ["/a"]
+        [(path, error)] = broker.replicas.failed.items()
+        assert path == "/b/kafka" and "mounted at /b is not there" in str(error)
+
+        # With files of a broker it is in use, wherever it lies now.
+        await noted(broker, "/b/kafka", known, new=False)
+        other = harness.broker(log_dirs="/a,/b/kafka")
+        assert len(await other._open_directories()) == 2
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("D6")
+def test_what_a_failed_directory_held_needs_no_room_as_it_may_come_back() -> None:
+    found = {"/a": FoundLogDir(False, "/", 1, 10, {"/b": KnownLogDir("/", 11)})}
+    assert lacking_room(found, ["/b"]) is None
+    assert lacking_room(found, []) == LackingRoom(["/b"], 11, 10)
+
+
+@pytest.mark.rule("D6")
+def test_directories_of_one_volume_have_its_room_once() -> None:
+    known = {"/c": KnownLogDir("/", 15)}
+    found = {path: FoundLogDir(False, "/", 1, 10, known) for path in ("/a", "/b")}
+    assert lacking_room(found, []) == LackingRoom(["/c"], 15, 10)
+    found["/b"] = found["/b"]._replace(device=2)
+    assert lacking_room(found, []) is None
+
+
+def test_the_note_of_all_directories_is_read_as_it_was_written_or_refused() -> None:
+    known = {"/a": KnownLogDir("/", 5), "/b": KnownLogDir("/b", 0)}
+    assert parse_known(format_known(known)) == known
+    for text in (
+        b"", b"{", b"[]", b'{"version": 2, "log_dirs": {}}', b'{"version": 1}',
+        b'{"version": 1, "log_dirs": {"/a": {"mount": true, "bytes": 1}}}',
+        b'{"version": 1, "log_dirs": {"/a": {"mount": "/", "bytes": "1"}}}', b"\xff",
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            parse_known(text)

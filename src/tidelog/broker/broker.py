@@ -238,17 +238,25 @@ class Broker:
     async def _open_directories(self) -> list[LogDirectory]:
         """Open the log directories; go on without those that cannot be used (D5).
 
-        Raises StorageError where none can, and ConfigError for one of another broker or cluster.
+        Raises StorageError where none can, and ConfigError for one of another broker or cluster, or
+        where replicas that have to be copied again do not fit (D6).
         """
-        identity = self.services.identity
+        identity, survey = self.services.identity, self.replicas.upkeep.survey
+        lanes = self._open_lanes()
+        is_one_of_several = len(self.config.log_dirs) > 1
+        errors = await survey.look(lanes) if is_one_of_several else {}
         directories = []
-        for path in dict.fromkeys(self.config.log_dirs):
+        for path, lane in lanes.items():
             try:
-                directories.append(await self._open_directory(path))
+                if path in errors:
+                    raise errors[path]
+                directories.append(await self._open_directory(lane))
             except StorageError as error:
-                if not error.is_device_failure:
-                    raise
-                self.failed_directories.found_at_start(path, error)
+                self._cannot_use(path, error)
+        if not is_one_of_several and any(each.is_one_of_several for each in directories):
+            await survey.look(lanes)
+        survey.check_room(list(self.replicas.failed))
+        await survey.write(directories)
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
             # What a failed directory held is not proven (E3).
@@ -257,10 +265,27 @@ class Broker:
             identity.clean_epochs = proofs[0]
         return directories
 
-    async def _open_directory(self, path: str) -> LogDirectory:
+    def _open_lanes(self) -> dict[str, Lane]:
+        """Lock the log directories that can be used; return their lanes, by path."""
+        lanes = {}
+        for path in self.config.log_dirs:
+            try:
+                lanes[path] = self.services.ports.open_lane(path)
+            except StorageError as error:
+                self._cannot_use(path, error)
+            else:
+                self._lanes.append(lanes[path])
+        return lanes
+
+    def _cannot_use(self, path: str, error: StorageError) -> None:
+        """Go on without a log directory; raise its error where that is no device's."""
+        if not error.is_device_failure:
+            raise error
+        self.failed_directories.found_at_start(path, error)
+
+    async def _open_directory(self, lane: Lane) -> LogDirectory:
         services = self.services
-        lane = services.ports.open_lane(path)
-        self._lanes.append(lane)
+        path = lane.directory
         directory = await LogDirectory.open(
             lane,
             cluster_id=services.identity.cluster_id,

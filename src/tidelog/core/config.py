@@ -294,6 +294,9 @@ class BrokerConfig:
     controlled_shutdown_retry_backoff_ms: int = long(
         5_000, "Pause before it asks again, unless there is another controller.", at_least=0
     )
+    log_dirs_room_check_enable: bool = boolean(
+        True, "Whether replicas of dropped or replaced log directories must fit.", ours=True
+    )
     log_dir_failure_timeout_ms: int = long(
         30_000,
         "A broker that cannot report a failed log directory for this long ends (rule D4).",

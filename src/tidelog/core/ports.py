@@ -66,6 +66,13 @@ class VolumeSize(NamedTuple):
     usable_bytes: int
 
 
+class VolumePlace(NamedTuple):
+    """The volume that holds a path: its device, and where it is mounted."""
+
+    device: int
+    mount_point: str
+
+
 class Files(Protocol):
     """File calls of one log directory, as POSIX has them; failures are OSError with errno.
 
@@ -113,6 +120,9 @@ class Files(Protocol):
 
     def volume_size(self, path: str) -> VolumeSize:
         """Return the size of the volume that holds a path, and its free bytes."""
+
+    def volume_place(self, path: str) -> VolumePlace:
+        """Return which volume holds a path, and where it is mounted."""
 
 
 class Work(Enum):

@@ -21,7 +21,7 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.core.types import ZERO_TOPIC_ID, CleanEpochs, TopicId, TopicPartition
-from tidelog.log import names, new_replicas
+from tidelog.log import known_log_dirs, names, new_replicas
 from tidelog.log.append_queue import remove_failed_write
 from tidelog.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -68,6 +68,7 @@ _KNOWN_FILES = (
     CLEAN_SHUTDOWN,
     names.HELD_STRAYS,
     names.NEW_REPLICAS,
+    known_log_dirs.NAME,
     ".lock",
     "lost+found",
 )
@@ -92,6 +93,8 @@ class Opened:
     held: list[str] = field(default_factory=list)
     #: Topic ids of replicas that were created in the life before.
     new_replicas: dict[TopicPartition, TopicId] = field(default_factory=dict)
+    #: The broker had several log directories (D6).
+    is_one_of_several: bool = False
     notes: list[tuple[int, str]] = field(default_factory=list)
     found: list[TopicPartition] = field(default_factory=list)
 
@@ -229,6 +232,7 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
     if names.HELD_STRAYS in present:
         held = files.read_file(f"{root}/{names.HELD_STRAYS}").decode("utf-8", "replace")
         opened.held = held.splitlines()
+    opened.is_one_of_several = known_log_dirs.NAME in present
     if names.NEW_REPLICAS in present:
         opened.new_replicas = new_replicas.parse(files.read_file(f"{root}/{names.NEW_REPLICAS}"))
     for name in present:
@@ -336,6 +340,8 @@ class LogDirectory(DirectoryState):
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epochs that the clean shutdown before this start left, None without one (E3).
         self.clean_shutdown: CleanEpochs | None = None
+        #: Whether the broker had several log directories, perhaps only before this start (D6).
+        self.is_one_of_several = False
         #: Partitions that were set aside.
         self.stray_replicas = StrayReplicas(self, self.logs, self._add_loaded)
         self._replicas = ReplicaDirectories(
@@ -373,6 +379,7 @@ class LogDirectory(DirectoryState):
 
     async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
         self.clean_shutdown = opened.clean_shutdown
+        self.is_one_of_several = opened.is_one_of_several
         for name, offsets in opened.checkpoints.items():
             self.checkpoints[name].offsets = offsets
         for key, loaded in opened.partitions:

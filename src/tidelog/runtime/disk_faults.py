@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.core.ports import Buffer, Handle, VolumeSize
+from tidelog.core.ports import Buffer, Handle, VolumePlace, VolumeSize
 from tidelog.runtime.files import CallError, OsFiles
 
 _SIZE_BYTES: Final = 65_536
@@ -199,6 +199,11 @@ class FaultyFiles(OsFiles):
         found = super().volume_size(path)
         fault = self._faults.of(self._directory)
         return found._replace(usable_bytes=0) if fault and fault.kind == FILL else found
+
+    def volume_place(self, path: str) -> VolumePlace:
+        """Return which volume holds a path, and where it is mounted."""
+        self._strike("stat", path)
+        return super().volume_place(path)
 
 
 def _opened(path: str) -> mmap.mmap:

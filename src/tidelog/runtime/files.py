@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.limits import KIB, READ_POOL_BYTES
-from tidelog.core.ports import Buffer, Handle, VolumeSize
+from tidelog.core.ports import Buffer, Handle, VolumePlace, VolumeSize
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 #: Errors of preadv2 where the kernel or the file system does not support the flag.
@@ -250,6 +250,17 @@ class OsFiles:
         except OSError as error:
             raise CallError.of(error, "statvfs", path) from error
         return VolumeSize(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def volume_place(self, path: str) -> VolumePlace:
+        """Return which volume holds a path, and where it is mounted."""
+        try:
+            device = os.stat(path).st_dev
+            mount_point = os.path.realpath(path)
+            while not os.path.ismount(mount_point):
+                mount_point = os.path.dirname(mount_point)
+        except OSError as error:
+            raise CallError.of(error, "stat", path) from error
+        return VolumePlace(device, mount_point)
 
 
 def _syncfs(descriptor: int) -> None:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from tidelog.core.errors import NodeDead
-from tidelog.core.ports import Buffer, Handle, VolumeSize
+from tidelog.core.ports import Buffer, Handle, VolumePlace, VolumeSize
 from tidelog.sim.disk import Directory, File, SimDisk, os_error
 from tidelog.sim.process import Process
 
@@ -269,3 +269,8 @@ class SimFiles:
         self._begin("volume_size", path)
         capacity = self.disk.capacity_bytes
         return VolumeSize(capacity, max(0, capacity - self.disk.used_bytes))
+
+    def volume_place(self, path: str) -> VolumePlace:
+        """Return the disk: each log directory has one of its own, mounted there."""
+        self._begin("volume_place", path)
+        return VolumePlace(id(self.disk), self.disk.root)

@@ -2,7 +2,8 @@
 
 A file in its place needs nothing: every operation on a name fails with ENOTDIR. A preloaded shim
 makes every call fail with EIO; it needs a C compiler. A file system in an image that the kernel
-aborts takes no more writes, with EROFS; it needs root and a loop device.
+aborts takes no more writes, with EROFS; it needs root and a loop device. So does a volume that is
+not mounted at the next start.
 """
 
 from __future__ import annotations
@@ -136,9 +137,24 @@ class AbortedFileSystem:
             self._is_mounted = False
 
 
+class UnmountedVolume(AbortedFileSystem):
+    """A file system of its own in an image, which is not mounted at the next start."""
+
+    def fail(self) -> None:
+        """See FailingDisk."""
+        self.close()
+
+    def heal(self) -> None:
+        """See FailingDisk."""
+        self._mount()
+
+
+#: The one way that shows only at a start.
+UNMOUNTED = "an unmounted volume"
 #: Name of a way -> the disk that fails so, from its directory and a place for its own files.
 WAYS: Mapping[str, Callable[[Path, Path], FailingDisk]] = {
     "a file in its place": lambda directory, place: FileInPlace(directory),
     "EIO": DeadDevice,
     "an aborted file system": AbortedFileSystem,
+    UNMOUNTED: UnmountedVolume,
 }

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
+from tidelog.broker.replicas.log_dir_survey import LogDirSurvey
 from tidelog.broker.replicas.relinquishing import Relinquishing
 from tidelog.broker.replicas.throttle_watch import ThrottleWatch
 from tidelog.core.config import BrokerConfig
@@ -72,6 +73,8 @@ class ReplicaUpkeep:
         self._relinquishing = Relinquishing(services)
         self._frozen_watermarks = FrozenWatermarks(services)
         self._throttle_watch = ThrottleWatch(services, throttles)
+        #: What the log directories know of each other (D6).
+        self.survey = LogDirSurvey(services)
         self._closing = False
         settings = _cleaner_settings(services.config)
         self._cleaner = Cleaner(settings, services.clock, services.tasks.sleep)
@@ -154,6 +157,7 @@ class ReplicaUpkeep:
     async def _checkpoint(self) -> None:
         for directory in self._hosted.directories:
             await directory.checkpoint()
+        await self.survey.write(self._hosted.directories)
 
     async def _examine_followers(self) -> None:
         if self._services.fence.is_fenced:

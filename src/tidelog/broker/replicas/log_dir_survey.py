@@ -1,0 +1,152 @@
+"""A look at all log directories before any is opened, and the note that each keeps of all (D6).
+
+Decisions are in `tidelog.log.known_log_dirs`. A broker with one directory that never had another
+reads and writes nothing here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from errno import ENXIO
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.errors import ConfigError, StorageError
+from tidelog.core.ports import Files, Work
+from tidelog.log import known_log_dirs
+from tidelog.log.directory_files import META_PROPERTIES
+from tidelog.log.known_log_dirs import FoundLogDir, KnownLogDir
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
+    from tidelog.core.ports import Lane
+    from tidelog.log.log_directory import LogDirectory
+
+#: A size is written again when it differs by this part of what is written.
+_CHANGE: Final = 8
+_ROOM_KEY: Final = "log.dirs.room.check.enable"
+
+
+class LogDirSurvey:
+    """What one broker knows of its log directories."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._found: dict[str, FoundLogDir] = {}
+        self._written: dict[str, KnownLogDir] = {}
+
+    async def look(self, lanes: Mapping[str, Lane]) -> dict[str, StorageError]:
+        """Look at the directories; return why some cannot be used, by path."""
+        errors: dict[str, StorageError] = {}
+        for path, lane in lanes.items():
+            try:
+                found, problem = await lane.submit(partial(_look, path=path), Work.SLOW, "survey")
+            except StorageError as error:
+                if not error.is_device_failure:
+                    raise
+                errors[path] = error
+                continue
+            self._found[path] = found
+            if problem:
+                self._log(
+                    logging.WARNING, f"{path}/{known_log_dirs.NAME} is not believed: {problem}"
+                )
+        known = self._known()
+        for path in known_log_dirs.missing_mounts(self._found):
+            del self._found[path]
+            errors[path] = StorageError(
+                path, "open", path, ENXIO, self._services.clock.wall_ms(),
+                f"the volume that was mounted at {known[path].mount_point} is not there, and the"
+                f" directory is empty: mount it, or, where the disk is gone for good, remove {path}"
+                f" from {known_log_dirs.NAME} in the other log directories",
+            )  # fmt: skip
+        return errors
+
+    def check_room(self, failed: Sequence[str]) -> None:
+        """Raise ConfigError where replicas of a dropped or replaced directory do not fit."""
+        lacking = known_log_dirs.lacking_room(self._found, failed)
+        if lacking is None:
+            return
+        text = (
+            f"log.dirs: {', '.join(lacking.log_dirs)} held replicas of {lacking.needed_bytes}"
+            " bytes, which have to be copied again, and the log directories have room for"
+            f" {lacking.usable_bytes}"
+        )
+        if self._services.config.log_dirs_room_check_enable:
+            raise ConfigError(f"{text}: make room, or set {_ROOM_KEY}=false to start all the same")
+        self._log(logging.WARNING, f"{text}; {_ROOM_KEY} is false")
+
+    async def write(self, directories: Sequence[LogDirectory]) -> None:
+        """Have each directory note all of them, where that has changed."""
+        if len(self._found) < 2 and not self._knows_others():
+            return
+        known = {
+            path: each
+            for path, each in self._known().items()
+            if path in self._services.config.log_dirs
+        }
+        for directory in directories:
+            found = self._found.get(directory.path)
+            if found is not None:
+                size_bytes = sum(log.size_bytes for log in directory.logs.values())
+                known[directory.path] = KnownLogDir(found.mount_point, size_bytes)
+        if not _has_changed(self._written, known):
+            return
+        data = known_log_dirs.format_known(known)
+        for directory in directories:
+            path = f"{directory.path}/{known_log_dirs.NAME}"
+            try:
+                await directory.lane.submit(
+                    partial(_replace, path=path, data=data), Work.SLOW, "note log directories"
+                )
+            except StorageError as error:
+                directory.failed(error)
+        self._written = known
+        # From now on that is what is known: what was dropped has been accepted.
+        self._found = {path: each._replace(known=known) for path, each in self._found.items()}
+
+    def _known(self) -> dict[str, KnownLogDir]:
+        return known_log_dirs.united(each.known for each in self._found.values())
+
+    def _knows_others(self) -> bool:
+        return any(path not in self._found for path in self._known())
+
+    def _log(self, level: int, text: str) -> None:
+        self._services.tracer.log("server", level, text)
+
+
+def _look(files: Files, path: str) -> tuple[FoundLogDir, str]:
+    """Return what is there, and why its note cannot be read, empty where it can."""
+    files.mkdir(path)
+    present = files.listdir(path)
+    known: Mapping[str, KnownLogDir] = {}
+    problem = ""
+    if known_log_dirs.NAME in present:
+        try:
+            known = known_log_dirs.parse_known(files.read_file(f"{path}/{known_log_dirs.NAME}"))
+        except ValueError as error:
+            problem = str(error)
+    place = files.volume_place(path)
+    found = FoundLogDir(
+        is_new=META_PROPERTIES not in present,
+        mount_point=place.mount_point,
+        device=place.device,
+        usable_bytes=files.volume_size(path).usable_bytes,
+        known=known,
+    )
+    return found, problem
+
+
+def _replace(files: Files, path: str, data: bytes) -> None:
+    files.replace_file(path, data, sync=True)
+
+
+def _has_changed(before: Mapping[str, KnownLogDir], now: Mapping[str, KnownLogDir]) -> bool:
+    if before.keys() != now.keys():
+        return True
+    return any(
+        before[path].mount_point != each.mount_point
+        or abs(before[path].size_bytes - each.size_bytes) * _CHANGE > before[path].size_bytes
+        for path, each in now.items()
+    )
