@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from errno import EIO, ENOTDIR, EROFS
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from tests.support.controller.values import state as published
 from tidelog.broker.broker import Broker
 from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
 from tidelog.core.config import BrokerConfig
@@ -174,13 +176,18 @@ class TwoDirectories:
         config = {"broker.id": "1", "metadata.store": "embedded:/nowhere", "log.dirs": "/a,/b"}
         services.settings.in_force = BrokerConfig.from_properties(config)
         self.halts: list[str] = []
+        self.events: list[ClusterEvent] = []
         self.broker.ports.halt = self.halts.append
         self.first, self.second = FakeDirectory(), FakeDirectory()
         self.first.path, self.second.path = "/a", "/b"  # type: ignore[attr-defined]  # of a fake
         self.replicas = self.broker.replicas
         self.replicas.directories = [self.first, self.second]  # type: ignore[list-item]  # fakes
         self.failed = FailedDirectories(
-            services, self.replicas, self.broker.commands.rest, CommandRequests(services)
+            services,
+            self.replicas,
+            self.broker.commands.rest,
+            CommandRequests(services),
+            SimpleNamespace(record=self.events.extend),  # type: ignore[arg-type]  # a fake
         )
         self.store = self.broker.store.nodes
         self.created: list[Any] = []
@@ -218,6 +225,10 @@ def test_replicas_on_a_failed_directory_serve_nothing_and_the_others_go_on() -> 
         assert one.metrics.value(OFFLINE_REPLICAS) == 1
         assert one.metrics.value(OFFLINE_LOG_DIRECTORIES) == 1
         assert at.halts == []
+        [event] = at.events
+        assert event.key == b"log_dir_failed/1/%d//a" % one.broker_epoch
+        said = [event.fields[name] for name in ("error", "operation", "replicas", "led")]
+        assert said == ["EIO", "pwritev", 1, 1]
 
     run(story())
 

@@ -121,7 +121,7 @@ class Broker:
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         requests = CommandRequests(services)
         self.failed_directories = FailedDirectories(
-            services, self.replicas, self.commands.rest, requests
+            services, self.replicas, self.commands.rest, requests, self.cluster_events
         )
         self.strays = StrayRecovery(services, self.replicas, self.commands, requests)
         config = services.config

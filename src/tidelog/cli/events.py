@@ -229,6 +229,13 @@ def _behind(event: Mapping[str, Any]) -> str:
     return f"{_broker(event)} {word} for {event['behind_ms']} ms"
 
 
+def _log_dir_failed(event: Mapping[str, Any]) -> str:
+    return (
+        f"{_broker(event)} gave up {event['log_dir']} ({event['operation']}: {event['error']}):"
+        f" {event['replicas']} replicas are offline, of which it led {event['led']}"
+    )
+
+
 def _controller(event: Mapping[str, Any]) -> str:
     cause = f" ({event['cause']})" if "cause" in event else ""
     return f"broker {event['controller']} controller epoch {event['controller_epoch']}{cause}"
@@ -248,6 +255,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "shutdown": _broker,
     "registration": _broker,
     "commands_behind": _behind,
+    "log_dir_failed": _log_dir_failed,
     "controller_election": _controller,
     "controller_resignation": _controller,
 }

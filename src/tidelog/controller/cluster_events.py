@@ -45,11 +45,12 @@ LEADER_AWAITED: Final = "leader_awaited"
 REASSIGNMENT_BEGUN: Final = "reassignment_begun"
 REASSIGNMENT_ENDED: Final = "reassignment_ended"
 COMMANDS_BEHIND: Final = "commands_behind"
+LOG_DIR_FAILED: Final = "log_dir_failed"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
     REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, LEADER_AWAITED,
-    REASSIGNMENT_BEGUN, REASSIGNMENT_ENDED, COMMANDS_BEHIND, EVENTS_DROPPED,
+    REASSIGNMENT_BEGUN, REASSIGNMENT_ENDED, COMMANDS_BEHIND, LOG_DIR_FAILED, EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -349,6 +350,32 @@ def _of_leadership(
     }
     identity = f"{text}/{topic_partition.partition}/{leader_epoch}"
     return ClusterEvent(kind, identity, {**named, **fields})
+
+
+def log_dir_failed(
+    broker_id: int,
+    broker_epoch: int,
+    log_dir: str,
+    error: str,
+    operation: str,
+    *,
+    replicas: int,
+    led: int,
+) -> ClusterEvent:
+    """Return the event of a log directory that its broker gave up while it ran (D4).
+
+    `error` is the name of an errno. Of `replicas` that went offline the broker had led `led`.
+    """
+    fields = {
+        "broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "log_dir": log_dir,
+        "error": error,
+        "operation": operation,
+        "replicas": replicas,
+        "led": led,
+    }
+    return ClusterEvent(LOG_DIR_FAILED, f"{broker_id}/{broker_epoch}/{log_dir}", fields)
 
 
 def commands_behind(

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from errno import errorcode
 from typing import TYPE_CHECKING, Final
 
+from tidelog.controller.cluster_events import log_dir_failed
 from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
@@ -29,6 +31,7 @@ from tidelog.metadata.store import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.command_requests import CommandRequests
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
@@ -49,10 +52,12 @@ class FailedDirectories:
         replicas: ReplicaSet,
         rest: Callable[[Partition], None],
         requests: CommandRequests,
+        events: ClusterEvents,
     ) -> None:
         """`rest` ends a replica's role."""
         self._services = services
         self._requests = requests
+        self._events = events
         self._replicas = replicas
         self._rest = rest
         #: Since when the controller has to learn of a failure, monotonic; None where it knows.
@@ -117,6 +122,19 @@ class FailedDirectories:
         self._failures += 1
         if self._is_closed:
             return  # the broker leads nothing any more, and has left the cluster
+        self._events.record(
+            [
+                log_dir_failed(
+                    services.broker_id,
+                    services.broker_epoch,
+                    path,
+                    errorcode.get(error.errno, str(error.errno)),
+                    error.operation,
+                    replicas=len(lost),
+                    led=led,
+                )
+            ]
+        )
         self._requests.ask("a log directory has failed")
         if self._unreported_since_ms is None:
             self._unreported_since_ms = services.clock.monotonic_ms()
