@@ -1,7 +1,7 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover scale controller shutdown isr flush groups offsets
-compaction memory reassign simulation spark. With
+compaction memory reassign jbod simulation spark. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
 scale, controller and isr measure both stores, or with `--store` one of them. The part produce
@@ -23,6 +23,7 @@ from bench import (
     groups,
     isr,
     isr_slow_reads,
+    jbod,
     joining,
     log,
     memory,
@@ -54,6 +55,7 @@ PARTS = (
     "compaction",
     "memory",
     "reassign",
+    "jbod",
     "simulation",
     "spark",
 )
@@ -145,6 +147,8 @@ def _tables(
             return memory.run(systems, run_bytes)
         case "reassign":
             return reassign.run(systems, rounds, volume_bytes)
+        case "jbod":
+            return jbod.run(rounds)
         case _:
             return simulation.run()
 
