@@ -24,6 +24,7 @@ from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.disk_faults import FAIL, DiskFault
 
+Places = dict[int, tuple[int, ...]]
 _TOPIC = "replicas"
 _LED = 2_000
 _LOG_DIRS = 8
@@ -58,9 +59,7 @@ def run(rounds: int) -> list[str]:
 
 
 @contextmanager
-def _cluster(
-    brokers: int, log_dirs: int, places: dict[int, tuple[int, ...]]
-) -> Iterator[LocalCluster]:
+def _cluster(brokers: int, log_dirs: int, places: Places) -> Iterator[LocalCluster]:
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
         cluster = LocalCluster(f"{directory}/cluster", brokers, log_dirs=log_dirs)
         cluster.up()
@@ -75,7 +74,7 @@ def _cluster(
 
 def _failures(rounds: int) -> list[float]:
     """Let a directory of the leader fail again and again; return the times in ms."""
-    places = {number: (_BROKER, 2 + number % 2) for number in range(_LED)}
+    places: Places = {number: (_BROKER, 2 + number % 2) for number in range(_LED)}
     times: list[float] = []
     with _cluster(3, 2, places) as cluster:
         other = cluster.places()[2].address
@@ -127,7 +126,7 @@ def _starts(rounds: int) -> tuple[list[float], list[float]]:
     """Return how long starts take after clean ends and after SIGKILL, in seconds."""
     clean: list[float] = []
     unclean: list[float] = []
-    places = dict.fromkeys(range(_LOG_DIRS * _PER_LOG_DIR), (_BROKER,))
+    places: Places = dict.fromkeys(range(_LOG_DIRS * _PER_LOG_DIR), (_BROKER,))
     with _cluster(1, _LOG_DIRS, places) as cluster:
         for _ in range(rounds):
             for times, end in ((clean, cluster.stop), (unclean, cluster.kill)):
