@@ -202,6 +202,7 @@ class Broker:
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
+        await self.replicas.moves.close()
         self.failed_directories.close()
         self.cluster_events.close()
         self._close_connections()

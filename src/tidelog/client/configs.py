@@ -19,7 +19,7 @@ from tidelog.client.routing import ClusterRouter, expect
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.throttle_keys import THROTTLE_RATES
+from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -190,7 +190,7 @@ class ConfigAdmin:
 
 def is_of_any_broker(changes: Sequence[ConfigChange]) -> bool:
     """Return whether any live broker takes these changes of one broker, which may be down (R15)."""
-    return bool(changes) and all(change.name in THROTTLE_RATES for change in changes)
+    return bool(changes) and all(change.name in FOREIGN_RATES for change in changes)
 
 
 def _source(number: int) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.core import limits, protocol_level, reassignment_keys, shared_keys, throttle_keys
+from tidelog.core.config_checks import check_together
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -280,6 +281,12 @@ class BrokerConfig:
     follower_replication_throttled_rate: int = throttle_keys.follower_rate()
     replication_quota_window_num: int = throttle_keys.window_count()
     replication_quota_window_size_seconds: int = throttle_keys.window_seconds()
+    replica_alter_log_dirs_io_max_bytes_per_second: int = throttle_keys.directory_move_rate()
+    alter_log_dirs_replication_quota_window_num: int = throttle_keys.directory_move_windows()
+    alter_log_dirs_replication_quota_window_size_seconds: int = (
+        throttle_keys.directory_move_window_seconds()
+    )
+    num_replica_alter_log_dirs_threads: int = throttle_keys.directory_move_threads()
 
     # The controller.
     controller_socket_timeout_ms: int = integer(
@@ -491,7 +498,7 @@ class BrokerConfig:
         values.update(_listener_values(listening))
         warnings.extend(listening.warnings)
         config = cls(**values)
-        _check_together(config, warnings)
+        check_together(config, warnings)
         return dataclasses.replace(config, warnings=tuple(warnings), given=merged)
 
     def with_dynamic(self, dynamic: Mapping[str, str]) -> BrokerConfig:
@@ -636,54 +643,3 @@ def _listener_values(listening: Listeners) -> dict[str, Any]:
         "advertised_listeners": listening.advertised,
         "inter_broker_listener_name": listening.inter_broker_name,
     }
-
-
-def _check_together(config: BrokerConfig, warnings: list[str]) -> None:
-    """Check the keys that depend on each other (rule F9 and Kafka's own checks)."""
-    lag_ms, wait_ms = config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms
-    if wait_ms >= lag_ms:
-        raise ConfigError(
-            f"replica.fetch.wait.max.ms={wait_ms} must be less than "
-            f"replica.lag.time.max.ms={lag_ms}: a follower whose fetch is held that long would "
-            "leave the ISR"
-        )
-    if wait_ms > config.replica_socket_timeout_ms:
-        raise ConfigError(
-            f"replica.socket.timeout.ms={config.replica_socket_timeout_ms} must be at least "
-            f"replica.fetch.wait.max.ms={wait_ms}"
-        )
-    if config.metadata_session_timeout_ms >= lag_ms:
-        warnings.append(
-            f"metadata.session.timeout.ms={config.metadata_session_timeout_ms} should be less than "
-            f"replica.lag.time.max.ms={lag_ms}: a dead broker would leave its ISRs before it is"
-            " taken as dead"
-        )
-    if config.min_insync_replicas > config.default_replication_factor:
-        warnings.append(
-            f"min.insync.replicas={config.min_insync_replicas} is more than "
-            f"default.replication.factor={config.default_replication_factor}: topics with fewer "
-            "replicas count all of their replicas as the minimum"
-        )
-    shortest_ms = config.group_min_session_timeout_ms
-    longest_ms = config.group_max_session_timeout_ms
-    if shortest_ms > longest_ms:
-        raise ConfigError(
-            f"group.min.session.timeout.ms={shortest_ms} is more than "
-            f"group.max.session.timeout.ms={longest_ms}: no member could join a group"
-        )
-    if config.tidelog_test_interception_directory:
-        warnings.append(
-            "tidelog.test.interception.directory is set: who may write "
-            f"{config.tidelog_test_interception_directory} may lose, hold and refuse requests"
-        )
-    queued_bytes, largest_bytes = config.queued_max_request_bytes, config.socket_request_max_bytes
-    if 0 < queued_bytes < largest_bytes and queued_bytes != limits.QUEUED_REQUEST_BYTES:
-        raise ConfigError(
-            f"queued.max.request.bytes={queued_bytes} must be at least "
-            f"socket.request.max.bytes={largest_bytes}, or -1 for no limit"
-        )
-    if config.message_max_bytes > config.socket_request_max_bytes:
-        warnings.append(
-            f"message.max.bytes={config.message_max_bytes} can never be reached: "
-            f"socket.request.max.bytes={config.socket_request_max_bytes} is less"
-        )

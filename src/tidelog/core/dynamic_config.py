@@ -20,7 +20,7 @@ from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, read_
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.inert_keys import inert_broker_keys
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
-from tidelog.core.throttle_keys import THROTTLE_RATES
+from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
 
@@ -38,6 +38,7 @@ _DYNAMIC = (
     "log.cleaner.io.max.bytes.per.second",
     "max.connections",
     "producer.id.expiration.ms",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
 
@@ -268,7 +269,7 @@ def check_rates(settings: Mapping[str, str]) -> None:
     The other settings are of another broker, whose own configuration decides whether they fit.
     """
     declared = keys_of(BrokerConfig)
-    for name in THROTTLE_RATES:
+    for name in FOREIGN_RATES:
         if name in settings:
             try:
                 read_value(name, declared[name][1], settings[name])

@@ -36,7 +36,6 @@ class _InertKeys:
     )
     remote_log_manager_copy_max_bytes_per_second: int = long(INT64_MAX, _RATE, at_least=1)
     remote_log_manager_fetch_max_bytes_per_second: int = long(INT64_MAX, _RATE, at_least=1)
-    replica_alter_log_dirs_io_max_bytes_per_second: int = long(INT64_MAX, _RATE, at_least=0)
     transaction_partition_verification_enable: bool = boolean(True, "Verify transactions.")
 
 

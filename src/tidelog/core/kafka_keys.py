@@ -11,8 +11,7 @@ from __future__ import annotations
 #: Family (prefix) -> the rest of each key.
 _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     "": """
-        alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-        alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
+        alter.config.policy.class.name authorizer.class.name
         auto.include.jmx.reporter background.threads
         broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
         client.quota.callback.class connection.failed.authentication.delay.ms
@@ -27,11 +26,10 @@ _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
         metric.reporters metrics.num.samples
         metrics.recording.level metrics.sample.window.ms num.io.threads
         num.network.threads num.recovery.threads.per.data.dir
-        num.replica.alter.log.dirs.threads
         principal.builder.class process.roles producer.id.expiration.check.interval.ms
         producer.purgatory.purge.interval.requests
         queued.max.requests quota.window.num quota.window.size.seconds
-        remote.fetch.max.wait.ms replica.alter.log.dirs.io.max.bytes.per.second
+        remote.fetch.max.wait.ms
         replica.selector.class replica.socket.receive.buffer.bytes
         reserved.broker.max.id security.providers server.max.startup.time.ms
         socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms

@@ -88,6 +88,9 @@ MAX_CLUSTER_EVENTS_QUEUED = 20_000
 #: New leaderships of one broker whose followers and first records are timed at once; above, an even
 #: sample: about 700 bytes each.
 MAX_TAKEOVERS_WATCHED = 1_000
+#: Log directories that were asked for before their replicas are here, about 200 bytes each; the
+#: longest known ones are forgotten, and their replicas are placed as any.
+MAX_PREFERRED_LOG_DIRS = 100_000
 #: Buffers of one writev/pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
 #: Producers remembered per partition: about 300 bytes each (KIP-854 bounds them by time only).

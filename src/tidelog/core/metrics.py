@@ -36,6 +36,10 @@ REASSIGNMENT_BYTES_OUT: Final = "kafka_server_brokertopicmetrics_reassignmentbyt
 #: kafka.log:type=LogManager.
 OFFLINE_REPLICAS: Final = "kafka_server_replicamanager_offlinereplicacount"
 OFFLINE_LOG_DIRECTORIES: Final = "kafka_log_logmanager_offlinelogdirectorycount"
+#: `MaxLag` of kafka.server:type=ReplicaAlterLogDirsManager, and `byte-rate` of
+#: kafka.server:type=AlterLogDirsReplication.
+DIRECTORY_MOVE_MAX_LAG: Final = "kafka_server_replicaalterlogdirsmanager_maxlag"
+DIRECTORY_MOVE_BYTE_RATE: Final = "kafka_server_alterlogdirsreplication_byte_rate"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
@@ -58,6 +62,8 @@ METRICS: Final[Mapping[str, str]] = {
     REASSIGNMENT_BYTES_OUT: "bytes that this broker sent to added replicas, of all topics",
     OFFLINE_REPLICAS: "replicas of this broker in log directories that failed while it ran",
     OFFLINE_LOG_DIRECTORIES: "log directories of this broker that have failed",
+    DIRECTORY_MOVE_MAX_LAG: "most records that a future replica is behind the present one",
+    DIRECTORY_MOVE_BYTE_RATE: "bytes a second copied between log directories",
 }
 
 #: A metric, and the value of its label.

@@ -21,6 +21,10 @@ THROTTLE_RATES: Final = (
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
 )
+#: The broker key of moves between its log directories (D11).
+DIRECTORY_MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+#: All rates that any broker takes for any other.
+FOREIGN_RATES: Final = (*THROTTLE_RATES, DIRECTORY_MOVE_RATE)
 _ALL: Final = "*"
 
 
@@ -54,6 +58,39 @@ def window_count() -> Any:
 def window_seconds() -> Any:
     """Return the field of replication.quota.window.size.seconds."""
     return integer(1, "Length of a window of replication.quota.window.num, in seconds.", at_least=1)
+
+
+def directory_move_rate() -> Any:
+    """Return the field of replica.alter.log.dirs.io.max.bytes.per.second (KIP-113)."""
+    return long(
+        UNLIMITED,
+        "Bytes a second that replicas on their way between the log directories of this broker are "
+        "copied with, all together (rule D11). The largest value: no limit.",
+        at_least=0,
+    )
+
+
+def directory_move_windows() -> Any:
+    """Return the field of alter.log.dirs.replication.quota.window.num."""
+    meaning = "Windows over which the rate of moves between log directories is measured."
+    return integer(11, meaning, at_least=1)
+
+
+def directory_move_window_seconds() -> Any:
+    """Return the field of alter.log.dirs.replication.quota.window.size.seconds."""
+    meaning = "Length of a window of alter.log.dirs.replication.quota.window.num, in seconds."
+    return integer(1, meaning, at_least=1)
+
+
+def directory_move_threads() -> Any:
+    """Return the field of num.replica.alter.log.dirs.threads."""
+    return integer(
+        -1,
+        "How many replicas are copied between log directories at a time; -1: as many as there are "
+        "log directories.",
+        at_least=1,
+        also=-1,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 _NO_KRAFT = "brokers find each other in the metadata store; there is no KRaft"
 _NO_POLICIES = "policies and plug-ins are Java classes"
 _NO_METRICS = "metrics reporters are Java classes"
-_NO_MOVES = "replicas do not move between the directories of a broker yet"
 _NO_QUOTAS = "there are no quotas for clients yet"
 _NO_SECURITY = "listeners are plain text, without authentication, yet"
 _ONE_LOOP = "a broker is one loop, with a thread for each log directory"
@@ -23,7 +22,6 @@ _ZOOKEEPER_CLIENT = "connections to ZooKeeper are Python's, certificates and key
 #: Prefix of keys -> reason.
 _REASONS: dict[str, str] = {
     "alter.config.policy.": _NO_POLICIES,
-    "alter.log.dirs.": _NO_MOVES,
     "authorizer.": "there is no authorization yet",
     "auto.include.": _NO_METRICS,
     "background.": _ONE_LOOP,
@@ -52,7 +50,6 @@ _REASONS: dict[str, str] = {
     "metadata.": _NO_KRAFT,
     "metric": _NO_METRICS,
     "num.": _ONE_LOOP,
-    "num.replica.alter.": _NO_MOVES,
     "offset": _NO_GROUP_KEYS,
     "password.encoder.": "no setting is a secret, so none is encoded",
     "principal.": _NO_SECURITY,
@@ -62,7 +59,6 @@ _REASONS: dict[str, str] = {
     "queued.": "reading stops when a connection has too many requests in flight",
     "quota.": _NO_QUOTAS,
     "remote.": _NO_TIERS,
-    "replica.alter.": _NO_MOVES,
     "replica.selector.": "consumers read from leaders",
     "replica.socket.receive.": _SYSTEM_SOCKETS,
     "reserved.broker.": "broker.id is given, never made up",

@@ -224,6 +224,13 @@ class AppendQueue:
         if self.planned or self._being_written:
             self._assigned_epochs.append((epoch, start_offset))
 
+    def take_over(self, former: AppendQueue) -> None:
+        """Write the planned appends of another log, in whose place this one is."""
+        assert not self.planned and not former._being_written, f"{self._log.path} is at work"
+        self.planned, former.planned = former.planned, []
+        self.is_wanted, former.is_wanted = former.is_wanted, False
+        self._assigned_epochs, former._assigned_epochs = former._assigned_epochs, []
+
     def refuse_planned(self, error: KafkaError) -> None:
         """Fail the appends that are planned and not being written."""
         failed = self.planned

@@ -88,6 +88,8 @@ class DirectoryState:
         #: Logs that return to the directory soon: their recovery points and log start offsets,
         #: which the checkpoints name already.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
+        #: Replicas on their way into the directory, whose present ones are in others (D11).
+        self.futures: dict[TopicPartition, CheckpointedLog] = {}
         self._checkpointed_logs = checkpointed_logs
         self._loading_index: dict[Segment, Completion[None]] = {}
 
@@ -96,6 +98,8 @@ class DirectoryState:
     def checkpoint(self) -> Completion[None]:
         """Write recovery points and log start offsets."""
         logs = self._checkpointed_logs
+        if self.futures:
+            logs = {**self.futures, **logs}
         points = {key: log.recovery_point for key, log in logs.items()}
         starts = {
             key: log.log_start_offset

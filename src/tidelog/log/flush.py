@@ -57,9 +57,16 @@ class Flushes:
         self._next: Completion[None] | None = None
         self._idle: list[Completion[None]] = []
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no flush is under way or waits."""
+        return self._running is None and self._next is None
+
     def start(self) -> Completion[None]:
         """Flush up to the log's end as it is now."""
         log = self._log
+        if log.held is not None:
+            return log.held.later(lambda going_on: going_on.flush())
         if log.directory.failure is not None:
             return Completion.failed(log.directory.failure)
         if self._running is not None or log.is_truncating:

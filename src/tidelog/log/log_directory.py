@@ -46,6 +46,7 @@ from tidelog.log.directory_files import (
     replace_all,
 )
 from tidelog.log.directory_state import DirectoryState
+from tidelog.log.future_logs import FoundFuture, FutureLogs, load_futures
 from tidelog.log.open_files import DEFAULT_MAX_OPEN_FILES
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import (
@@ -91,6 +92,10 @@ class Opened:
     aside: list[str] = field(default_factory=list)
     #: Names of the strays among them that wait for an operator's decision (V35).
     held: list[str] = field(default_factory=list)
+    #: Names of the directories of future replicas; those that were recovered, and useless ones.
+    future_names: list[str] = field(default_factory=list)
+    futures: list[FoundFuture] = field(default_factory=list)
+    useless: list[str] = field(default_factory=list)
     #: Topic ids of replicas that were created in the life before.
     new_replicas: dict[TopicPartition, TopicId] = field(default_factory=dict)
     #: The broker had several log directories (D6).
@@ -116,12 +121,20 @@ async def open_directory(
     for level, text in opened.notes:
         note(level, text)
     started_ms = clock.monotonic_ms()
-    if learn_configs is not None and opened.found:
-        await learn_configs(dict.fromkeys(found.topic for found in opened.found))
+    futures = {name: names.future_partition(name) for name in opened.future_names}
+    all_found = [*opened.found, *(each for each in futures.values() if each is not None)]
+    if learn_configs is not None and all_found:
+        await learn_configs(dict.fromkeys(found.topic for found in all_found))
     requests = [
-        (topic_partition, _request(root, opened, topic_partition, config_of, clock))
+        (
+            topic_partition,
+            _request(
+                root, names.directory_name(topic_partition), opened, topic_partition, config_of,
+                clock,
+            ),
+        )
         for topic_partition in opened.found
-    ]
+    ]  # fmt: skip
     for start in range(0, len(requests), _PARTITIONS_PER_OPERATION):
         part = requests[start : start + _PARTITIONS_PER_OPERATION]
         partitions = await _load(lane, root, part)
@@ -129,6 +142,15 @@ async def open_directory(
             for is_warning, text in loaded.notes:
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [part for part in partitions if not part[1].is_unfinished]
+    if futures:
+        present = dict.fromkeys(key for key, _ in opened.partitions)
+        wanted = {
+            name: _request(root, name, opened, key, config_of, clock)
+            for name, key in futures.items()
+            if key is not None and key not in present
+        }
+        opened.futures, opened.useless = await load_futures(lane, wanted, note)
+        opened.useless += [name for name in futures if name not in wanted]
     if opened.clean_shutdown is not None and any(
         loaded.is_topic_unknown for _, loaded in opened.partitions
     ):
@@ -138,12 +160,12 @@ async def open_directory(
             logging.WARNING,
             f"{root}/{CLEAN_SHUTDOWN} is not believed: a partition's topic is unknown",
         )
-    if opened.partitions and not opened.was_clean:
+    loaded_logs = [loaded for _, loaded in opened.partitions]
+    loaded_logs += [future.loaded for future in opened.futures]
+    if loaded_logs and not opened.was_clean:
         # The next crash must not undo what recovery decided: from now on it counts as flushed. One
         # wait covers all of it: thousands of waits would take minutes.
-        await put_in_place(
-            lane, [path for _, loaded in opened.partitions for path in loaded.beside]
-        )
+        await put_in_place(lane, [path for loaded in loaded_logs for path in loaded.beside])
     await lane.submit(lambda files: _begin(files, root, loaded=True), Work.SLOW, "begin")
     if opened.is_new:
         note(logging.INFO, f"{root}: a new log directory, with no partitions yet")
@@ -159,6 +181,7 @@ async def open_directory(
 
 def _request(
     root: str,
+    name: str,
     opened: Opened,
     topic_partition: TopicPartition,
     config_of: Callable[[str], LogConfig],
@@ -166,7 +189,7 @@ def _request(
 ) -> LoadRequest:
     config = config_of(topic_partition.topic)
     return LoadRequest(
-        path=f"{root}/{names.directory_name(topic_partition)}",
+        path=f"{root}/{name}",
         clean=opened.was_clean,
         # Compacted records were flushed before.
         recovery_point=max(
@@ -239,13 +262,16 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
         topic_partition = names.parse_directory_name(name)
         if topic_partition is not None:
             opened.found.append(topic_partition)
+        elif names.future_partition(name) is not None:
+            opened.future_names.append(name)
         elif names.parse_aside_name(name) is not None:
             opened.aside.append(name)
         elif name not in _KNOWN_FILES:
             opened.notes.append(
                 (logging.WARNING, f"{root}/{name} is no partition directory and is ignored")
             )
-    opened.is_new = opened.is_new and not opened.found and not opened.aside
+    is_empty = not opened.found and not opened.aside and not opened.future_names
+    opened.is_new = opened.is_new and is_empty
     return opened
 
 
@@ -347,6 +373,11 @@ class LogDirectory(DirectoryState):
         self._replicas = ReplicaDirectories(
             self, self.logs, self.high_watermarks, self.stray_replicas
         )
+        #: Replicas that move here from another directory (D11).
+        self.future_logs = FutureLogs(self, self.logs, self._replicas.departures)
+        #: By partition, the log directory of the replica in whose place one here was put; until
+        #: that one is known to be gone.
+        self.moved_from: dict[TopicPartition, str] = {}
 
     # opening
 
@@ -384,6 +415,11 @@ class LogDirectory(DirectoryState):
             self.checkpoints[name].offsets = offsets
         for key, loaded in opened.partitions:
             self._add_loaded(key, loaded, config_of(key.topic))
+            if loaded.moved_from:
+                self.moved_from[key] = loaded.moved_from
+        for key, name, loaded in opened.futures:
+            self.future_logs.add(self._log_of(key, loaded, config_of(key.topic), name))
+        self.future_logs.discard(opened.useless)
         self.stray_replicas.opened(opened.held)
         for name in opened.aside:
             self._replicas.take_aside(name, self.clock.wall_ms())
@@ -412,6 +448,13 @@ class LogDirectory(DirectoryState):
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig
     ) -> PartitionLog:
         """Add the log of a partition that was loaded."""
+        log = self.logs[topic_partition] = self._log_of(topic_partition, loaded, config)
+        return log
+
+    def _log_of(
+        self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, name: str = ""
+    ) -> PartitionLog:
+        """Return the log that was loaded from the directory of that name."""
         log = PartitionLog(
             self,
             topic_partition,
@@ -423,6 +466,7 @@ class LogDirectory(DirectoryState):
             loaded.recovery_point,
             loaded.epochs,
             loaded.producers,
+            name,
         )
         log.snapshots = loaded.snapshots
         log.names_changed = loaded.names_changed
@@ -430,7 +474,6 @@ class LogDirectory(DirectoryState):
             log.closed_state = (0, loaded.log_end_offset)
         for segment in loaded.segments[:-1]:
             self.indexes.used(segment)
-        self.logs[topic_partition] = log
         if loaded.cut_bytes:
             self.tracer.mark("log_cut_at_start")
             self.tracer.event(
@@ -469,6 +512,9 @@ class LogDirectory(DirectoryState):
         Raises KafkaError for a name that V24 forbids, ValueError for a replica that is here. The
         completion's error is a StorageError.
         """
+        for topic_partition, _, _ in replicas:
+            # It was on its way to a replica that is gone; the new one is created after it.
+            self.future_logs.remove(topic_partition)
         return self._replicas.create_many(replicas)
 
     def delete(self, topic_partition: TopicPartition) -> Completion[None]:
@@ -481,6 +527,23 @@ class LogDirectory(DirectoryState):
     ) -> Completion[None]:
         """Move the replica aside as stray: kept, listed, no longer served (V35, V45)."""
         return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
+
+    def forget_moved_from(self, topic_partition: TopicPartition) -> None:
+        """Note that the replica in whose place one here was put is gone, and cannot come back."""
+        if self.moved_from.pop(topic_partition, None) is None or self.failure is not None:
+            return
+        path = f"{self.path}/{names.directory_name(topic_partition)}/{names.MOVED_FROM}"
+
+        def remove(files: Files) -> None:
+            if files.exists(path):
+                files.unlink(path)
+
+        def removed(done: Completion[None]) -> None:
+            if done.error is not None:
+                self.failed(done.error)
+
+        if not self.is_closed:
+            self.lane.submit(remove, Work.SLOW, "forget a move").then(removed)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
         """Remove strays set aside `delay_ms` ago or longer and not held; return how many."""
@@ -501,6 +564,10 @@ class LogDirectory(DirectoryState):
             if offset is not None:
                 end = log.log_end_offset if log.truncating_to is None else log.truncating_to
                 new[key] = min(offset, end)
+        for key, log in self.future_logs.found.items():
+            offset = offsets.get(key, checkpoint.offsets.get(key))
+            if offset is not None:
+                new[key] = min(offset, log.log_end_offset)
         return self._write(checkpoint, new)
 
     def flush_due(self, now_ms: int) -> Completion[None]:
@@ -528,13 +595,13 @@ class LogDirectory(DirectoryState):
             # A clean start believes every replica that it finds: one that a full disk keeps from
             # leaving was closed without being flushed.
             await self._replicas.departures.all_finished()
-            await close_logs(list(self.logs.values()))
+            await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()
             marker, path = format_clean_shutdown(epochs), f"{self.path}/{CLEAN_SHUTDOWN}"
             await self.lane.submit(
                 lambda files: files.replace_file(path, marker, sync=True), Work.SLOW, "clean marker"
             )
         finally:
-            for log in self.logs.values():
+            for log in (*self.logs.values(), *self.future_logs.found.values()):
                 log.forget_files()
             await self.lane.close()

@@ -361,7 +361,8 @@ async def find_damage(log: LogState) -> bool:
         try:
             _, end, wrong = await directory.lane.submit(operation, Work.SLOW, "check a segment")
         except StorageError as error:
-            directory.failed(error)
+            if not (log.is_closed and is_loss(error)):  # its files may be elsewhere
+                directory.failed(error)
             return False
         finally:
             directory.open_files.unpin(segment.file)

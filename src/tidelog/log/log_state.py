@@ -22,6 +22,7 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.log import names
 from tidelog.log.config import LogConfig
 from tidelog.log.directory_state import DirectoryState
+from tidelog.log.held_requests import HeldRequests
 from tidelog.log.producer_state import ProducerState
 from tidelog.log.segment import BatchStarts, Segment
 
@@ -77,6 +78,7 @@ class LogState:
         "damage",
         "directory",
         "epochs",
+        "held",
         "log_end_offset",
         "log_start_offset",
         "metadata_unsynced",
@@ -113,14 +115,16 @@ class LogState:
         recovery_point: int,
         epochs: LeaderEpochs,
         producers: ProducerState,
+        name: str = "",
     ) -> None:
+        """`name` is that of the log's directory; without one it is its partition's."""
         self.directory = directory
         self.topic_partition = topic_partition
         #: All zeros where the directory has no topic id.
         self.topic_id = topic_id
         #: May be replaced at any time; holds from the next append on.
         self.config = config
-        self.path = f"{directory.path}/{names.directory_name(topic_partition)}"
+        self.path = f"{directory.path}/{name or names.directory_name(topic_partition)}"
         #: Oldest first, never empty; only the last one is written.
         self.segments = segments
         self.base_offsets = [segment.base_offset for segment in segments]
@@ -165,6 +169,8 @@ class LogState:
         self._truncating = 0
         #: The first known damage; None where no read has found any.
         self.damage: Damage | None = None
+        #: Flushes and truncations that wait while these files are being replaced; None otherwise.
+        self.held: HeldRequests | None = None
         #: Why the log accepts no more operations: deleted, set aside, directory closed.
         self._closed = ""
         self.check_invariants()
@@ -353,6 +359,12 @@ class LogState:
         """
         if self.damage is not None and self.damage.offset < self.log_start_offset:
             self.damage = None
+
+    def renamed(self, path: str) -> None:
+        """Take over that the log's directory, with all files in it, has another name."""
+        self.path = path
+        for segment in self.segments:
+            segment.renamed(path)
 
     def break_off(self, why: str) -> None:
         """Accept nothing more: the log's state is not known."""

@@ -30,6 +30,8 @@ FUTURE_SUFFIX = "-future"
 HELD_STRAYS = "held-strays"
 #: A file of a log directory: the topic ids of replicas created since its start.
 NEW_REPLICAS = "new-replicas"
+#: A file of a replica that took the place of the one in the log directory that it names.
+MOVED_FROM = "moved-from"
 TEMPORARY = ".tmp"
 
 _MAX_NAME_CHARS = 255
@@ -77,6 +79,26 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     ):
         return None
     return TopicPartition(topic, int(partition))
+
+
+def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> str:
+    """Return the name of a future replica's directory. Raises ValueError where it is too long.
+
+    It names its partition in full, as a start must know it.
+    """
+    tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{FUTURE_SUFFIX}"
+    name = directory_name(topic_partition) + tail
+    if len(name) > _MAX_NAME_CHARS:
+        raise ValueError(f"the name of a future replica of {topic_partition} is too long: {name}")
+    return name
+
+
+def future_partition(name: str) -> TopicPartition | None:
+    """Return the partition of a future replica's directory, None for any other name."""
+    aside = parse_aside_name(name)
+    if aside is None or aside.suffix != FUTURE_SUFFIX:
+        return None
+    return parse_directory_name(aside.partition_name)
 
 
 class AsideName(NamedTuple):

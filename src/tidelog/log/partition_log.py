@@ -59,10 +59,11 @@ class PartitionLog(LogState):
         recovery_point: int,
         epochs: LeaderEpochs,
         producers: ProducerState,
+        name: str = "",
     ) -> None:
         super().__init__(
             directory, topic_partition, topic_id, config, segments, log_start_offset,
-            log_end_offset, recovery_point, epochs, producers,
+            log_end_offset, recovery_point, epochs, producers, name,
         )  # fmt: skip
         self.flushes = Flushes(self)
         self._appends = AppendQueue(self, self.flushes)
@@ -196,10 +197,14 @@ class PartitionLog(LogState):
         records (V38). Known damage from `offset` on goes, too (V68). The owner lowers the high
         watermark.
         """
+        if self.held is not None:
+            return self.held.later(lambda log: log.truncate_to(offset))
         return self._truncate(lambda done: truncation.truncate_to(self, offset, done))
 
     def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
         """Drop everything; the next record gets `offset` (V67)."""
+        if self.held is not None:
+            return self.held.later(lambda log: log.truncate_fully_and_start_at(offset))
         return self._truncate(lambda done: truncation.truncate_fully(self, offset, done))
 
     def _truncate(self, start: Callable[[Completion[None]], None]) -> Completion[None]:
@@ -258,6 +263,29 @@ class PartitionLog(LogState):
         self.epochs.truncate_from_start(offset)
         self.forget_damage_before_start()
         return True
+
+    # replacement by a future log
+
+    def producers_at_end(self) -> bytes:
+        """Return a snapshot of the producers without the planned appends."""
+        return self._appends.producers_at(self.log_end_offset)
+
+    def succeed(self, former: PartitionLog) -> None:
+        """Go on in the place of `former`, whose records are all here and which is at rest (D11).
+
+        Appends that are planned there are written here. Its producers and leader epochs know more
+        than the records do.
+        """
+        assert self.log_end_offset == former.log_end_offset, f"{self.path}, {former.path}"
+        self.config = former.config
+        self.topic_id = former.topic_id
+        self.producers, self.epochs = former.producers, former.epochs
+        self.epochs.changed = True
+        self.next_offset = former.next_offset
+        self.log_start_offset = max(self.log_start_offset, former.log_start_offset)
+        self.oldest_unflushed_ms = former.oldest_unflushed_ms
+        self._appends.take_over(former._appends)
+        self.check_invariants()
 
     # ending
 

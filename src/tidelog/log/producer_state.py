@@ -126,6 +126,19 @@ class ProducerState:
                     break
         return last
 
+    def before(self, offset: int) -> ProducerState:
+        """Return the producers whose remembered batches all lie below an offset.
+
+        The records from there on say nothing of them.
+        """
+        other = ProducerState(self._limit)
+        other._entries = {
+            producer_id: entry
+            for producer_id, entry in self._entries.items()
+            if not entry.batches or entry.batches[-1].last_offset < offset
+        }
+        return other
+
     def copy(self) -> ProducerState:
         """Return an independent copy; entries are immutable and shared."""
         other = ProducerState(self._limit)

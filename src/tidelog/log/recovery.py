@@ -97,6 +97,8 @@ class LoadedLog:
     names_changed: bool = False
     #: Bytes that were no batch, or lay behind such bytes.
     cut_bytes: int = 0
+    #: The log directory of the replica in whose place this one was put; empty for none (D11).
+    moved_from: str = ""
     #: Files written beside these, which replace them when all is durable.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
@@ -177,6 +179,9 @@ class _Loader:
             if name.endswith((names.DELETED, names.TEMPORARY)):
                 self.files.unlink(f"{self.path}/{name}")
                 continue
+            if name == names.MOVED_FROM:
+                data = self.files.read_file(f"{self.path}/{name}")
+                self.loaded.moved_from = data.decode("utf-8", "replace").strip()
             parsed = names.parse_offset_name(name)
             if parsed is None:
                 continue

@@ -60,6 +60,11 @@ class Segment:
         """Return the path of this segment's file with that suffix."""
         return f"{self.directory}/{names.offset_name(self.base_offset, suffix)}"
 
+    def renamed(self, directory: str) -> None:
+        """Take over that the segment's directory has another name; its open file stays open."""
+        self.directory = directory
+        self.file.path = self.path(names.LOG)
+
     def note_batch(
         self, last_offset: int, size_bytes: int, max_timestamp_ms: int, interval_bytes: int
     ) -> None:

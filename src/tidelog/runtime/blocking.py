@@ -16,6 +16,7 @@ from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.client.configs import ConfigAdmin, ConfigChange, ConfigResource, ConfigValue
 from tidelog.client.consuming import GroupConsumer, PartitionConsumer
 from tidelog.client.coordinators import Coordinators
+from tidelog.client.directory_moves import DirectoryMoveAdmin
 from tidelog.client.fetching import (
     EARLIEST,
     READ_UNCOMMITTED,
@@ -80,6 +81,7 @@ class BlockingClient:
         self._configs = ConfigAdmin(self._router)
         self._upkeep = PartitionAdmin(self._router)
         self._strays = StrayAdmin(self._router)
+        self._directory_moves = DirectoryMoveAdmin(self._router)
         self._replicas = ReplicaAdmin(self._router)
         self._moves = MoveAdmin(self._router)
         self._sampler = MoveSampler(self._router, self._moves, self._upkeep)
@@ -240,6 +242,12 @@ class BlockingClient:
     def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
         """Return the log directories of a broker."""
         return self.run(self._upkeep.describe_log_dirs(broker_id))
+
+    def move_replicas(
+        self, broker_id: int, directories: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Have replicas of a broker in these log directories; return the outcome of each (D11)."""
+        return self.run(self._directory_moves.move(broker_id, directories))
 
     def sample_moves(self) -> MoveSamples:
         """Return one sample of each reassignment under way, for a `ProgressMeter` (R16)."""

@@ -71,6 +71,13 @@ class FinalPhase:
             return
         if workload.churning is not None and not self._settled(workload.churning, limit_ns):
             return
+        left_over = self._cluster.directory_moves.left_over
+        has_several = self._cluster.settings.log_dirs > 1
+        if has_several and not self._wait(
+            lambda: bool(left_over()), limit_ns, "no move leaves a copy behind"
+        ):
+            self._simulator.note(-1, "move", left_over())
+            return
         if not self._end_producers(limit_ns) or not self._end_groups(limit_ns):
             return
         is_promised = self._profile.keeps_promises

@@ -22,6 +22,7 @@ from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
 from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
 from tidelog.sim.checkers.damage_checker import DamageChecker
+from tidelog.sim.checkers.directory_move_checker import DirectoryMoveChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
@@ -116,6 +117,8 @@ class SimCluster:
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
+        #: Checker of moves between the log directories of a broker (D11).
+        self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         simulator.scheduler.after_event = self._after_event
@@ -275,6 +278,10 @@ class SimCluster:
             self.shutdowns.may_stop(incarnation.node_id)
         elif name == "log_corrupt":
             self.damage.found(incarnation, fields["path"])
+        elif name == "directory_move_swapped":
+            self.directory_moves.swapped(
+                incarnation.node_id, fields["partition"], fields["source"], fields["target"]
+            )
         elif name == "log_directory_failed":
             self.log_dirs.failed(incarnation, fields["directory"])
         elif name in ("replicas_offline", "log_directory_unusable"):

@@ -215,8 +215,11 @@ class FakeDirectory:
     """A log directory in memory."""
 
     def __init__(self) -> None:
+        self.path = "/data"
         self.logs: dict[TopicPartition, Any] = {}
         self.strays: dict[str, Any] = {}
+        self.future_logs: Any = SimpleNamespace(found={})
+        self.moved_from: dict[TopicPartition, str] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.deleted: list[TopicPartition] = []
         self.set_aside_logs: list[TopicPartition] = []

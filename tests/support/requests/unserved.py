@@ -17,11 +17,6 @@ from tidelog.wire.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from tidelog.wire.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
 from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -59,7 +54,6 @@ from tidelog.wire.registry import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     ALTER_CLIENT_QUOTAS,
-    ALTER_REPLICA_LOG_DIRS,
     ALTER_USER_SCRAM_CREDENTIALS,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -127,11 +121,6 @@ def _alter_scram(version: int, topic: str) -> AlterUserScramCredentialsRequest:
     )
 
 
-def _alter_log_dirs(version: int, topic: str) -> AlterReplicaLogDirsRequest:
-    wanted = AlterReplicaLogDir("/nowhere", [AlterReplicaLogDirTopic(topic, [0])])
-    return AlterReplicaLogDirsRequest([wanted])
-
-
 UNSERVED_REQUESTS: dict[int, Callable[[int, str], Any]] = {
     SASL_HANDSHAKE: lambda version, topic: SaslHandshakeRequest("PLAIN"),
     SASL_AUTHENTICATE: lambda version, topic: SaslAuthenticateRequest(b"\0user\0password"),
@@ -142,7 +131,6 @@ UNSERVED_REQUESTS: dict[int, Callable[[int, str], Any]] = {
     DESCRIBE_ACLS: _describe_acls,
     CREATE_ACLS: _create_acls,
     DELETE_ACLS: _delete_acls,
-    ALTER_REPLICA_LOG_DIRS: _alter_log_dirs,
     CREATE_DELEGATION_TOKEN: lambda version, topic: CreateDelegationTokenRequest(),
     RENEW_DELEGATION_TOKEN: lambda version, topic: RenewDelegationTokenRequest(b"hmac", 1000),
     EXPIRE_DELEGATION_TOKEN: lambda version, topic: ExpireDelegationTokenRequest(b"hmac", -1),

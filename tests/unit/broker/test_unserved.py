@@ -30,7 +30,6 @@ ERRORS = {
     registry.DESCRIBE_ACLS: [E.SECURITY_DISABLED],
     registry.CREATE_ACLS: [E.SECURITY_DISABLED, E.SECURITY_DISABLED],
     registry.DELETE_ACLS: [E.SECURITY_DISABLED],
-    registry.ALTER_REPLICA_LOG_DIRS: [E.LOG_DIR_NOT_FOUND],
     registry.CREATE_DELEGATION_TOKEN: [NOT_ALLOWED],
     registry.RENEW_DELEGATION_TOKEN: [NOT_ALLOWED],
     registry.EXPIRE_DELEGATION_TOKEN: [NOT_ALLOWED],
@@ -97,25 +96,3 @@ def test_the_producers_of_a_replica_are_described() -> None:
     assert (producer.producer_id, producer.producer_epoch) == (7, 3)
     assert (producer.last_sequence, producer.last_timestamp) == (9, 1_000)
     assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, -1)
-
-
-def test_a_replica_does_not_move_to_another_directory() -> None:
-    lines: list[str] = []
-    here, there = SimpleNamespace(path="/a"), SimpleNamespace(path="/nowhere")
-    broker = a_broker(topic=SimpleNamespace(directory=here))
-    broker.replicas.directories = [here, there]
-    broker.services = SimpleNamespace()
-    broker.services.tracer = SimpleNamespace(log=lambda logger, level, line: lines.append(line))
-    message = UNSERVED_REQUESTS[registry.ALTER_REPLICA_LOG_DIRS](2, TP.topic)
-    handle = modules()[registry.ALTER_REPLICA_LOG_DIRS].handle
-
-    def errors() -> list[int]:
-        return list(errors_in(handle(broker, request(message, 34, 2))))
-
-    assert errors() == [E.UNSUPPORTED_VERSION]
-    [line] = lines
-    assert "topic-0" in line and "/nowhere" in line
-    message.dirs[0].path = "/a"
-    assert errors() == [E.NONE]
-    message.dirs[0].topics[0].name = "elsewhere"
-    assert errors() == [E.REPLICA_NOT_AVAILABLE]

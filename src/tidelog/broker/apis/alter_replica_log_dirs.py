@@ -1,7 +1,9 @@
-"""AlterReplicaLogDirs (key 34), versions 1 and 2: replicas stay in their log directories.
+"""AlterReplicaLogDirs (key 34), versions 1 and 2: replicas move to other log directories (D11).
 
-A replica that is in the directory already gets no error. The broker refuses a move with
-UNSUPPORTED_VERSION, which clients do not retry, and logs it.
+Each replica has its own outcome, which says that its move has begun, not that it has ended:
+DescribeLogDirs shows future replicas until then. The reason for an error is in the broker's log. A
+directory asked for before the replica is here gets REPLICA_NOT_AVAILABLE, and is remembered for its
+creation, as in Kafka (KIP-113).
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.server.requests import Card, Request
-from tidelog.core.errors import ErrorCode
+from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -22,41 +24,42 @@ from tidelog.wire.messages.alter_replica_log_dirs import (
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
 
-CARD = Card(
-    api_key=34, min_version=1, max_version=2, refused="replicas stay in their log directories"
-)
+CARD = Card(api_key=34, min_version=1, max_version=2)
 
 
-def handle(
-    context: ApiContext, request: Request[AlterReplicaLogDirsRequest]
+def handle(context: ApiContext, request: Request[AlterReplicaLogDirsRequest]) -> Pending:
+    """Begin, replace or cancel the moves, between two commands of the controller."""
+    return context.dispatcher.answer_from(_alter(context, request.message), request)
+
+
+async def _alter(
+    context: ApiContext, message: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Respond for each replica."""
-    message = request.message
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for directory in message.dirs:
-        for topic in directory.topics:
-            result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic.name, []))
-            for number in topic.partitions:
-                error = _error(context, directory.path, TopicPartition(topic.name, number))
-                result.partitions.append(AlterReplicaLogDirPartitionResult(number, error))
+    async with context.replicas.command_order:
+        for directory in message.dirs:
+            for topic in directory.topics:
+                result = results.setdefault(
+                    topic.name, AlterReplicaLogDirTopicResult(topic.name, [])
+                )
+                for number in topic.partitions:
+                    error = await _move(context, directory.path, TopicPartition(topic.name, number))
+                    result.partitions.append(AlterReplicaLogDirPartitionResult(number, error))
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _error(context: ApiContext, path: str, topic_partition: TopicPartition) -> ErrorCode:
-    if all(directory.path != path for directory in context.replicas.directories):
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    partition = context.replicas.get(topic_partition)
-    if partition is None:
-        return ErrorCode.REPLICA_NOT_AVAILABLE
-    if partition.directory.path == path:
-        return ErrorCode.NONE
-    context.services.tracer.log(
-        "request",
-        logging.WARNING,
-        f"partition {topic_partition}: the replica stays in {partition.directory.path}; "
-        f"replicas do not move between log directories, and {path} was asked for",
-    )
-    return ErrorCode.UNSUPPORTED_VERSION
+async def _move(context: ApiContext, path: str, topic_partition: TopicPartition) -> ErrorCode:
+    try:
+        await context.replicas.moves.move(topic_partition, path)
+    except KafkaError as error:
+        context.services.tracer.log(
+            "request",
+            logging.WARNING,
+            f"partition {topic_partition!s:.300} does not move to {path!r:.300}:"
+            f" {error.code.name}: {error.message}",
+        )
+        return error.code
+    return ErrorCode.NONE
 
 
 def error_response(

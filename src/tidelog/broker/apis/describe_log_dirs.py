@@ -1,9 +1,10 @@
 """DescribeLogDirs (key 35), versions 1 to 4: log directories and the replicas in them (D11).
 
 The response has the bytes of each replica, and how far its log end is behind its high watermark.
+A future replica, which moves to the directory, lags behind the present one; -1 where that one is in
+a failed directory.
 A directory that has failed is listed with KAFKA_STORAGE_ERROR and nothing else, as in Kafka.
 From version 4 on it also has the size and the free space of the directory's volume (KIP-827).
-Replicas do not move between directories, so none is a future one.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
     from tidelog.log.log_directory import LogDirectory
+    from tidelog.log.partition_log import PartitionLog
 
 CARD = Card(api_key=35, min_version=1, max_version=4)
 
 _LOG_DIRS_ERROR_VERSION = 3
+#: Kafka's INVALID_OFFSET_LAG.
+_UNKNOWN_LAG = -1
 
 
 def handle(context: ApiContext, request: Request[DescribeLogDirsRequest]) -> Pending:
@@ -59,6 +63,11 @@ async def _describe(
             if partition.directory is directory and (wanted is None or (name, number) in wanted):
                 topic = topics.setdefault(name, DescribeLogDirsTopic(name, []))
                 topic.partitions.append(_result_of(number, partition))
+        for key, future in directory.future_logs.found.items():
+            if wanted is None or key in wanted:
+                topic = topics.setdefault(key.topic, DescribeLogDirsTopic(key.topic, []))
+                present = context.replicas.get(key)
+                topic.partitions.append(_result_of_future(key.partition, future, present))
         result.topics = list(topics.values())
     response.results += [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
@@ -82,6 +91,18 @@ def _result_of(number: int, partition: Partition) -> DescribeLogDirsPartition:
         partition_index=number,
         partition_size=sum(segment.size_bytes for segment in log.segments),
         offset_lag=max(0, partition.high_watermark - log.log_end_offset),
+    )
+
+
+def _result_of_future(
+    number: int, log: PartitionLog, present: Partition | None
+) -> DescribeLogDirsPartition:
+    lag = _UNKNOWN_LAG if present is None else present.log.log_end_offset - log.log_end_offset
+    return DescribeLogDirsPartition(
+        partition_index=number,
+        partition_size=log.size_bytes,
+        offset_lag=lag,
+        is_future_key=True,
     )
 
 

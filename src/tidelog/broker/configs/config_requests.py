@@ -20,7 +20,7 @@ from tidelog.core.config_keys import Key, keys_of
 from tidelog.core.dynamic_config import Alteration
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import validate_topic_name
-from tidelog.core.throttle_keys import THROTTLE_RATES
+from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.core.topic_config import TopicConfig
 from tidelog.metadata.layout import DEFAULT_ENTITY
 
@@ -167,4 +167,4 @@ def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
         return False
     names = [alteration.name for alteration in resource.alterations]
     is_another = name == str(int(name)) != str(services.broker_id)
-    return is_another and bool(names) and all(each in THROTTLE_RATES for each in names)
+    return is_another and bool(names) and all(each in FOREIGN_RATES for each in names)

@@ -39,11 +39,11 @@ async def load(services: Services, partition: HostedReplica, core: GroupPartitio
 
     A part that cannot be read now is tried again: without it, offsets would go back.
     """
-    log = partition.log
     replay = _Replay(services, partition, core)
     end = load_end(partition)
-    position = log.log_start_offset
+    position = partition.log.log_start_offset
     while position < end and core.phase is Phase.LOADING:
+        log = partition.log  # another one after a move between log directories (D11)
         position = max(position, log.log_start_offset)
         try:
             part = await log.read(

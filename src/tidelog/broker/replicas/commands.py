@@ -217,8 +217,10 @@ class _LeaderAndIsr:
             directory: [] for directory in self.replicas.directories
         }
         for command in self.missing:
-            fewest = min(shares, key=lambda directory: len(directory.logs) + len(shares[directory]))
-            shares[fewest].append(command)
+            directory = self.replicas.moves.preferred(command.topic_partition, shares)
+            if directory is None:
+                directory = min(shares, key=lambda each: len(each.logs) + len(shares[each]))
+            shares[directory].append(command)
         begun = [
             (directory, share, directory.create_many([self._replica(command) for command in share]))
             for directory, share in shares.items()
@@ -261,6 +263,7 @@ class _LeaderAndIsr:
                 if broker_id in state.isr or not self.services.identity.is_leaving:
                     followers.append(partition)
         self.fetchers.add(followers)
+        self.replicas.moves.roles_taken(partition for partition, _ in self.obeyed)
 
     async def _set_strays_aside(self) -> None:
         """Move strays aside.
@@ -281,6 +284,7 @@ class _LeaderAndIsr:
                 partition.topic_partition: partition.topic_id for partition in self.replicas.all()
             }
             strays = list(dict.fromkeys([*strays, *commands.strays(hosted, listed, kept)]))
+            self.replicas.moves.keep_only(listed, kept)
         if not strays:
             return
         count = len(self.replicas)
@@ -351,6 +355,8 @@ class ReplicaCommands:
     async def release(self, partition: Partition) -> None:
         """End a replica's role and host it no longer; afterwards its log is unused."""
         self.rest(partition)
+        if self._replicas.moves.concerns(partition.topic_partition):
+            await self._replicas.moves.end(partition.topic_partition, "the replica goes")
         self._replicas.forget(partition)
         await partition.quiet()
 
@@ -406,7 +412,10 @@ class ReplicaCommands:
                 if topic_partition in self._replicas.offline:
                     # It goes when the broker returns with the directory (D9, V45).
                     outcome = ErrorCode.KAFKA_STORAGE_ERROR
-                elif partition is not None:
+                elif partition is None:
+                    if state.delete_partition and self._replicas.moves.concerns(topic_partition):
+                        await self._replicas.moves.end(topic_partition, "it is deleted")
+                else:
                     if commands.stop_is_current(partition.leader_epoch, state.leader_epoch):
                         outcome = await self._stop(partition, state.delete_partition)
                     else:

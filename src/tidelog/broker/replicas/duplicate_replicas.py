@@ -4,13 +4,16 @@ A directory that failed, or was dropped from `log.dirs`, may come back after its
 created again elsewhere. The copy of the topic that exists stays; of two such copies the one with
 the greater (latest leader epoch, log end offset). It has every record of the other that counts: a
 log of an earlier epoch ends before any leader of a later one, or diverges from it. The other is
-moved aside as stray, so nothing is lost.
+moved aside as stray, so nothing is lost. A crash in the middle of a move between directories leaves
+two copies, too (D11). Then the one that took the other's place has every record of it, and says so:
+the other is deleted.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.core.errors import StorageError
@@ -22,7 +25,6 @@ from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavaila
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
-    from tidelog.log.partition_log import PartitionLog
 
 _STORE_RETRY_MS = 50
 
@@ -35,18 +37,68 @@ async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> 
             holders.setdefault(topic_partition, []).append(directory)
     twice = {each: found for each, found in holders.items() if len(found) > 1}
     if not twice:
+        _forget_former(directories)
         return
     topic_ids = await _topic_ids(services, {topic: None for topic, _ in twice})
     for topic_partition, found in twice.items():
         topic_id = topic_ids.get(topic_partition.topic)
-        kept = max(found, key=lambda each: _rank(each.logs[topic_partition], topic_id))
+        kept = max(
+            found, key=partial(_rank, topic_partition, topic_id, [each.path for each in found])
+        )
         for directory in found:
             if directory is not kept:
-                await _move_aside(services, topic_partition, directory, kept)
+                await _go(services, topic_partition, directory, kept)
+    _forget_former(directories)
 
 
-def _rank(log: PartitionLog, topic_id: TopicId | None) -> tuple[bool, int, int]:
-    return log.topic_id == topic_id, log.epochs.latest_epoch, log.log_end_offset
+def _forget_former(directories: Sequence[LogDirectory]) -> None:
+    """Forget in whose place replicas were put, where that copy is known to be gone."""
+    good = {directory.path: directory for directory in directories}
+    for directory in directories:
+        for topic_partition, path in list(directory.moved_from.items()):
+            former = good.get(path)
+            if former is not None and topic_partition not in former.logs:
+                directory.forget_moved_from(topic_partition)
+
+
+def _rank(
+    topic_partition: TopicPartition,
+    topic_id: TopicId | None,
+    paths: Sequence[str],
+    directory: LogDirectory,
+) -> tuple[bool, int, int, bool]:
+    """Return what ranks a copy: of two with the same records, the one in the other's place."""
+    log = directory.logs[topic_partition]
+    is_successor = directory.moved_from.get(topic_partition) in paths
+    return log.topic_id == topic_id, log.epochs.latest_epoch, log.log_end_offset, is_successor
+
+
+async def _go(
+    services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
+) -> None:
+    """Let a copy go for the one that is kept."""
+    topic_id = directory.logs[topic_partition].topic_id
+    is_former = kept.moved_from.get(topic_partition) == directory.path
+    if is_former and kept.logs[topic_partition].topic_id == topic_id:
+        await _delete_former(services, topic_partition, directory, kept)
+    else:
+        await _move_aside(services, topic_partition, directory, kept)
+
+
+async def _delete_former(
+    services: Services, topic_partition: TopicPartition, directory: LogDirectory, kept: LogDirectory
+) -> None:
+    services.tracer.mark("moved_replica_found_twice")
+    services.tracer.log(
+        "server",
+        logging.INFO,
+        f"the move of {topic_partition} from {directory.path} to {kept.path} was cut short when all"
+        " of it was there: the former replica is deleted",
+    )
+    try:
+        await directory.delete(topic_partition)
+    except StorageError as error:
+        services.tracer.log("server", logging.ERROR, f"cannot delete it: {error}")
 
 
 async def _move_aside(

@@ -103,6 +103,7 @@ class FailedDirectories:
         lost = [each for each in replicas.all() if each.directory.path == path]
         led = sum(each.is_leader for each in lost)
         replicas.directories = [each for each in replicas.directories if each.path != path]
+        replicas.moves.directory_failed(path)
         for partition in lost:
             self._rest(partition)
             replicas.forget(partition)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.context import PartitionContext
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
-    from tidelog.log.partition_log import AppendInfo
+    from tidelog.log.partition_log import AppendInfo, PartitionLog
     from tidelog.replication.leader import LeaderReplica
     from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -304,6 +304,11 @@ class LeaderRole:
             self._watchers.low_watermark_is(self.low_watermark)
 
     # commands and configuration
+
+    def log_replaced(self, log: PartitionLog) -> None:
+        """Use another log, with the same records, from now on (D11)."""
+        self._log = log
+        self._syncs.log_replaced(log)
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of this leader epoch; a repeated one resets nothing."""

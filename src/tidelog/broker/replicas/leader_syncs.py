@@ -63,6 +63,10 @@ class LeaderSyncs:
         self._is_under_way = True
         log.flush().then(self._done)
 
+    def log_replaced(self, log: PartitionLog) -> None:
+        """Sync another log from now on (D11); a sync under way ends on that one."""
+        self._log = log
+
     def end(self) -> None:
         """Start no more syncs; the one under way does nothing but sync."""
         self._is_over = True

@@ -238,6 +238,11 @@ class Partition:
         """Count the bytes that a fetch brought, if a reassignment adds this replica (R16)."""
         self._context.reassignments.received(self.topic_partition, count_bytes)
 
+    def relocated(self, directory: LogDirectory, log: PartitionLog) -> None:
+        """Be in another log directory, with a log that has the same records (D11)."""
+        self.directory, self.log = directory, log
+        self.role.log_replaced(log)
+
     # changing roles
 
     def rest(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.replicas import duplicate_replicas
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
+from tidelog.broker.replicas.directory_moves import DirectoryMoves
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
@@ -116,6 +117,8 @@ class ReplicaSet:
         self.generation = 0
         #: One command is run at a time, in the order of arrival.
         self.command_order = asyncio.Lock()
+        #: Replicas on their way between the log directories (D11).
+        self.moves = DirectoryMoves(services, self)
         self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None

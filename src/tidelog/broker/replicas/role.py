@@ -121,6 +121,9 @@ class Role(ChangingRole, Protocol):
     def brokers_changed(self) -> None:
         """Note that other brokers came or went."""
 
+    def log_replaced(self, log: PartitionLog) -> None:
+        """Use another log, with the same records, from now on (D11)."""
+
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Obey a command of the leader epoch of this role; a repeated one resets nothing."""
 
@@ -228,6 +231,10 @@ class _NotLeading:
 
     def end(self) -> None:
         """Release nothing: no request waits on a replica that does not lead."""
+
+    def log_replaced(self, log: PartitionLog) -> None:
+        """Use another log, with the same records, from now on (D11)."""
+        self._log = log
 
     def _not_leader(self) -> KafkaError:
         return KafkaError(

@@ -152,6 +152,8 @@ class StrayRecovery:
             config = self._replicas.log_config(key.topic)
             recovered = await directory.stray_replicas.recover(found, config)
             leader_epoch = await self._make_room(recovered)
+            if self._replicas.moves.concerns(key):
+                await self._replicas.moves.end(key, "a stray returns")
             log = await directory.stray_replicas.put_back(recovered, config)
             partition = self._replicas.add(directory, log, recovered.state.high_watermark)
             # Commands older than the state behind this decision are not for the replica (V30).

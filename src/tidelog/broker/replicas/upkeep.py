@@ -151,6 +151,7 @@ class ReplicaUpkeep:
                     partition.topic_partition: partition.high_watermark
                     for partition in replicas.all()
                     if partition.directory is directory
+                    or partition.topic_partition in directory.future_logs.found
                 }
             )
 

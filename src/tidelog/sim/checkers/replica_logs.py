@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_from_text
+from tidelog.log import names
 from tidelog.sim.batches import GONE, BrokenBatch, ReadBatch, read_batches
 from tidelog.sim.disk import Directory, File, SimDisk
 
@@ -237,6 +238,23 @@ class NodeLogs:
                 return disk
         return None
 
+    def copy_on(self, disk: SimDisk, directory_name: str) -> ReplicaLog | None:
+        """Return the log in one disk's directory of that name, as its files are now.
+
+        None if the disk has none. A broker that moves a replica has two copies for a moment.
+        """
+        directory = disk.find(f"{disk.root}/{directory_name}")
+        if not isinstance(directory, Directory):
+            return None
+        key = _key_of(directory_name, directory) or self._adopted.get(directory)
+        if key is None:
+            return None
+        is_compacted = directory_name.rpartition("-")[0] in self._compacted
+        gaps = self._gaps or is_compacted or directory_name.startswith(_INTERNAL)
+        log = ReplicaLog(self.node_id, key, disk, gaps)
+        log.rebuild(self._segments_of(directory))
+        return log
+
     def adopt(self, directory_name: str, key: LogKey) -> ReplicaLog | None:
         """Treat a directory without a readable topic id as that partition, as its broker does.
 
@@ -273,7 +291,8 @@ class NodeLogs:
                 segments = self._segments_of(entry)
                 partition = self._in_its_life(entry, partition, segments)
                 known = found.get(partition)
-                if known is not None and _is_kept(*known, disk, segments):
+                is_copy = names.MOVED_FROM in entry.entries
+                if known is not None and _is_kept(*known, disk, segments, is_copy):
                     continue
                 found[partition] = disk, segments
                 if name.startswith(_INTERNAL) or name.rpartition("-")[0] in self._compacted:
@@ -377,15 +396,18 @@ def _is_kept(
     segments: list[tuple[int, _Segment]],
     other_disk: SimDisk,
     other_segments: list[tuple[int, _Segment]],
+    is_other_copy: bool,
 ) -> bool:
     """Return whether a broker keeps the first of two copies of a replica.
 
     It cannot see a copy in a failed directory. Of two others it keeps the one with the greater last
-    leader epoch and end (D6).
+    leader epoch and end (D6). Of two with the same records it keeps the one that was put in the
+    other's place: `is_other_copy`, if the other one was (D11).
     """
     if disk.is_failed != other_disk.is_failed:
         return other_disk.is_failed
-    return _last(segments) > _last(other_segments)
+    last, other_last = _last(segments), _last(other_segments)
+    return last > other_last or (last == other_last and not is_other_copy)
 
 
 def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:

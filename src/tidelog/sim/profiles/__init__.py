@@ -95,6 +95,7 @@ _ORDER: Final = (
     "queued_moves",
     "throttled_moves",
     "jbod",
+    "directory_moves",
 )
 _BY_NAME: Final = {
     profile.name: profile

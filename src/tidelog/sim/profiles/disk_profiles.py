@@ -183,6 +183,49 @@ DISKS: Final = (
         has_offline_directory=True,
         has_own_streams=True,
     ),
+    # Replicas move between the log directories of their brokers all the time, throttled or not (D11).
+    # Meanwhile brokers die with and without their unsynced data, directories fail and return, disks
+    # are full, leaders change, and topics are deleted and created again.
+    Profile(
+        "directory_moves",
+        weights={
+            "crash_leader": 2.0,
+            "stop": 1.5,
+            "strike": 3.0,
+            "expire_session": 1.0,
+            "crash_controller": 0.5,
+            "elect_preferred": 2.0,
+            "slow_link": 1.0,
+            "slow_disk": 2.0,
+            "slow_reads": 1.0,
+            "lose_power": 3.0,
+            "lose_power_at_sync": 1.0,
+            "read_errors": 0.5,
+            "write_errors": 1.0,
+            "sync_errors": 1.0,
+            "full_disk": 2.0,
+            "short_writes": 1.0,
+            "replaced_disk": 1.0,
+            "fail_directory": 2.0,
+            "damaged_batches": 0.5,
+            "damaged_leaders": 0.5,
+        },
+        left_out=0.3,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        topic_life_ms=(500, 4_000),
+        properties={
+            "log.flush.interval.messages": "20",
+            "log.segment.bytes": "6000",
+            "replica.fetch.max.bytes": "1200",
+        },
+        churn=("directories_changed",),
+        churn_share=0.3,
+        brokers=4,
+        log_dirs=(2, 3),
+        has_offline_directory=True,
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence

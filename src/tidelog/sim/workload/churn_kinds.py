@@ -6,6 +6,7 @@ Other modules import churn from here, so that no kind is missing.
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
     description_churn,
+    directory_churn,
     edit_churn,
     leader_churn,
     lookup_churn,

@@ -1,0 +1,75 @@
+"""Moves of replicas between the log directories of their broker (D11, KIP-113).
+
+Each broker moves its own replicas. An acknowledgement says that the move has begun; `PartitionAdmin
+.describe_log_dirs` shows the future replica until it has taken the place of the present one. The
+request may be repeated: a replica is where it was asked to be, or on its way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.client.retries import Patience
+from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.steps import Call, Operation, always
+from tidelog.client.upkeep import by_topic
+from tidelog.client.versions import error_code
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from tidelog.wire.registry import ALTER_REPLICA_LOG_DIRS
+
+
+class DirectoryMoveAdmin:
+    """Operations on the places of replicas within their brokers."""
+
+    def __init__(self, router: ClusterRouter) -> None:
+        self._router = router
+
+    def move(
+        self, broker_id: int, directories: Mapping[TopicPartition, str]
+    ) -> Operation[dict[TopicPartition, ErrorCode]]:
+        """Have replicas of a broker in these log directories (absolute paths); return the outcomes.
+
+        The present directory of a replica cancels its move. Outcomes are NONE, LOG_DIR_NOT_FOUND,
+        KAFKA_STORAGE_ERROR (a failed directory, or no room), REPLICA_NOT_AVAILABLE (remembered for
+        the creation) and INVALID_TOPIC_EXCEPTION; the broker's log has the reasons. Raises
+        KafkaError for an answer that lacks a replica.
+        """
+        by_path: dict[str, list[TopicPartition]] = {}
+        for tp, path in directories.items():
+            by_path.setdefault(path, []).append(tp)
+        message = AlterReplicaLogDirsRequest(
+            [
+                AlterReplicaLogDir(
+                    path,
+                    [AlterReplicaLogDirTopic(name, part) for name, part in by_topic(tps).items()],
+                )
+                for path, tps in by_path.items()
+            ]
+        )
+
+        def attempt(patience: Patience) -> Operation[dict[TopicPartition, ErrorCode]]:
+            node = yield from self._router.broker(broker_id, patience)
+            left_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, ALTER_REPLICA_LOG_DIRS, always(message), left_ms)
+            response = expect(answer, AlterReplicaLogDirsResponse)
+            outcomes = {
+                TopicPartition(topic.topic_name, each.partition_index): error_code(each.error_code)
+                for topic in response.results
+                for each in topic.partitions
+            }
+            missing = [tp for tp in directories if tp not in outcomes]
+            if missing:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"the answer of {node.address} does not mention {missing[0]}",
+                )
+            return outcomes
+
+        return self._router.repeat(f"moving replicas within broker {broker_id}", attempt)

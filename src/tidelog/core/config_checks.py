@@ -1,0 +1,62 @@
+"""Checks of broker keys that depend on each other (rule F9, and Kafka's own checks)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core import limits
+from tidelog.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidelog.core.config import BrokerConfig
+
+
+def check_together(config: BrokerConfig, warnings: list[str]) -> None:
+    """Check a whole configuration; add to `warnings`. Raises ConfigError for a contradiction."""
+    lag_ms, wait_ms = config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms
+    if wait_ms >= lag_ms:
+        raise ConfigError(
+            f"replica.fetch.wait.max.ms={wait_ms} must be less than "
+            f"replica.lag.time.max.ms={lag_ms}: a follower whose fetch is held that long would "
+            "leave the ISR"
+        )
+    if wait_ms > config.replica_socket_timeout_ms:
+        raise ConfigError(
+            f"replica.socket.timeout.ms={config.replica_socket_timeout_ms} must be at least "
+            f"replica.fetch.wait.max.ms={wait_ms}"
+        )
+    if config.metadata_session_timeout_ms >= lag_ms:
+        warnings.append(
+            f"metadata.session.timeout.ms={config.metadata_session_timeout_ms} should be less than "
+            f"replica.lag.time.max.ms={lag_ms}: a dead broker would leave its ISRs before it is"
+            " taken as dead"
+        )
+    if config.min_insync_replicas > config.default_replication_factor:
+        warnings.append(
+            f"min.insync.replicas={config.min_insync_replicas} is more than "
+            f"default.replication.factor={config.default_replication_factor}: topics with fewer "
+            "replicas count all of their replicas as the minimum"
+        )
+    shortest_ms = config.group_min_session_timeout_ms
+    longest_ms = config.group_max_session_timeout_ms
+    if shortest_ms > longest_ms:
+        raise ConfigError(
+            f"group.min.session.timeout.ms={shortest_ms} is more than "
+            f"group.max.session.timeout.ms={longest_ms}: no member could join a group"
+        )
+    if config.tidelog_test_interception_directory:
+        warnings.append(
+            "tidelog.test.interception.directory is set: who may write "
+            f"{config.tidelog_test_interception_directory} may lose, hold and refuse requests"
+        )
+    queued_bytes, largest_bytes = config.queued_max_request_bytes, config.socket_request_max_bytes
+    if 0 < queued_bytes < largest_bytes and queued_bytes != limits.QUEUED_REQUEST_BYTES:
+        raise ConfigError(
+            f"queued.max.request.bytes={queued_bytes} must be at least "
+            f"socket.request.max.bytes={largest_bytes}, or -1 for no limit"
+        )
+    if config.message_max_bytes > config.socket_request_max_bytes:
+        warnings.append(
+            f"message.max.bytes={config.message_max_bytes} can never be reached: "
+            f"socket.request.max.bytes={config.socket_request_max_bytes} is less"
+        )

@@ -1,0 +1,69 @@
+"""Requests on a log that wait while its files are replaced by those of its future log (D11).
+
+A flush or a truncation of the files that go would be lost on those that come. So it waits until the
+replacement has ended, and is then made on the log that goes on: the new one, or the old one where
+the replacement was given up. Appends need no such wait: they are planned and not yet written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.core.completion import Completion
+
+
+class GoingOn(Protocol):
+    """The log that goes on after a replacement."""
+
+    def flush(self) -> Completion[None]:
+        """Make all written records durable."""
+
+    def truncate_to(self, offset: int) -> Completion[None]:
+        """Remove all records at or beyond `offset`."""
+
+    def truncate_fully_and_start_at(self, offset: int) -> Completion[None]:
+        """Drop everything; the next record gets `offset`."""
+
+
+Request = Callable[[GoingOn], Completion[None]]
+
+
+class HeldRequests:
+    """The requests on one log during one replacement, in the order in which they came."""
+
+    __slots__ = ("_going_on", "_waiting")
+
+    def __init__(self) -> None:
+        self._going_on: GoingOn | None = None
+        self._waiting: list[tuple[Request, Completion[None]]] = []
+
+    def later(self, request: Request) -> Completion[None]:
+        """Return the completion of a request that is made when the replacement has ended."""
+        if self._going_on is not None:
+            return request(self._going_on)
+        completion: Completion[None] = Completion()
+        self._waiting.append((request, completion))
+        return completion
+
+    def make(self, log: GoingOn) -> None:
+        """Make all requests on the log that goes on, now and later."""
+        self._going_on = log
+        waiting, self._waiting = self._waiting, []
+        for request, completion in waiting:
+            try:
+                done = request(log)
+            except Exception as error:
+                completion.fail(error)
+            else:
+                _pass_on(done, completion)
+
+
+def _pass_on(done: Completion[None], completion: Completion[None]) -> None:
+    def settle(finished: Completion[None]) -> None:
+        if finished.error is not None:
+            completion.fail(finished.error)
+        else:
+            completion.resolve(None)
+
+    done.then(settle)

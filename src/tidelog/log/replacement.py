@@ -1,0 +1,157 @@
+"""The replacement of a replica's log by its future log in another directory (D11).
+
+The present log rests meanwhile: its turn is taken, no flush is under way, appends are planned and
+not written. The future log then has every record, and a start after a crash must find it so under
+either name. So all of it is on the disk before the rename: records, indexes, the leader epochs and
+the producers of the present log, and the directory's checkpoints. A file that names the other
+directory says which of two copies a crash left behind is the newer one. After the rename appends go
+to the new log. The old one is deleted as any replica, and where that fails the next start does it.
+
+Source: LogManager.replaceCurrentWithFutureLog, which syncs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.core.completion import Completion
+from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.errors import StorageError
+from tidelog.core.ports import Files, Work
+from tidelog.log import names
+from tidelog.log.held_requests import HeldRequests
+
+if TYPE_CHECKING:
+    from tidelog.log.log_directory import LogDirectory
+    from tidelog.log.partition_log import PartitionLog
+
+
+class Replacement:
+    """One attempt; `begin`, then all of `write_down`, `rename` and `switch`, or `give_up`."""
+
+    __slots__ = ("_current", "_future", "_source", "_target", "is_over")
+
+    def __init__(
+        self,
+        source: LogDirectory,
+        target: LogDirectory,
+        current: PartitionLog,
+        future: PartitionLog,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._current = current
+        self._future = future
+        self.is_over = False
+
+    async def begin(self) -> None:
+        """Return when the present log rests; from now on flushes and truncations of it wait."""
+        log = self._current
+        assert log.held is None, f"{log.path} is being replaced already"
+        log.held = HeldRequests()
+        resting: Completion[None] = Completion()
+        log.take_turn(lambda: resting.resolve(None), after_queue=False)
+        await resting
+        while not log.flushes.is_settled:
+            await log.flushes.idle()
+
+    async def write_down(self, high_watermark: int) -> None:
+        """Make durable what a start must find. Raises StorageError."""
+        current, future, target = self._current, self._future, self._target
+        end = future.log_end_offset
+        assert end == current.log_end_offset, f"{future.path} ends before {current.path} does"
+        future.advance_log_start(min(current.log_start_offset, end))
+        epochs = LeaderEpochs(current.epochs.entries())
+        epochs.truncate_from_end(end)
+        epochs.changed = True
+        future.epochs = epochs
+        if future.topic_id != current.topic_id:
+            future.topic_id, future.metadata_unsynced = current.topic_id, True
+        future.new_snapshots[end] = current.producers_at_end()
+        await future.flush()
+        # Recovery must not take gaps that compaction left for lost records.
+        await target.checkpoint()
+        await target.write_high_watermarks({future.topic_partition: high_watermark})
+
+    async def rename(self) -> None:
+        """Give the future log the name of its partition. Raises StorageError, with nothing renamed.
+
+        After a failed sync of the new name, the directory has failed.
+        """
+        future, target = self._future, self._target
+        key, root = future.topic_partition, target.path
+        old, new = future.path, f"{root}/{names.directory_name(key)}"
+        moved_from = f"{self._source.path}\n".encode()
+
+        def rename(files: Files) -> None:
+            for name in files.listdir(old):
+                if name.endswith(names.DELETED):
+                    files.unlink(f"{old}/{name}")
+            files.replace_file(f"{old}/{names.MOVED_FROM}", moved_from, sync=True)
+            files.rename(old, new)
+            files.fsync_directory(root)
+
+        try:
+            await target.lane.submit(rename, Work.SLOW, "put a future replica in place")
+        except StorageError as error:
+            target.failed(error)
+            raise
+
+    def undo(self) -> Completion[None]:
+        """Give the future log its name back: its partition has no replica here any more."""
+        future, target = self._future, self._target
+        old = f"{target.path}/{names.directory_name(future.topic_partition)}"
+        new = future.path
+
+        def rename(files: Files) -> None:
+            files.rename(old, new)
+            files.fsync_directory(target.path)
+
+        completion: Completion[None] = Completion()
+
+        def renamed(done: Completion[None]) -> None:
+            if done.error is not None:
+                target.failed(done.error)
+            completion.resolve(None)
+
+        target.lane.submit(rename, Work.SLOW, "take a future replica back").then(renamed)
+        return completion
+
+    def switch(self) -> PartitionLog:
+        """Put the renamed log in the place of the old one; return it.
+
+        The caller refers to the new log before it calls `go_on`.
+        """
+        current, source, target = self._current, self._source, self._target
+        key = current.topic_partition
+        log = target.future_logs.taken(key)
+        assert log is self._future and key not in target.logs, f"{key} is in {target.path}"
+        log.renamed(f"{target.path}/{names.directory_name(key)}")
+        log.succeed(current)
+        target.logs[key] = log
+        target.moved_from[key] = source.path
+        source.moved_from.pop(key, None)
+        return log
+
+    def go_on(self) -> None:
+        """Write what waited on the new log, and delete the old one."""
+        current, source, target = self._current, self._source, self._target
+        log, held = self._future, self._current.held
+        assert held is not None
+        self.is_over = True
+        held.make(log)
+        log.submit_planned()
+        key = log.topic_partition
+        gone = source.delete(key)
+        current.end_turn()
+        gone.then(lambda done: None if done.error else target.forget_moved_from(key))
+
+    def give_up(self) -> None:
+        """Let the present log go on; its future log is as it was. Does nothing after `go_on`."""
+        if self.is_over:
+            return
+        self.is_over = True
+        held, self._current.held = self._current.held, None
+        assert held is not None
+        held.make(self._current)
+        self._current.end_turn()

@@ -1,0 +1,87 @@
+"""Invariants of moves between the log directories of a broker (D11), on the simulated disks.
+
+When a future replica takes the place of the present one, it has the same records under the same
+offsets and leader epochs, and all of it survives a power loss: records, the names of its files, the
+name of its directory, the topic id. So no byte that counted as synced is unsynced by a move (V69,
+E7). Compaction may have removed more records from the one than from the other. After the faults
+nothing is left over: no future replica, and no second copy of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from tidelog.sim.batches import GONE
+from tidelog.sim.checkers.replica_logs import NodeLogs, ReplicaLog
+from tidelog.sim.checkers.synced_checker import durable_end
+from tidelog.sim.disk import Directory, SimDisk
+
+_FUTURE: Final = "-future"
+#: Directories of replicas that no broker serves.
+_ASIDE: Final = ("-delete", "-stray", _FUTURE)
+
+
+class Hosting(Protocol):
+    """A node, of which the checker sees the logs in its files."""
+
+    @property
+    def logs(self) -> NodeLogs: ...
+
+
+class DirectoryMoveChecker:
+    """Checker of the moves of one run."""
+
+    def __init__(self, brokers: Mapping[int, Hosting], violate: Callable[[str], None]) -> None:
+        self._brokers = brokers
+        self._violate = violate
+        #: Moves that were checked at their end.
+        self.checked = 0
+
+    def swapped(self, node_id: int, partition: str, source: str, target: str) -> None:
+        """Check a replica whose future one was put in its place, before it is used."""
+        logs = self._brokers[node_id].logs
+        disks = {disk.root: disk for disk in logs.disks}
+        former = logs.copy_on(disks[source], partition)
+        log = logs.copy_on(disks[target], partition)
+        self.checked += 1
+        name = f"{partition} of broker {node_id}, moved from {source} to {target},"
+        if log is None or former is None:
+            self._violate(f"{name} is not in both directories at its end (D11)")
+            return
+        problem = _difference(former, log)
+        if problem:
+            self._violate(f"{name} {problem} (D11)")
+        elif durable_end(log, partition) < log.end:
+            end = durable_end(log, partition)
+            self._violate(f"{name} ends at {log.end}, and is on the disk up to {end} (D11)")
+
+    def left_over(self) -> str:
+        """Return a copy of a replica that should not be on any disk any more; empty without any."""
+        for node_id, broker in self._brokers.items():
+            found: dict[str, str] = {}
+            for disk in broker.logs.disks:
+                for name in _directories(disk):
+                    if name.endswith(_FUTURE):
+                        return f"broker {node_id} has {disk.root}/{name}"
+                    if not name.endswith(_ASIDE) and found.setdefault(name, disk.root) != disk.root:
+                        return f"broker {node_id} has {name} in {found[name]} and {disk.root}"
+        return ""
+
+
+def _directories(disk: SimDisk) -> list[str]:
+    root = disk.find(disk.root)
+    entries = root.entries if isinstance(root, Directory) else {}
+    return [name for name, entry in entries.items() if isinstance(entry, Directory)]
+
+
+def _difference(former: ReplicaLog, log: ReplicaLog) -> str:
+    """Return what a copy lacks or has beyond the log that it was made of; empty if nothing."""
+    if former.end != log.end and (former.numbers or log.numbers):
+        return f"ends at {log.end}, the former replica at {former.end}"
+    for offset in range(max(former.start, log.start), former.end):
+        was = former.epochs[offset - former.start], former.numbers[offset - former.start]
+        now = log.epochs[offset - log.start], log.numbers[offset - log.start]
+        if was != now and GONE not in (was[1], now[1]):
+            return f"has record {now} at offset {offset}, the former replica {was}"
+    return ""
