@@ -71,12 +71,7 @@ class FinalPhase:
             return
         if workload.churning is not None and not self._settled(workload.churning, limit_ns):
             return
-        left_over = self._cluster.directory_moves.left_over
-        has_several = self._cluster.settings.log_dirs > 1
-        if has_several and not self._wait(
-            lambda: bool(left_over()), limit_ns, "no move leaves a copy behind"
-        ):
-            self._simulator.note(-1, "move", left_over())
+        if not self._moves_ended(limit_ns):
             return
         if not self._end_producers(limit_ns) or not self._end_groups(limit_ns):
             return
@@ -143,6 +138,16 @@ class FinalPhase:
         if self._wait(unsettled, limit_ns, "churn settles"):
             return True
         self._simulator.note(-1, "churn", churning.unfinished())
+        return False
+
+    def _moves_ended(self, limit_ns: int) -> bool:
+        """Wait until no move between log directories has left anything behind (D11)."""
+        if self._cluster.settings.log_dirs < 2:
+            return True
+        left_over = self._cluster.directory_moves.left_over
+        if self._wait(lambda: bool(left_over()), limit_ns, "no move leaves a copy behind"):
+            return True
+        self._simulator.note(-1, "move", left_over())
         return False
 
     # Producers

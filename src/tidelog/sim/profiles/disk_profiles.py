@@ -183,9 +183,9 @@ DISKS: Final = (
         has_offline_directory=True,
         has_own_streams=True,
     ),
-    # Replicas move between the log directories of their brokers all the time, throttled or not (D11).
-    # Meanwhile brokers die with and without their unsynced data, directories fail and return, disks
-    # are full, leaders change, and topics are deleted and created again.
+    # Replicas move between the log directories of their brokers all the time, throttled or not
+    # (D11). Meanwhile brokers die with and without their unsynced data, directories fail and
+    # return, disks are full, leaders change, and topics are deleted and created again.
     Profile(
         "directory_moves",
         weights={
