@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
 
-from tidelog.core.types import TopicId
+from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.loop import NS_PER_S
@@ -103,6 +103,34 @@ def test_a_failed_directory_counts_for_its_own_replicas_alone(at: FaultHarness) 
     assert budget.may_fail(1, loses_data=True, disk=intact)
     disk.is_failed = False
     assert budget.may_fail(3, loses_data=True, disk=other)
+
+
+def move(at: FaultHarness, broker: SimBroker) -> None:
+    """Move a broker's replica of the topic to its other directory."""
+    assert broker.broker is not None
+    replicas = broker.broker.replicas
+    partition = replicas.get(TopicPartition(TOPIC, 0))
+    assert partition is not None
+    other = next(each for each in replicas.directories if each is not partition.directory)
+    moved = replicas.moves.move(partition.topic_partition, other.path)
+    broker.broker.services.tasks.spawn("a test moves a replica", moved)
+
+
+def test_strike_directory_move_kills_a_broker_in_the_middle_of_a_move(at: FaultHarness) -> None:
+    """It is whole in one directory when the broker is back, and in both on the way there."""
+    before = {broker.node_id: broker.incarnation for broker in at.brokers}
+    for seed in range(24):
+        at.inject("strike_directory_move", seed)
+        for broker in at.brokers:
+            if broker.broker is not None and broker.life is not None:
+                move(at, broker)
+        at.run(200)
+        at.until(lambda: not at.cluster.health())
+        at.until(lambda: not at.cluster.directory_moves.left_over())
+    assert sum(broker.incarnation - before[broker.node_id] for broker in at.brokers) >= 10
+    assert at.cluster.directory_moves.checked >= 40
+    marks = at.simulator.trace.marks
+    assert marks["moved_replica_found_twice"] and marks["directory_move_resumed"]
 
 
 def test_the_phase_of_an_offline_directory_is_played() -> None:

@@ -144,7 +144,7 @@ class Simulator:
     def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
         """Record a state change that a node traced."""
         self.note(incarnation.node_id, "event", trace_detail(name, fields))
-        for callback in self.on_traced:
+        for callback in list(self.on_traced):
             callback(incarnation, name, fields)
 
     def violate(self, what: str) -> None:

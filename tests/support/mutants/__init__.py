@@ -14,6 +14,7 @@ from typing import Final
 from tests.support.mutants import (
     control,
     direct,
+    directory_moves,
     disks,
     groups,
     isr,
@@ -54,6 +55,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         sessions,
         synced,
         throttles,
+        directory_moves,
     )
     for name, mutant in part.CATALOGUE.mutants.items()
 }
