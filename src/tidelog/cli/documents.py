@@ -573,8 +573,8 @@ class MoveVerified:
     """The progress of one partition's move.
 
     It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
-    another target. It is changed where another request has taken the place of the one that is asked
-    about.
+    another target. It is moving_directory where only a wanted log directory is missing. It is
+    changed where another request has taken the place of the one that is asked about.
     """
 
     topic: str
@@ -609,6 +609,23 @@ class LogDirDescribed:
     usable_bytes: int | None
     total_bytes: int | None
     replicas: list[Replica]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryMove:
+    """A replica that is to be in another log directory of its broker.
+
+    `result` is accepted, done (with --wait), would_move, or Kafka's error name. `log_dir_before` is
+    null where the broker has no replica yet.
+    """
+
+    broker: int
+    topic: str
+    partition: int
+    result: str
+    log_dir_before: str | None
+    log_dir: str
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

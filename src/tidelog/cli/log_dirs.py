@@ -12,9 +12,29 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.completion import broker_ids, topic_names
-from tidelog.cli.documents import LogDirDescribed, Replica, prints
+from tidelog.cli.directory_moves import (
+    Found,
+    Place,
+    Wanted,
+    ask,
+    await_all,
+    check_known,
+    described,
+    is_begun,
+    present,
+    say_refused,
+)
+from tidelog.cli.documents import DirectoryMove, LogDirDescribed, Replica, prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.names import broker_named, topics_named
+from tidelog.cli.names import (
+    NotFoundError,
+    PartitionWord,
+    broker_named,
+    partition_numbers,
+    partition_word,
+    partitions_named,
+    topics_named,
+)
 from tidelog.cli.output import (
     OutputFormat,
     OutputOption,
@@ -25,6 +45,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.target import (
     BootstrapOption,
+    DryRunOption,
     OptionalDirectoryOption,
     TimeoutOption,
     choose_target,
@@ -32,7 +53,7 @@ from tidelog.cli.target import (
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
 
-app = CommandGroup("Show log directories.")
+app = CommandGroup("Show log directories, and move replicas between them.")
 
 
 @app.command(
@@ -103,6 +124,106 @@ def describe_log_dirs(
                 for replica in each.replicas
             ),
         )
+
+
+@app.command(
+    epilog="Example: tidelog log-dirs move --broker 1 --topic-partition flights-0 --to /b --wait"
+)
+@prints(list[DirectoryMove])
+def move(
+    broker: Annotated[int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)],
+    partitions: Annotated[
+        list[str],
+        typer.Option(
+            "--topic-partition", help="A replica: t-0, or t:0,2-4, or t for all; may be repeated."
+        ),
+    ],
+    to: Annotated[str, typer.Option("--to", help="The log directory, as its broker names it.")],
+    dry_run: DryRunOption = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the replicas are there.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Move replicas of a broker to another of its log directories.
+
+    Each is copied there, at most at replica.alter.log.dirs.io.max.bytes.per.second of the broker,
+    and then takes the place of the present one; producers and consumers notice nothing. Its present
+    directory cancels a move. The exit code is 1 if a move was refused; the others go on.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        broker_named(client, broker)
+        named = partitions_named(client, [_replica_word(word) for word in partitions])
+        known = described(client, [broker])
+        there = present(known)
+        wanted: Wanted = {
+            place: to
+            for tp in named
+            if (place := Place(broker, tp)) in there or _is_word_of_one(partitions)
+        }
+        if not wanted:
+            raise NotFoundError(f"broker {broker} has no replica of these partitions")
+        check_known(known, wanted)
+        outcomes = dict.fromkeys(wanted, ErrorCode.NONE) if dry_run else ask(client, wanted)
+        begun = {place: to for place in wanted if is_begun(outcomes[place], may_be_missing=False)}
+        if wait and begun and not dry_run:
+            await_all(client, begun)
+    done = "would_move" if dry_run else "done" if wait else "accepted"
+    rows = [_moved(place, to, there.get(place), outcomes[place], done) for place in wanted]
+    _print_moved(rows, output)
+    if say_refused(outcomes, may_be_missing=False):
+        raise typer.Exit(1)
+
+
+def _replica_word(word: str) -> PartitionWord:
+    """Parse t-0 as Kafka's tools print it, or t:0,2-4; a topic may end with a number itself."""
+    topic, dash, number = word.rpartition("-")
+    if ":" not in word and dash and topic and number.isdecimal():
+        return PartitionWord(topic, partition_numbers(number))
+    return partition_word(word)
+
+
+def _is_word_of_one(words: list[str]) -> bool:
+    """Return whether every word names its partitions: then each must be on the broker."""
+    return all(_replica_word(word).partitions is not None for word in words)
+
+
+def _moved(
+    place: Place, to: str, found: Found | None, error: ErrorCode, done: str
+) -> DirectoryMove:
+    return DirectoryMove(
+        place.broker_id,
+        place.tp.topic,
+        place.tp.partition,
+        done if error is ErrorCode.NONE else error.name,
+        None if found is None else found.log_dir,
+        to,
+        0 if found is None else found.size_bytes,
+    )
+
+
+def _print_moved(rows: list[DirectoryMove], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    print_table(
+        ("broker", "topic", "partition", "result", "from", "to", "size"),
+        (
+            (
+                each.broker,
+                each.topic,
+                each.partition,
+                each.result,
+                each.log_dir_before,
+                each.log_dir,
+                size_text(each.size_bytes),
+            )
+            for each in rows
+        ),
+    )
 
 
 def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:

@@ -22,7 +22,7 @@ from tidelog.cli.move_files import (
     replicas_of,
 )
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
-from tidelog.cli.reassignment_files import check_expected, ids, read
+from tidelog.cli.reassignment_files import ReassignmentFileError, check_expected, ids, read
 from tidelog.cli.target import (
     BootstrapOption,
     DryRunOption,
@@ -60,7 +60,12 @@ def queue(
         if file is None and text is None:
             _show(client.reassignments(), output)
             return
-        where, targets, expected = read(file, text)
+        where, targets, expected, directories = read(file, text)
+        if directories:
+            raise ReassignmentFileError(
+                f"{where} names log directories, which queued moves cannot: execute it, or move the"
+                " replicas afterwards (tidelog log-dirs move)"
+            )
         before = replicas_of(client, targets, where)
         check_expected(where, expected, before)
         if dry_run:

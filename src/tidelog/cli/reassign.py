@@ -7,12 +7,23 @@ the cluster whether a command waits for them or not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from tidelog.cli.directory_moves import (
+    Place,
+    Wanted,
+    ask,
+    await_all,
+    check_known,
+    described,
+    is_begun,
+    present,
+    say_refused,
+)
 from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_execution import (
@@ -77,13 +88,15 @@ def execute(
     """Move partitions to the brokers that a file names.
 
     While others are on the move, --additional is needed; a partition among them is redirected to
-    its new target. The exit code is 1 if a move was refused, or with --wait did not reach its
+    its new target. Replicas with log_dirs move to those log directories of their brokers, or are
+    created there. The exit code is 1 if a move was refused, or with --wait did not reach its
     target; the others continue.
     """
-    where, targets, expected = read(file, text)
+    where, targets, expected, directories = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
         before = replicas_of(client, targets, where)
         check_expected(where, expected, before)
+        check_known(described(client, [place.broker_id for place in directories]), directories)
         moving = client.list_reassignments()
         if moving and not additional:
             raise ReassignmentFileError(
@@ -98,9 +111,12 @@ def execute(
         if unknown:
             names = ", ".join(unknown)
             say(f"the way back has no {names}: on the move, from where is not recorded")
+        placed: dict[Place, ErrorCode] = {}
         if dry_run:
             results = foreseen(client, targets)
         else:
+            # Brokers remember the directories of replicas that they are about to get, as in Kafka.
+            placed = ask(client, directories)
             results = client.reassign(targets, expected, throttle=throttle)
             if save_rollback is None and len(unknown) < len(targets):
                 say(f"to move them back once they are moved, execute: {back}")
@@ -109,6 +125,7 @@ def execute(
         if wait and begun and not dry_run:
             lost = await_targets(client, {tp: targets[tp] for tp in begun})
             results |= lost
+            await_all(client, _of_begun(directories, placed, set(begun) - set(lost)))
     rows = [
         MoveBegun(
             tp.topic,
@@ -122,8 +139,20 @@ def execute(
     ]
     print_asked(rows, output)
     say_failed(len(targets) - len(begun), len(lost), len(targets))
-    if len(begun) < len(targets) or lost:
+    refused = say_refused(placed, may_be_missing=True)
+    if len(begun) < len(targets) or lost or refused:
         raise typer.Exit(1)
+
+
+def _of_begun(
+    directories: Wanted, placed: Mapping[Place, ErrorCode], begun: Collection[TopicPartition]
+) -> Wanted:
+    """Return the log directories that replicas of these partitions are going to be in."""
+    return {
+        place: path
+        for place, path in directories.items()
+        if place.tp in begun and is_begun(placed[place], may_be_missing=True)
+    }
 
 
 @app.command(epilog="Example: tidelog reassign cancel --all")
@@ -306,16 +335,24 @@ def verify(
     timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show whether partitions are where a file wants them. Exit code 1 unless all of them are."""
-    where, targets, _ = read(file, text)
+    where, targets, _, directories = read(file, text)
     with choose_target(bootstrap, directory).client(timeout) as client:
         # In this order, a move that ends in between counts as under way and not as lost.
         moves = client.reassignments(targets)
         replicas = replicas_of(client, targets, where)
+        there = present(described(client, [place.broker_id for place in directories]))
+    astray = {
+        place.tp
+        for place, path in directories.items()
+        if place not in there or there[place].log_dir != path
+    }
     rows = [
         MoveVerified(
             tp.topic,
             tp.partition,
-            _state(tp, targets[tp], replicas[tp], moves, requests or []),
+            _in_directories(
+                _state(tp, targets[tp], replicas[tp], moves, requests or []), tp in astray
+            ),
             replicas[tp],
             targets[tp],
         )
@@ -367,6 +404,11 @@ def _state(
     if move is None:
         return "done" if replicas == target else "elsewhere"
     return "moving_elsewhere"
+
+
+def _in_directories(state: str, is_astray: bool) -> str:
+    """Return the state of a partition whose replicas may not all be in the wanted directories."""
+    return "moving_directory" if state == "done" and is_astray else state
 
 
 def _word(error: ErrorCode, dry_run: bool) -> str:

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 import typer
 
+from tidelog.cli.directory_moves import Place, Wanted
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 
 _EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
+#: Stands for the directory that a broker chooses itself.
+ANY = "any"
 Targets = dict[TopicPartition, tuple[int, ...]]
 
 
@@ -33,6 +36,8 @@ class Document(NamedTuple):
     targets: Targets
     #: Replicas that partitions must still have (R18).
     expected: Targets
+    #: The log directories that entries name, by replica (D11).
+    directories: Wanted
 
 
 def read(file: Path | None, text: str | None) -> Document:
@@ -49,7 +54,8 @@ def read(file: Path | None, text: str | None) -> Document:
         raise ReassignmentFileError(f"{where}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ReassignmentFileError(f"{where} is not JSON: {error}") from error
-    return Document(where, targets_of(document, where), _expected_of(document, where))
+    targets = targets_of(document, where)
+    return Document(where, targets, _expected_of(document, where), _directories_of(document, where))
 
 
 def targets_of(document: Any, where: str) -> Targets:
@@ -84,6 +90,29 @@ def _expected_of(document: Any, where: str) -> Targets:
     return expected
 
 
+def _directories_of(document: Any, where: str) -> Wanted:
+    """Return the log directories that entries name; ReassignmentFileError."""
+    wanted: Wanted = {}
+    for index, entry in enumerate(document["partitions"]):
+        paths, replicas = entry.get("log_dirs"), entry["replicas"]
+        if paths is None:
+            continue
+        if (
+            not isinstance(paths, list)
+            or len(paths) != len(replicas)
+            or not all(isinstance(path, str) and (path == ANY or path[:1] == "/") for path in paths)
+        ):
+            raise ReassignmentFileError(
+                f"{where}: partitions[{index}]: log_dirs is {paths!r}: for each replica an absolute"
+                f' path or "{ANY}" expected'
+            )
+        tp = TopicPartition(entry["topic"], entry["partition"])
+        for broker_id, path in zip(replicas, paths, strict=True):
+            if path != ANY:
+                wanted[Place(broker_id, tp)] = path
+    return wanted
+
+
 def _entry(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
     if not isinstance(entry, dict):
         raise ReassignmentFileError(f"{where} is no object: {_EXPECTED} expected")
@@ -104,12 +133,6 @@ def _entry(entry: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
         raise ReassignmentFileError(
             f"{where}: throttle counts only in a node of the store: leave it out, and give"
             " --throttle"
-        )
-    directories = entry.get("log_dirs")
-    if directories is not None and directories != ["any"] * len(replicas):
-        raise ReassignmentFileError(
-            f"{where}: log_dirs is {directories!r}: brokers choose directories themselves, leave it"
-            ' out or write "any" for each replica'
         )
     return TopicPartition(topic, partition), tuple(replicas)
 

@@ -399,10 +399,6 @@ class TestVerify:
             "throttle counts only in a node of the store: leave it out, and give --throttle",
         ),
         (
-            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]},
-            "log_dirs is ['/d']: brokers choose directories themselves",
-        ),
-        (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2},
             "f names t-0 more than once",
         ),

@@ -65,12 +65,12 @@ class DirectoriesChanged(ChurnKind):
             self.failed(f"moves within broker {broker_id}", error)
             self.client.router.forget()
             return
-        begun = [str(tp) for tp, error in outcomes.items() if error is ErrorCode.NONE]
+        begun = [str(tp) for tp, outcome in outcomes.items() if outcome is ErrorCode.NONE]
         self.succeeded(f"broker {broker_id}: {begun} of {len(asked)}")
-        for tp, error in outcomes.items():
+        for tp, outcome in outcomes.items():
             is_known = asked[tp] in self.work.cluster.settings.log_directories
-            if (error is ErrorCode.LOG_DIR_NOT_FOUND) == is_known:
-                self.work.cluster.simulator.violate(f"{tp} to {asked[tp]}: {error.name} (D11)")
+            if (outcome is ErrorCode.LOG_DIR_NOT_FOUND) == is_known:
+                self.work.cluster.simulator.violate(f"{tp} to {asked[tp]}: {outcome.name} (D11)")
 
     def _path(self) -> str:
         if self.draw.random() < _UNKNOWN_SHARE:

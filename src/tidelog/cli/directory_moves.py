@@ -1,0 +1,126 @@
+"""Replicas that commands want in certain log directories of their brokers (D11).
+
+`tidelog log-dirs move` names them, and so do the `log_dirs` of Kafka's reassignment files. A broker
+that has no replica yet remembers the directory for its creation. An accepted request is a begun
+move: the replica is there when its broker no longer shows a future one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from tidelog.cli.names import NotFoundError, nearest
+from tidelog.cli.output import say
+from tidelog.cli.waiting import wait_for
+from tidelog.client.upkeep import LogDirectory
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+#: A day: a move takes as long as the copy of a replica.
+PATIENCE_S = 86_400.0
+
+
+class Place(NamedTuple):
+    """A replica: its broker and its partition."""
+
+    broker_id: int
+    tp: TopicPartition
+
+
+#: The wanted log directory of each replica.
+Wanted = dict[Place, str]
+
+
+class Found(NamedTuple):
+    """A replica in a log directory."""
+
+    log_dir: str
+    size_bytes: int
+
+
+def described(client: BlockingClient, brokers: Collection[int]) -> dict[int, list[LogDirectory]]:
+    """Return the log directories of these brokers."""
+    return {broker: client.describe_log_dirs(broker) for broker in sorted(set(brokers))}
+
+
+def check_known(known: Mapping[int, list[LogDirectory]], wanted: Wanted) -> None:
+    """Raise NotFoundError for the first directory that its broker does not have or has lost."""
+    for place, path in wanted.items():
+        found = {each.path: each.error for each in known[place.broker_id]}
+        if path not in found:
+            raise NotFoundError(
+                f"broker {place.broker_id} has no log directory {path!r}{nearest(path, found)}"
+            )
+        if found[path] is not ErrorCode.NONE:
+            raise NotFoundError(f"log directory {path} of broker {place.broker_id} has failed")
+
+
+def present(known: Mapping[int, list[LogDirectory]]) -> dict[Place, Found]:
+    """Return where each replica is now; a future one is not there yet."""
+    return {
+        Place(broker_id, replica.tp): Found(directory.path, replica.size_bytes)
+        for broker_id, directories in known.items()
+        for directory in directories
+        for replica in directory.replicas
+        if not replica.is_future
+    }
+
+
+def ask(client: BlockingClient, wanted: Wanted) -> dict[Place, ErrorCode]:
+    """Have each broker begin the moves of its replicas; return the outcomes."""
+    outcomes: dict[Place, ErrorCode] = {}
+    for broker_id in sorted({place.broker_id for place in wanted}):
+        of_it = {place.tp: path for place, path in wanted.items() if place.broker_id == broker_id}
+        for tp, error in client.move_replicas(broker_id, of_it).items():
+            outcomes[Place(broker_id, tp)] = error
+    return outcomes
+
+
+def is_begun(error: ErrorCode, *, may_be_missing: bool) -> bool:
+    """Return whether the replica will be where it is wanted.
+
+    `may_be_missing`: it is about to be created, in the directory that its broker remembers.
+    """
+    return error is ErrorCode.NONE or (may_be_missing and error is ErrorCode.REPLICA_NOT_AVAILABLE)
+
+
+def await_all(client: BlockingClient, wanted: Wanted) -> None:
+    """Wait until all replicas are where they are wanted; NotYetError after a day.
+
+    A broker that has restarted remembers nothing of a replica that it did not have: it is asked
+    again.
+    """
+
+    def count() -> int:
+        there = present(described(client, [place.broker_id for place in wanted]))
+        missing = {
+            place: path
+            for place, path in wanted.items()
+            if place not in there or there[place].log_dir != path
+        }
+        elsewhere = {place: path for place, path in missing.items() if place in there}
+        if elsewhere:
+            for place, error in ask(client, elsewhere).items():
+                if error not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
+                    raise NotFoundError(
+                        f"{place.tp} on broker {place.broker_id} does not move to"
+                        f" {elsewhere[place]}: {error.name}; the broker's log has the reason"
+                    )
+        return len(wanted) - len(missing)
+
+    wait_for("moves between log directories", len(wanted), count, PATIENCE_S)
+
+
+def say_refused(outcomes: Mapping[Place, ErrorCode], *, may_be_missing: bool) -> int:
+    """Name the refused moves; return how many there are."""
+    refused = 0
+    for place, error in outcomes.items():
+        if not is_begun(error, may_be_missing=may_be_missing):
+            refused += 1
+            say(
+                f"tidelog: {place.tp} does not move within broker {place.broker_id}: {error.name};"
+                " the broker's log has the reason"
+            )
+    return refused
