@@ -80,11 +80,13 @@ class TwoDisks:
             for lane in self.lanes
         ]
         await replicas.open(directories)
-        failed = FailedDirectories(self.broker.services, replicas, self.broker.commands.rest)
+        services, rest = self.broker.services, self.broker.commands.rest
+        no_requests, no_events = SimpleNamespace(), SimpleNamespace()
+        failed = FailedDirectories(services, replicas, rest, no_requests, no_events)  # type: ignore[arg-type]  # closed
         failed.close()
         self.broker.config = self.broker.config.with_dynamic({})
         for directory in directories:
-            directory.on_failure = lambda error, each=directory: failed.failed(each.path, error)  # type: ignore[misc]
+            directory.on_failure = lambda error, each=directory: failed.failed(each.path, error)
         return self
 
     async def restart(self) -> None:

@@ -179,7 +179,7 @@ class TwoDirectories:
         self.events: list[ClusterEvent] = []
         self.broker.ports.halt = self.halts.append
         self.first, self.second = FakeDirectory(), FakeDirectory()
-        self.first.path, self.second.path = "/a", "/b"  # type: ignore[attr-defined]  # of a fake
+        self.first.path, self.second.path = "/a", "/b"
         self.replicas = self.broker.replicas
         self.replicas.directories = [self.first, self.second]  # type: ignore[list-item]  # fakes
         self.failed = FailedDirectories(

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
-from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.replication.directory_move import StepKind
 
@@ -62,7 +61,7 @@ def swapped_before_synced(_: Any) -> Any:
 def flush_of_the_former_log_counts(original: Any) -> Any:
     """A flush during the replacement syncs the files that go, under names that they lose."""
 
-    def start(flushes: Any) -> Completion[None]:
+    def start(flushes: Any) -> Any:
         log = flushes._log
         held, log.held = log.held, None
         try:

@@ -71,7 +71,7 @@ class Directories:
             DescribeLogDirsResult(
                 log_dir=path,
                 topics=[
-                    DescribeLogDirsTopic(name, [DescribeLogDirsPartition(number, 2048, 0, future)])
+                    DescribeLogDirsTopic(name, [DescribeLogDirsPartition(number, 2048, 0, bool(future))])
                     for future, places in enumerate(
                         (self.places, {key: to for key, (to, _) in self.coming.items()})
                     )
