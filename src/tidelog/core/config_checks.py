@@ -1,4 +1,7 @@
-"""Checks of broker keys that depend on each other (rule F9, and Kafka's own checks)."""
+"""Checks of broker keys that depend on each other (rule F9, and Kafka's own checks).
+
+A contradiction is an error; a setting without the effect that its operator expects is a warning.
+"""
 
 from __future__ import annotations
 

@@ -143,14 +143,7 @@ async def open_directory(
                 note(logging.WARNING if is_warning else logging.INFO, text)
         opened.partitions += [part for part in partitions if not part[1].is_unfinished]
     if futures:
-        present = dict.fromkeys(key for key, _ in opened.partitions)
-        wanted = {
-            name: _request(root, name, opened, key, config_of, clock)
-            for name, key in futures.items()
-            if key is not None and key not in present
-        }
-        opened.futures, opened.useless = await load_futures(lane, wanted, note)
-        opened.useless += [name for name in futures if name not in wanted]
+        await _load_futures(lane, opened, futures, config_of, clock, note)
     if opened.clean_shutdown is not None and any(
         loaded.is_topic_unknown for _, loaded in opened.partitions
     ):
@@ -177,6 +170,25 @@ async def open_directory(
             f"{'a clean' if opened.was_clean else 'an unclean'} shutdown",
         )
     return opened
+
+
+async def _load_futures(
+    lane: Lane,
+    opened: Opened,
+    futures: Mapping[str, TopicPartition | None],
+    config_of: Callable[[str], LogConfig],
+    clock: Clock,
+    note: Note,
+) -> None:
+    """Recover future replicas, by name; one beside its present replica is useless."""
+    present = dict.fromkeys(key for key, _ in opened.partitions)
+    wanted = {
+        name: _request(lane.directory, name, opened, key, config_of, clock)
+        for name, key in futures.items()
+        if key is not None and key not in present
+    }
+    opened.futures, opened.useless = await load_futures(lane, wanted, note)
+    opened.useless += [name for name in futures if name not in wanted]
 
 
 def _request(

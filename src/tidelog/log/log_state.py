@@ -61,8 +61,8 @@ class _Turn(NamedTuple):
 class LogState:
     """The state of one replica's log.
 
-    There are ten thousand of these. Containers that are nearly always empty are lists (56 bytes),
-    never deques (760).
+    Its directory has a `name`, or that of its partition. There are ten thousand of these.
+    Containers that are nearly always empty are lists (56 bytes), never deques (760).
     """
 
     __slots__ = (
@@ -117,7 +117,6 @@ class LogState:
         producers: ProducerState,
         name: str = "",
     ) -> None:
-        """`name` is that of the log's directory; without one it is its partition's."""
         self.directory = directory
         self.topic_partition = topic_partition
         #: All zeros where the directory has no topic id.

@@ -1,8 +1,8 @@
 """What a future replica does next to become a copy of the present one of its broker (D11).
 
-The future replica follows the present one as a follower does its leader: histories are compared by
-leader epoch (V32), so it truncates what the present one has truncated, and starts over where that
-one begins later than it ends (V67). It copies up to the log end, not the high watermark: the copy
+The future replica follows the present one as a follower does its leader. Histories are compared by
+leader epoch (V32): it truncates what the present one has truncated. Where that one begins later
+than it ends, it starts over (V67). It copies up to the log end, not the high watermark: the copy
 takes the place of the original as a whole. Knows logs by their offsets and epoch histories only.
 Source: ReplicaAlterLogDirsThread.
 """

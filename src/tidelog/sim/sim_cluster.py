@@ -117,12 +117,16 @@ class SimCluster:
         simulator.on_note.append(self.answers.noted)
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
-        #: Checker of moves between the log directories of a broker (D11).
         self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
+        self._attach()
+
+    def _attach(self) -> None:
+        """Follow the simulator's events, and judge crashes and expiries by the budget."""
+        simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
-        self.budget.commits_synced = settings.flushes_before_ack
+        self.budget.commits_synced = self.settings.flushes_before_ack
         simulator.judge_crash = self.budget.judge_crash
         self.store.may_expire = self.budget.may_expire
         simulator.on_death.append(self._died)

@@ -57,21 +57,6 @@ def swapped_before_synced(_: Any) -> Any:
     return write_down
 
 
-@_breaks("D11", "tidelog.log.flush:Flushes.start", profile=_PROFILE)
-def flush_of_the_former_log_counts(original: Any) -> Any:
-    """A flush during the replacement syncs the files that go, under names that they lose."""
-
-    def start(flushes: Any) -> Any:
-        log = flushes._log
-        held, log.held = log.held, None
-        try:
-            return original(flushes)
-        finally:
-            log.held = held
-
-    return start
-
-
 @_breaks("D11", "tidelog.broker.replicas.duplicate_replicas:_rank", profile=_PROFILE)
 def former_copy_kept(_: Any) -> Any:
     """After a crash in the middle of a replacement the shorter one of two copies stays."""

@@ -20,6 +20,11 @@ from tidelog.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from tidelog.wire.messages.alter_strays import DELETE, AlterStraysRequest
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -83,6 +88,7 @@ from tidelog.wire.messages.remove_partitions import (
 from tidelog.wire.registry import (
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_REPLICA_LOG_DIRS,
     ALTER_STRAYS,
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -122,6 +128,7 @@ CLIENT_APIS = [
     DELETE_RECORDS,
     DESCRIBE_CONFIGS,
     ALTER_CONFIGS,
+    ALTER_REPLICA_LOG_DIRS,
     DESCRIBE_LOG_DIRS,
     CREATE_PARTITIONS,
     REMOVE_PARTITIONS,
@@ -273,6 +280,9 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     DELETE_RECORDS: _delete_records,
     DESCRIBE_CONFIGS: _describe_configs,
     ALTER_CONFIGS: _alter_configs,
+    ALTER_REPLICA_LOG_DIRS: lambda version, topic, topic_id, partition: AlterReplicaLogDirsRequest(
+        [AlterReplicaLogDir("/nowhere", [AlterReplicaLogDirTopic(topic, [partition])])]
+    ),
     DESCRIBE_LOG_DIRS: lambda version, topic, topic_id, partition: DescribeLogDirsRequest(
         [DescribableLogDirTopic(topic, [partition])]
     ),

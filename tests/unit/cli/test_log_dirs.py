@@ -71,7 +71,7 @@ class Directories:
             DescribeLogDirsResult(
                 log_dir=path,
                 topics=[
-                    DescribeLogDirsTopic(name, [DescribeLogDirsPartition(number, 2048, 0, bool(future))])
+                    DescribeLogDirsTopic(name, [self._shown(number, bool(future))])
                     for future, places in enumerate(
                         (self.places, {key: to for key, (to, _) in self.coming.items()})
                     )
@@ -86,6 +86,10 @@ class Directories:
         return DescribeLogDirsResponse(
             results=[*results, DescribeLogDirsResult(error_code=56, log_dir=BROKEN)]
         )
+
+    @staticmethod
+    def _shown(number: int, is_future: bool) -> DescribeLogDirsPartition:
+        return DescribeLogDirsPartition(number, 2048, 0, is_future)
 
     def altered(self, message: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         results = []

@@ -171,7 +171,6 @@ class DirectoryMove:
     async def _copy_in_turn(self) -> int:
         wait_ms = self._pace.waits_ms()
         if wait_ms:
-            self._services.tracer.mark("directory_move_throttled")
             return wait_ms
         await self._pace.turn()
         try:
@@ -211,7 +210,6 @@ class DirectoryMove:
         """Put the future replica in place, if nothing comes between; return as `_step`."""
         wait_ms = self._pace.waits_ms()
         if wait_ms:
-            self._services.tracer.mark("directory_move_throttled")
             return wait_ms
         # Most of the syncing is done while the present log goes on.
         await self.future.flush()

@@ -70,14 +70,12 @@ class DirectoryMoves:
     # requests
 
     async def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Have a replica in the log directory `path`. Raises KafkaError, as Kafka answers:
+        """Have a replica in the log directory `path`; the caller holds the order of commands.
 
-        - LOG_DIR_NOT_FOUND for a directory that is not in `log.dirs`;
-        - KAFKA_STORAGE_ERROR for one that has failed or has no room, or a replica in a failed one;
-        - REPLICA_NOT_AVAILABLE without a replica here: the directory is remembered;
-        - INVALID_TOPIC_EXCEPTION where the name of the partition is too long for a future replica.
-
-        The caller holds the order of commands.
+        Raises KafkaError, as Kafka answers. LOG_DIR_NOT_FOUND: the directory is not in `log.dirs`.
+        KAFKA_STORAGE_ERROR: it has failed or has no room, or the replica is in a failed one.
+        REPLICA_NOT_AVAILABLE: no replica is here, and the directory is remembered.
+        INVALID_TOPIC_EXCEPTION: the partition's name is too long for a future replica.
         """
         target = self._directory(path)
         move = self._moves.get(topic_partition)
@@ -99,6 +97,7 @@ class DirectoryMoves:
         await self._check_room(partition, target, 0 if future is None else future.size_bytes)
         if future is None:
             future = await self._create(partition, target)
+        self._services.tracer.mark("directory_move_begun")
         self._begin(partition, target, future)
 
     def _directory(self, path: str) -> LogDirectory:
@@ -180,18 +179,11 @@ class DirectoryMoves:
 
     # moves
 
-    def _begin(
-        self,
-        partition: Partition,
-        target: LogDirectory,
-        future: PartitionLog,
-        mark: str = "directory_move_begun",
-    ) -> None:
+    def _begin(self, partition: Partition, target: LogDirectory, future: PartitionLog) -> None:
         services, key = self._services, partition.topic_partition
         if self._is_closing or self._replicas.get(key) is not partition:
             return
         move = self._moves[key] = DirectoryMove(services, self, partition, target, future)
-        services.tracer.mark(mark)
         self._report(move, "directory_move_begun", "moves")
         services.tasks.spawn(f"directory move of {key}", move.run())
 
@@ -222,7 +214,8 @@ class DirectoryMoves:
                 elif target is partition.directory or future.topic_id != partition.topic_id:
                     self._remove(target, key)
                 else:
-                    self._begin(partition, target, future, "directory_move_resumed")
+                    self._services.tracer.mark("directory_move_resumed")
+                    self._begin(partition, target, future)
 
     def keep_only(self, listed: Collection[TopicPartition], topics: Collection[str]) -> None:
         """Remove future replicas of partitions that are not this broker's any more (V45).
@@ -333,6 +326,7 @@ class DirectoryMoves:
         self._rate.limited(None if rate == UNLIMITED else rate, now_ms)
         if not self._rate.is_exceeded(now_ms):
             return 0
+        self._services.tracer.mark("directory_move_throttled")
         return min(self._rate.recovers_in_ms(now_ms), _LOOK_MS)
 
     def copied(self, count_bytes: int) -> None:

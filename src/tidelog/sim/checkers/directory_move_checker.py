@@ -1,8 +1,8 @@
 """Invariants of moves between the log directories of a broker (D11), on the simulated disks.
 
 When a future replica takes the place of the present one, it has the same records under the same
-offsets and leader epochs, and all of it survives a power loss: records, the names of its files, the
-name of its directory, the topic id. So no byte that counted as synced is unsynced by a move (V69,
+offsets and leader epochs. All of it survives a power loss: the records, and the names of its files
+and of its directory. So no byte that counted as synced is unsynced by a move (V69,
 E7). Compaction may have removed more records from the one than from the other. After the faults
 nothing is left over: no future replica, and no second copy of any.
 """
