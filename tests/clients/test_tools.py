@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.clients.matrix.harness import ClientHarness
 from tests.support.clients.kafka_tools import Tools
+from tests.support.cluster.values import read_values, write_values
 
 from tidelog.broker.apis import cards
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
 NUMBERS = "".join(f"{number}\n" for number in range(100))
@@ -186,6 +189,48 @@ def test_kafka_reassign_partitions(
     assert "Replicas: 3,2" in told
     told = tools.run("kafka-reassign-partitions", *server, "--list")
     assert topic not in told
+
+
+@pytest.mark.rule("D11")
+def test_kafka_reassign_partitions_moves_a_replica_to_another_log_directory(
+    tools: Tools, tmp_path: Path
+) -> None:
+    """With a throttle of its own; kafka-log-dirs shows the future replica meanwhile."""
+    topic, broker = "flights", 1
+    config = {"replica.fetch.max.bytes": "20000"}
+    with LocalCluster(str(tmp_path / "cluster"), 1, config=config, log_dirs=2) as cluster:
+        at = ("--bootstrap-server", cluster.bootstrap)
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topic(topic, 1, 1)
+            client.await_topic(topic, min_isr=1)
+        values = [b"%0512d" % number for number in range(1_000)]
+        for start in range(0, len(values), 50):
+            write_values(cluster.bootstrap, TopicPartition(topic, 0), values[start : start + 50])
+        paths = [f"{cluster.places()[broker].directory}/data-{number}" for number in (0, 1)]
+        here = next(path for path in paths if Path(path, f"{topic}-0").is_dir())
+        [there] = [path for path in paths if path != here]
+        entry = {"topic": topic, "partition": 0, "replicas": [broker], "log_dirs": [there]}
+        path = tmp_path / "moves.json"
+        path.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        asked = ("--reassignment-json-file", str(path))
+        slow = ("--replica-alter-log-dirs-throttle", "1000")
+        told = tools.run("kafka-reassign-partitions", *at, *asked, "--execute", *slow)
+        assert f"for replica {topic}-0 with broker {broker}" in told
+        assert "replica-alter-dir throttle limit was set to 1000 B/s" in told
+        told = tools.run("kafka-log-dirs", *at, "--describe", "--topic-list", topic)
+        assert '"isFuture":true' in told and '"isFuture":false' in told
+        told = tools.run("kafka-reassign-partitions", *at, *asked, "--verify", fails=None)
+        assert "is still in progress" in told
+        fast = ("--replica-alter-log-dirs-throttle", "100000000", "--additional")
+        tools.run("kafka-reassign-partitions", *at, *asked, "--execute", *fast)
+        for _ in range(60):
+            told = tools.run("kafka-reassign-partitions", *at, *asked, "--verify", fails=None)
+            if "still in progress" not in told:
+                break
+        assert f"Reassignment of replica {topic}-0-{broker} completed successfully." in told
+        assert "Clearing broker-level throttles" in told
+        assert Path(there, f"{topic}-0").is_dir()
+        assert read_values(cluster.bootstrap, TopicPartition(topic, 0)) == values
 
 
 def test_kafka_reassign_partitions_beside_a_pending_move_and_takes_it_back(

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 #: Pauses after a read or an append that was refused; doubled with each up to the second.
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
-#: How many reads may be left to copy while the present log rests: some ms on any disk.
+#: How many reads may be left to copy while the present log rests, some ms on any disk: without a
+#: throttle, which holds no read there, and with one.
 _TAIL_READS: Final = 4
+_THROTTLED_TAIL_READS: Final = 1
 
 
 class MovePace(Protocol):
@@ -42,6 +44,10 @@ class MovePace(Protocol):
 
     def turn_over(self) -> None:
         """Let another move copy."""
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether moves have a throttle, exceeded or not."""
 
     def waits_ms(self) -> int:
         """Return how long the throttle holds all moves, 0 where it does not."""
@@ -230,7 +236,8 @@ class DirectoryMove:
 
     def _is_near(self) -> bool:
         left = bytes_from(self.partition.log, self.future.log_end_offset)
-        return left <= _TAIL_READS * self._services.config.replica_fetch_max_bytes
+        reads = _THROTTLED_TAIL_READS if self._pace.is_throttled else _TAIL_READS
+        return left <= reads * self._services.config.replica_fetch_max_bytes
 
     async def _replace(self, replacement: Replacement) -> int:
         await replacement.begin()

@@ -319,6 +319,11 @@ class DirectoryMoves:
         else:
             self._copying -= 1
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether moves have a throttle, exceeded or not."""
+        return self._services.config.replica_alter_log_dirs_io_max_bytes_per_second != UNLIMITED
+
     def waits_ms(self) -> int:
         """Return how long the throttle holds all moves, 0 where it does not."""
         now_ms = self._services.clock.monotonic_ms()
