@@ -98,8 +98,11 @@ class Played:
 
 def things(replication_factor: int, kind: str) -> list[Failure]:
     """All brokers, or all directories, or both."""
-    numbers = {"brokers": [None], "directories": [0, 1], "any": [None, 0, 1]}[kind]
-    return [(broker_id, each) for broker_id in range(1, replication_factor + 1) for each in numbers]
+    kinds: dict[str, list[int | None]]
+    kinds = {"brokers": [None], "directories": [0, 1], "any": [None, 0, 1]}
+    return [
+        (broker_id, each) for broker_id in range(1, replication_factor + 1) for each in kinds[kind]
+    ]
 
 
 def orders(failures: Sequence[Failure]) -> Iterator[Sequence[Failure]]:

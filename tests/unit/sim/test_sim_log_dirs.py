@@ -262,4 +262,7 @@ def test_a_disk_that_is_emptied_excuses_no_damage_of_another(cluster: SimCluster
 
 def test_only_profiles_of_log_directories_have_more_than_one() -> None:
     """Traces of others must not change: no draw, no other name."""
-    assert [name for name, each in PROFILES.items() if each.log_dirs != (1,)] == ["jbod", "directory_moves"]
+    assert [name for name, each in PROFILES.items() if each.log_dirs != (1,)] == [
+        "jbod",
+        "directory_moves",
+    ]

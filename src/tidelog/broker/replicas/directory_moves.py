@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.replicas.directory_move import DirectoryMove, future_config
 from tidelog.core.completion import Completion
@@ -30,7 +30,6 @@ from tidelog.replication.directory_move import fits
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
-    from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
@@ -42,10 +41,24 @@ _MS_PER_S: Final = 1_000
 _SHOW_MS: Final = 1_000
 
 
+class HostedReplicas(Protocol):
+    """The replicas that move: those of this broker."""
+
+    #: The good log directories.
+    directories: list[LogDirectory]
+    #: Why each of the others failed, by path.
+    failed: dict[str, StorageError]
+    #: Partitions whose replicas are in failed directories.
+    offline: dict[TopicPartition, None]
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the replica of a partition, None when there is none."""
+
+
 class DirectoryMoves:
     """All moves of one broker. Loop only."""
 
-    def __init__(self, services: Services, replicas: ReplicaSet) -> None:
+    def __init__(self, services: Services, replicas: HostedReplicas) -> None:
         self._services = services
         self._replicas = replicas
         self._moves: dict[TopicPartition, DirectoryMove] = {}
