@@ -188,6 +188,34 @@ def test_of_two_copies_the_one_that_goes_on_further_counts(newer: int) -> None:
     assert (logs.logs[KEY].numbers, logs.logs[KEY].disk) == ([1, 2], disks[newer])
 
 
+@pytest.mark.parametrize("grows", [0, 1])
+def test_of_two_empty_copies_the_one_that_grows_counts(grows: int) -> None:
+    """A creation that a disk refused may leave a directory behind."""
+    disks = [SimDisk(path) for path in DIRECTORIES[:2]]
+    paths = [make_replica(disk, [1]) for disk in disks]
+    for disk, path in zip(disks, paths, strict=True):
+        disk.truncate(disk.file(f"{path}/{0:020d}.log"), 0)
+    logs = NodeLogs(1, disks)
+    logs.follow()
+    content = encode_batch([1], [0], timestamp_ms=1)
+    write(disks[grows], f"{paths[grows]}/{0:020d}.log", bytes(content))
+    assert [log.key for log in logs.follow()] == [KEY]
+    assert (logs.logs[KEY].numbers, logs.logs[KEY].disk) == ([1], disks[grows])
+
+
+@pytest.mark.parametrize("former", [0, 1])
+def test_of_two_equal_copies_the_one_in_the_others_place_counts(former: int) -> None:
+    disks = [SimDisk(path) for path in DIRECTORIES[:2]]
+    paths = [make_replica(disk, [1, 2]) for disk in disks]
+    write(disks[1 - former], f"{paths[1 - former]}/moved-from", b"it")
+    logs = NodeLogs(1, disks)
+    logs.follow()
+    assert logs.logs[KEY].disk is disks[1 - former]
+    copy = logs.copy_on(disks[former], "t-0")
+    assert copy is not None and copy.numbers == [1, 2]
+    assert logs.copy_on(disks[former], "t-1") is None
+
+
 # Faults
 
 

@@ -184,6 +184,8 @@ class NodeLogs:
         self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
+        #: A file grew that belongs to no log.
+        self._must_scan = False
 
     def follow(self) -> list[ReplicaLog]:
         """Follow the changes on the disk; return the changed logs."""
@@ -200,7 +202,8 @@ class NodeLogs:
                 self._follow_file(file, position, changed, rebuilt)
         for log, end in rebuilt.items():
             self._rebuild(log, log.segments, end)
-        if any(disk.names_changed for disk in self.disks):
+        if self._must_scan or any(disk.names_changed for disk in self.disks):
+            self._must_scan = False
             for disk in self.disks:
                 disk.names_changed = False
             for log in self._scan():
@@ -221,6 +224,8 @@ class NodeLogs:
         gone, came = segment.follow(position)
         log = self._owners.get(file)
         if log is None:
+            # The other one of two copies of a replica may be the one that its broker keeps.
+            self._must_scan = self._must_scan or bool(came)
             return
         changed[log] = None
         if gone or not log.is_last(segment):

@@ -186,7 +186,8 @@ DISKS: Final = (
     ),
     # Replicas move between the log directories of their brokers all the time, throttled or not
     # (D11). Meanwhile brokers die with and without their unsynced data, directories fail and
-    # return, disks are full, leaders change, and topics are deleted and created again.
+    # return, disks are full, leaders change, and topics are deleted and created again. Commits of
+    # one topic count when they are synced, or not (V69).
     Profile(
         "directory_moves",
         weights={
@@ -221,7 +222,7 @@ DISKS: Final = (
             "log.segment.bytes": "6000",
             "replica.fetch.max.bytes": "1200",
         },
-        churn=("directories_changed",),
+        churn=("directories_changed", "flush_policy_changed"),
         churn_share=0.3,
         brokers=4,
         log_dirs=(2, 3),
