@@ -465,6 +465,35 @@ def test_a_failed_source_makes_the_replica_offline_and_keeps_the_future_one(tmp_
 
 
 @pytest.mark.rule("D11")
+def test_a_source_that_fails_during_the_rename_leaves_a_future_replica(tmp_path: Path) -> None:
+    """The replica is offline by then, and the controller knows it: it is not put in place."""
+
+    async def play(two: TwoDisks) -> None:
+        partition = await two.leading()
+        await two.held()
+        two.throttle(2**63 - 1)
+        two.lanes[1].eager = False
+        await two.clock.advance(1_000)
+        while two.lanes[1].names[-1] != "put a future replica in place":
+            two.lanes[1].run(1)
+            await settle()
+        two.files(0).refuse = lambda call, path: errno.EIO
+        assert two.a.on_failure is not None
+        two.a.on_failure(StorageError(two.a.path, "read", two.a.path, errno.EIO, 0))
+        await two.clock.advance(1)
+        assert two.broker.replicas.get(T0) is None
+        while two.lanes[1].waiting:
+            two.lanes[1].run(1)
+            await settle()
+        assert T0 in two.b.future_logs.found and T0 not in two.b.logs
+        assert partition.directory.path == two.paths[0]
+        assert two.names() == ["a/t-0", "b/t-0-future"]
+        assert "directory_move_undone" in [name for name, _ in two.broker.tracer.events]
+
+    story(tmp_path, play, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+
+
+@pytest.mark.rule("D11")
 def test_a_move_goes_on_after_a_restart_when_the_replica_has_a_role(tmp_path: Path) -> None:
     async def play(two: TwoDisks) -> None:
         await two.leading()

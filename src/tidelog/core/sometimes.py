@@ -118,7 +118,6 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "directory_move_swapped": "a future replica takes the place of the present one",
     "directory_move_cancelled": "a move ends before its future replica is in place",
     "directory_move_failed": "the source or the target of a move fails",
-    "directory_move_undone": "a log directory fails while a future replica is put in place",
     "directory_move_truncated": "a future replica truncates what the present one has truncated",
     "directory_move_restarted": "a future replica begins again where the present one begins",
     "directory_move_throttled": "a move waits for its throttle",

@@ -168,6 +168,13 @@ class TestMove:
         assert "KAFKA_STORAGE_ERROR" in told and directories.places["flights", 0] == B
         assert "flights-1 does not move within broker 1: KAFKA_STORAGE_ERROR" in shell.err
 
+    def test_an_answer_that_lacks_a_replica_is_an_error(
+        self, shell: Shell, directories: Directories
+    ) -> None:
+        directories.logs[1].on(ALTER_REPLICA_LOG_DIRS, lambda _: AlterReplicaLogDirsResponse())
+        shell(*move("flights-0"), code=1)
+        assert "does not mention flights-0" in shell.err
+
     @pytest.mark.parametrize(
         ("words", "reason"),
         [

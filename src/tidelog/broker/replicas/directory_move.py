@@ -252,7 +252,9 @@ class DirectoryMove:
         await replacement.rename()
         if not self._pace.is_hosted(self.partition) or self.target.failure is not None:
             # A log directory has failed meanwhile, and its replicas were given up.
-            self._services.tracer.mark("directory_move_undone")
+            self._services.tracer.event(
+                "directory_move_undone", partition=str(self.partition.topic_partition)
+            )
             await replacement.undo()
             return 0
         self.partition.relocated(self.target, replacement.switch())
