@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """One attempt; `begin`, then all of `write_down`, `rename` and `switch`, or `give_up`."""
+    """One attempt: `prepare`, `begin`, `write_down`, `rename`, `switch`, `go_on`, or `give_up`."""
 
-    __slots__ = ("_current", "_future", "_source", "_target", "is_over")
+    __slots__ = ("_current", "_future", "_held", "_source", "_target", "is_over")
 
     def __init__(
         self,
@@ -42,20 +42,37 @@ class Replacement:
         self._target = target
         self._current = current
         self._future = future
+        self._held: HeldRequests | None = None
         self.is_over = False
+
+    async def prepare(self, high_watermark: int) -> None:
+        """Make durable what the present log need not rest for. Raises StorageError."""
+        future, target = self._future, self._target
+        path, moved_from = f"{future.path}/{names.MOVED_FROM}", f"{self._source.path}\n".encode()
+        await future.flush()
+        await target.write_high_watermarks({future.topic_partition: high_watermark})
+        try:
+            await target.lane.submit(
+                lambda files: files.replace_file(path, moved_from, sync=True),
+                Work.SLOW,
+                "name the source of a move",
+            )
+        except StorageError as error:
+            target.failed(error)
+            raise
 
     async def begin(self) -> None:
         """Return when the present log rests; from now on flushes and truncations of it wait."""
         log = self._current
         assert log.held is None, f"{log.path} is being replaced already"
-        log.held = HeldRequests()
+        self._held = log.held = HeldRequests()
         resting: Completion[None] = Completion()
         log.take_turn(lambda: resting.resolve(None), after_queue=False)
         await resting
         while not log.flushes.is_settled:
             await log.flushes.idle()
 
-    async def write_down(self, high_watermark: int) -> None:
+    async def write_down(self) -> None:
         """Make durable what a start must find. Raises StorageError."""
         current, future, target = self._current, self._future, self._target
         end = future.log_end_offset
@@ -71,7 +88,6 @@ class Replacement:
         await future.flush()
         # Recovery must not take gaps that compaction left for lost records.
         await target.checkpoint()
-        await target.write_high_watermarks({future.topic_partition: high_watermark})
 
     async def rename(self) -> None:
         """Give the future log the name of its partition. Raises StorageError, with nothing renamed.
@@ -81,13 +97,11 @@ class Replacement:
         future, target = self._future, self._target
         key, root = future.topic_partition, target.path
         old, new = future.path, f"{root}/{names.directory_name(key)}"
-        moved_from = f"{self._source.path}\n".encode()
 
         def rename(files: Files) -> None:
             for name in files.listdir(old):
                 if name.endswith(names.DELETED):
                     files.unlink(f"{old}/{name}")
-            files.replace_file(f"{old}/{names.MOVED_FROM}", moved_from, sync=True)
             files.rename(old, new)
             files.fsync_directory(root)
 
@@ -136,8 +150,8 @@ class Replacement:
     def go_on(self) -> None:
         """Write what waited on the new log, and delete the old one."""
         current, source, target = self._current, self._source, self._target
-        log, held = self._future, self._current.held
-        assert held is not None
+        log, held = self._future, self._held
+        assert held is not None, "it has not begun"
         self.is_over = True
         held.make(log)
         log.submit_planned()
@@ -147,11 +161,11 @@ class Replacement:
         gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:
-        """Let the present log go on; its future log is as it was. Does nothing after `go_on`."""
-        if self.is_over:
+        """Let the present log go on, if it rests; its future log is as it was."""
+        held = self._held
+        if self.is_over or held is None:
             return
         self.is_over = True
-        held, self._current.held = self._current.held, None
-        assert held is not None
+        self._current.held = None
         held.make(self._current)
         self._current.end_turn()

@@ -34,7 +34,7 @@ def swapped_before_caught_up(next_step: Any, _: Any, __: Any) -> Any:
         is_near = present.log_end_offset - step.offset <= 8
         return step._replace(kind=StepKind.CAUGHT_UP) if is_near else step
 
-    async def write_down(attempt: Any, high_watermark: int) -> None:
+    async def write_down(attempt: Any) -> None:
         await attempt._future.flush()
         await attempt._target.checkpoint()
 
@@ -51,7 +51,7 @@ def swapped_before_caught_up(next_step: Any, _: Any, __: Any) -> Any:
 def swapped_before_synced(_: Any) -> Any:
     """A future replica takes the place of the present one before its records are on the disk."""
 
-    async def write_down(attempt: Any, high_watermark: int) -> None:
+    async def write_down(attempt: Any) -> None:
         attempt._future.epochs = attempt._current.epochs.copy()
 
     return write_down

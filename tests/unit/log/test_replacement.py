@@ -143,8 +143,9 @@ def replacement(two: TwoDirectories, source: str = A, target: str = B) -> Replac
 
 async def replaced(two: TwoDirectories, source: str = A, target: str = B) -> PartitionLog:
     attempt = replacement(two, source, target)
+    await attempt.prepare(7)
     await attempt.begin()
-    await attempt.write_down(7)
+    await attempt.write_down()
     await attempt.rename()
     log = attempt.switch()
     attempt.go_on()
@@ -255,7 +256,7 @@ def test_appends_that_are_planned_meanwhile_are_written_to_the_new_log() -> None
     batch = batch_of([b"late"], producer=Producer(7, 0, 0))
     late = current.plan_leader_append(batch, 9, NOW_MS)
     current.submit_planned()
-    drive(attempt.write_down(0))
+    drive(attempt.write_down())
     drive(attempt.rename())
     assert not late.done
     log = attempt.switch()
@@ -277,7 +278,7 @@ def test_flushes_and_truncations_wait_and_are_made_on_the_log_that_goes_on(
     attempt = replacement(two)
     drive(attempt.begin())
     flushed, cut = current.flush(), current.truncate_to(5)
-    drive(attempt.write_down(0))
+    drive(attempt.write_down())
     assert not flushed.done and not cut.done
     if is_given_up:
         attempt.give_up()
@@ -317,7 +318,7 @@ def test_a_future_log_that_took_the_name_gives_it_back() -> None:
     copy(two.log(), future_of(two))
     attempt = replacement(two)
     drive(attempt.begin())
-    drive(attempt.write_down(0))
+    drive(attempt.write_down())
     drive(attempt.rename())
     attempt.undo().result()
     attempt.give_up()

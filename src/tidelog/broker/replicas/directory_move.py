@@ -95,7 +95,7 @@ class DirectoryMove:
         self.future = future
         #: The move was replaced by another, cancelled, or cannot go on.
         self.is_over = False
-        #: The completion of a replacement under way.
+        #: The completion of a replacement under way, for which the end of the move waits.
         self.replacing: Completion[None] | None = None
         self._failures = 0
         self._config = future.config
@@ -217,13 +217,13 @@ class DirectoryMove:
         wait_ms = self._pace.waits_ms()
         if wait_ms:
             return wait_ms
-        # Most of the syncing is done while the present log goes on.
-        await self.future.flush()
-        if self.is_over or not self._may_replace():
-            return 0
         replacement = Replacement(self.source, self.target, self.partition.log, self.future)
         replacing = self.replacing = Completion()
         try:
+            # Most of the syncing is done while the present log goes on.
+            await replacement.prepare(self.partition.high_watermark)
+            if self.is_over or not self._may_replace():
+                return 0
             return await self._replace(replacement)
         finally:
             replacement.give_up()
@@ -246,7 +246,7 @@ class DirectoryMove:
                 return _FIRST_PAUSE_MS
         if self.is_over or step.kind is not StepKind.CAUGHT_UP:
             return 0
-        await replacement.write_down(self.partition.high_watermark)
+        await replacement.write_down()
         if self.is_over:
             return 0
         await replacement.rename()
