@@ -55,14 +55,3 @@ def swapped_before_synced(_: Any) -> Any:
         attempt._future.epochs = attempt._current.epochs.copy()
 
     return write_down
-
-
-@_breaks("D11", "tidelog.broker.replicas.duplicate_replicas:_rank", profile=_PROFILE)
-def former_copy_kept(_: Any) -> Any:
-    """After a crash in the middle of a replacement the shorter one of two copies stays."""
-
-    def rank(topic_partition: Any, topic_id: Any, paths: Any, directory: Any) -> Any:
-        log = directory.logs[topic_partition]
-        return (log.topic_id == topic_id, -log.log_end_offset)
-
-    return rank
