@@ -138,7 +138,9 @@ def assert_serves_alone(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.rule("D4", "D18")
-@pytest.mark.parametrize(("way", "role"), [*((way, "leader") for way in WAYS), ("EIO", "follower")])
+@pytest.mark.parametrize(
+    ("way", "role"), [*((way, "leader") for way in WAYS if way != UNMOUNTED), ("EIO", "follower")]
+)
 def test_a_directory_fails_under_a_broker_that_goes_on(
     make: MakeBroken, way: str, role: str
 ) -> None:
