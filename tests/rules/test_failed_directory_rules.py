@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from errno import EIO, ENOTDIR, EROFS
+from errno import EIO, ENOSPC, ENOTDIR, EROFS
 from types import SimpleNamespace
 from typing import Any
 
@@ -560,6 +560,30 @@ def test_an_empty_directory_whose_volume_is_not_mounted_counts_as_failed(
         await noted(broker, "/b/kafka", known, new=False)
         other = harness.broker(log_dirs="/a,/b/kafka")
         assert len(await other._open_directories()) == 2
+
+    harness.tell(story())
+
+
+@pytest.mark.rule("D5")
+@pytest.mark.parametrize(("number", "kept"), [(EIO, ["/a"]), (ENOSPC, ["/a", "/b"])])
+def test_a_directory_that_fails_when_it_is_noted_at_the_start_is_given_up_and_a_full_one_is_not(
+    harness: SessionHarness, monkeypatch: pytest.MonkeyPatch, number: int, kept: list[str]
+) -> None:
+    replace_file = SimFiles.replace_file
+
+    def refused(files: SimFiles, path: str, data: bytes, *, sync: bool) -> None:
+        if path == f"/b/{known_log_dirs.NAME}":
+            files.last_call, files.last_path = "pwritev", path
+            raise OSError(number, "refused", path)
+        replace_file(files, path, data, sync=sync)
+
+    monkeypatch.setattr(SimFiles, "replace_file", refused)
+
+    async def story() -> None:
+        broker = harness.broker(log_dirs="/a,/b")
+        opened = await broker._open_directories()
+        assert [each.path for each in opened] == kept
+        assert [*kept, *broker.replicas.failed] == ["/a", "/b"]
 
     harness.tell(story())
 

@@ -257,7 +257,12 @@ class Broker:
         if not is_one_of_several and any(each.is_one_of_several for each in directories):
             await survey.look(lanes)
         survey.check_room(list(self.replicas.failed))
-        await survey.write(directories)
+        for directory, failure in await survey.write(directories):
+            if failure.is_device_failure:
+                directories.remove(directory)
+                self.failed_directories.found_at_start(directory.path, failure)
+            else:
+                directory.failed(failure)  # a full disk: the next checkpoint tries again
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
             # What a failed directory held is not proven (E3).

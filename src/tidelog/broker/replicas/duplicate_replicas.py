@@ -16,17 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.replicas import patient_reads
 from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
-from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.log_directory import LogDirectory
-
-_STORE_RETRY_MS = 50
 
 
 async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> None:
@@ -124,13 +122,7 @@ async def _topic_ids(services: Services, topics: Iterable[str]) -> Mapping[str, 
     """Return the ids of those topics that exist; wait until the store can be read (S3)."""
     names = list(topics)
     paths = [layout.topic_path(name) for name in names]
-    while True:
-        try:
-            nodes = await services.store.get_many(paths)
-        except (StoreUnavailable, OutcomeUnknown, SessionExpired):
-            await services.tasks.sleep(_STORE_RETRY_MS)
-        else:
-            break
+    nodes = await patient_reads.read_all(services, paths)
     found: dict[str, TopicId] = {}
     for name, path, node in zip(names, paths, nodes, strict=True):
         try:

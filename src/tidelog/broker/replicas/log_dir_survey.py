@@ -77,10 +77,15 @@ class LogDirSurvey:
             raise ConfigError(f"{text}: make room, or set {_ROOM_KEY}=false to start all the same")
         self._log(logging.WARNING, f"{text}; {_ROOM_KEY} is false")
 
-    async def write(self, directories: Sequence[LogDirectory]) -> None:
-        """Have each directory note all of them, where that has changed."""
+    async def write(
+        self, directories: Sequence[LogDirectory]
+    ) -> list[tuple[LogDirectory, StorageError]]:
+        """Have each directory note all of them, where that has changed; return those that failed.
+
+        After a failure it is tried again with the next call.
+        """
         if len(self._found) < 2 and not self._knows_others():
-            return
+            return []
         known = {
             path: each
             for path, each in self._known().items()
@@ -92,8 +97,9 @@ class LogDirSurvey:
                 size_bytes = sum(log.size_bytes for log in directory.logs.values())
                 known[directory.path] = KnownLogDir(found.mount_point, size_bytes)
         if not _has_changed(self._written, known):
-            return
+            return []
         data = known_log_dirs.format_known(known)
+        failures: list[tuple[LogDirectory, StorageError]] = []
         for directory in directories:
             path = f"{directory.path}/{known_log_dirs.NAME}"
             try:
@@ -101,10 +107,13 @@ class LogDirSurvey:
                     partial(_replace, path=path, data=data), Work.SLOW, "note log directories"
                 )
             except StorageError as error:
-                directory.failed(error)
+                failures.append((directory, error))
+        if failures:
+            return failures
         self._written = known
         # From now on that is what is known: what was dropped has been accepted.
         self._found = {path: each._replace(known=known) for path, each in self._found.items()}
+        return []
 
     def _known(self) -> dict[str, KnownLogDir]:
         return known_log_dirs.united(each.known for each in self._found.values())

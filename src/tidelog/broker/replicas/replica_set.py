@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.broker.replicas import duplicate_replicas
+from tidelog.broker.replicas import duplicate_replicas, patient_reads
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.directory_moves import DirectoryMoves
 from tidelog.broker.replicas.early_batches import EarlyBatches
@@ -38,7 +38,6 @@ from tidelog.core.types import (
 from tidelog.log.config import LogConfig
 from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
-from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable
 from tidelog.replication import commands
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 #: A command of a controller.
 Command = TypeVar("Command", "LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest")
-_STORE_RETRY_MS = 50
 
 
 class ReplicaSet:
@@ -251,13 +249,7 @@ class ReplicaSet:
         """Read the configuration of topics from the store; wait until it can be read (S3)."""
         wanted = list(dict.fromkeys(topics))
         paths = [layout.config_path("topics", topic) for topic in wanted]
-        while True:
-            try:
-                nodes = await self._services.store.get_many(paths)
-            except (StoreUnavailable, OutcomeUnknown, SessionExpired):
-                await self._services.tasks.sleep(_STORE_RETRY_MS)
-            else:
-                break
+        nodes = await patient_reads.read_all(self._services, paths)
         for topic, path, node in zip(wanted, paths, nodes, strict=True):
             self._take_config(topic, path, b"" if node is None else node.data)
             self.throttles.topic_changed(topic, self.topic_config(topic))

@@ -158,7 +158,8 @@ class ReplicaUpkeep:
     async def _checkpoint(self) -> None:
         for directory in self._hosted.directories:
             await directory.checkpoint()
-        await self.survey.write(self._hosted.directories)
+        for directory, error in await self.survey.write(self._hosted.directories):
+            directory.failed(error)
 
     async def _examine_followers(self) -> None:
         if self._services.fence.is_fenced:
