@@ -1,4 +1,8 @@
-"""Reads of the metadata store that a broker cannot go on without (S3)."""
+"""Reads of the metadata store that a broker cannot go on without (S3).
+
+While the store does not answer they wait: replicas without their topic's configuration, or without
+the ids of their topics, would be kept by wrong rules.
+"""
 
 from __future__ import annotations
 
