@@ -32,7 +32,7 @@ def fill_disk(harness: LogHarness) -> None:
 
 
 def make_room(harness: LogHarness) -> None:
-    harness.files.refuse = lambda call, path: 0
+    harness.space_returns()
 
 
 def refused(harness: LogHarness, *, is_stray: bool) -> LogDirectory:

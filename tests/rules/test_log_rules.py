@@ -313,6 +313,7 @@ def test_a_full_disk_or_lack_of_something_else_is_not_a_device_error(
     log.submit_planned()
     assert isinstance(completion.error, StorageError) and completion.error.errno == number
     disk.files.refuse = lambda call, path: 0
+    directory_of(log).space.freed()
     append(log, [b"b"])
     assert values_of(log) == [b"b"] and directory_of(log).failure is None
 

@@ -60,6 +60,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "write_errors": (("E(IO|ROFS) (pwritev|truncate|rename|unlink)",), "log directory failed: "),
     "sync_errors": (("pages dropped", "E(IO|NOSPC) fsync"), "log directory failed: fsync"),
     "full_disk": (("full",), "failed with ENOSPC"),
+    "fill_directory": (("full",), r"log_directory_full directory=\S+"),
     "short_writes": (("short write",), ""),
     "replaced_disk": (
         ("replaced",),

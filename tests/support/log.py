@@ -17,7 +17,7 @@ from tests.support.ports import FakeTracer, ManualClock
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead, StorageError
-from tidelog.core.ports import Files, Handle, Work
+from tidelog.core.ports import Files, Handle, VolumeSize, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
@@ -246,6 +246,8 @@ class FaultyFiles:
         self.refuse: Callable[[str, str], int] = lambda call, path: 0
         #: Bytes that can still be written; the write that meets the limit is short.
         self.room_bytes: int | None = None
+        #: The size of the volume; None: as it is.
+        self.volume: VolumeSize | None = None
         self.last_call = ""
         self.calls: list[tuple[str, str]] = []
 
@@ -265,6 +267,10 @@ class FaultyFiles:
             return target(first, *rest, **named)
 
         return call
+
+    def volume_size(self, path: str) -> VolumeSize:
+        self._ask("volume_size", path)
+        return self.volume or self._files.volume_size(path)
 
     def pwritev(self, handle: Handle, buffers: Sequence[Any], position: int) -> int:
         self._ask("pwritev", handle.path)
@@ -316,10 +322,16 @@ class LogHarness:
         #: Opened last.
         self.directory: LogDirectory | None = None
 
-    def open(self, config: LogConfig | None = None, max_open_files: int = 100) -> LogDirectory:
-        """Open it, as after a crash of the process."""
+    def open(
+        self,
+        config: LogConfig | None = None,
+        max_open_files: int = 100,
+        refuse: Callable[[str, str], int] = lambda call, path: 0,
+    ) -> LogDirectory:
+        """Open it, as after a crash of the process; `refuse` is as of FaultyFiles."""
         self.config = config or self.config
         self.files = FaultyFiles(UnsyncedFiles())
+        self.files.refuse = refuse
         self.lane = StepLane(str(self.path), self.files)
         self.directory = open_directory(
             self.lane, self.config, self.clock, self.tracer, max_open_files=max_open_files
@@ -334,6 +346,14 @@ class LogHarness:
     def again(self, config: LogConfig | None = None) -> PartitionLog:
         """The log after a crash of the process."""
         return self.open(config).logs[TP]
+
+    def space_returns(self) -> None:
+        """The disk has room again; the directory notices, and takes records."""
+        self.files.room_bytes = None
+        self.files.refuse = lambda call, path: 0
+        assert self.directory is not None
+        self.directory.space.freed()
+        assert not self.directory.space.is_full
 
     @property
     def log_path(self) -> Path:

@@ -301,9 +301,11 @@ class Broker:
             default_config=self.replicas.default_log_config(),
             config_of=self.replicas.log_config,
             learn_configs=self.replicas.load_configs,
+            reserve_bytes=self.config.log_dir_reserve_bytes,
         )
         directory.on_failure = partial(self.failed_directories.failed, path)
         directory.on_damage = lambda _: self.replicas.upkeep.damage_found()
+        self.replicas.upkeep.full.watch(directory)
         return directory
 
     # the session's tenant

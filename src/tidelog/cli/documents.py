@@ -599,7 +599,9 @@ class Replica:
 class LogDirDescribed:
     """A log directory; `error` is Kafka's error name, null for a healthy one.
 
-    Bytes of the volume are null if the broker does not report them.
+    Bytes of the volume are null if the broker does not report them. With `read_only` its disk is
+    full: it serves reads, and takes no records until there is space. With `cordoned` it takes no
+    new replicas.
     """
 
     broker: int
@@ -608,6 +610,8 @@ class LogDirDescribed:
     size_bytes: int
     usable_bytes: int | None
     total_bytes: int | None
+    read_only: bool
+    cordoned: bool
     replicas: list[Replica]
 
 
@@ -626,6 +630,14 @@ class DirectoryMove:
     log_dir_before: str | None
     log_dir: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirMarked:
+    """A log directory that its broker gave up as bad at a request."""
+
+    broker: int
+    log_dir: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from tidelog.cli.target import (
     choose_target,
 )
 from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
 from tidelog.local.health import HEALTHY, UNREACHABLE, Health, Place, assess, unreachable
 from tidelog.local.status import ClusterStatus, remote_status
@@ -58,8 +59,9 @@ def health(
     """Report whether the cluster is healthy, what is wrong, and what helps.
 
     The exit code is 0 for a healthy cluster. It is 1 for a degraded one: a partition is
-    under-replicated, a broker is down or paused, there is no controller, or the controller has lost
-    its metadata store. It is 2 if a partition has no leader, or an ISR below min.insync.replicas.
+    under-replicated, a broker is down or paused, a log directory has failed or is full, there is no
+    controller, or the controller has lost its metadata store. It is 2 if a partition has no leader,
+    or an ISR below min.insync.replicas.
     It is 3 if no broker responds, or if there is no cluster.
     """
     place = _place(bootstrap, directory)
@@ -95,7 +97,8 @@ def _health(target: Target, place: Place, timeout_s: float) -> Health:
         if not now.reached:
             return unreachable(target.bootstrap, "no broker answers", place)
         minimums = _minimums(target, now, timeout_s)
-        return assess(now, minimums, place, _controller_trouble(target, now, timeout_s))
+        trouble = _controller_trouble(target, now, timeout_s)
+        return assess(now, minimums, place, trouble, _log_dirs(target, now, timeout_s))
     except (ConnectionLost, RequestTimeout) as error:
         return unreachable(target.bootstrap, str(error), place)
 
@@ -128,6 +131,20 @@ def _awake(target: Target, now: ClusterStatus) -> Target:
         if each.registered and each.state != "paused"
     ]
     return Target(",".join(awake) or target.bootstrap, None)
+
+
+def _log_dirs(target: Target, now: ClusterStatus, timeout_s: float) -> list[LogDirectory]:
+    """Return the log directories of the brokers that respond, without their replicas."""
+    found: list[LogDirectory] = []
+    with _awake(target, now).client(min(timeout_s, _CONTROLLER_S)) as client:
+        for each in now.brokers:
+            if not each.registered or each.state == "paused":
+                continue
+            try:
+                found += client.describe_log_dirs(each.id, ())
+            except (KafkaError, ConnectionLost, RequestTimeout):
+                continue  # a broker that does not respond is a finding of its own
+    return found
 
 
 def _controller_trouble(target: Target, now: ClusterStatus, timeout_s: float) -> str | None:

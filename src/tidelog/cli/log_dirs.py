@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli import cordons
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.directory_moves import (
     Found,
@@ -53,7 +54,8 @@ from tidelog.cli.target import (
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
 
-app = CommandGroup("Show log directories, and move replicas between them.")
+app = CommandGroup("Show log directories, move replicas between them, take them out of use.")
+cordons.register(app)
 
 
 @app.command(
@@ -97,7 +99,7 @@ def describe_log_dirs(
             (
                 each.broker,
                 each.log_dir,
-                each.error or "ok",
+                _state(each),
                 len(each.replicas),
                 size_text(each.size_bytes),
                 size_text(each.usable_bytes),
@@ -226,6 +228,13 @@ def _print_moved(rows: list[DirectoryMove], output: OutputFormat) -> None:
     )
 
 
+def _state(found: LogDirDescribed) -> str:
+    if found.error:
+        return found.error
+    states = [("read-only", found.read_only), ("cordoned", found.cordoned)]
+    return ", ".join(name for name, holds in states if holds) or "ok"
+
+
 def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:
     replicas = [
         Replica(each.tp.topic, each.tp.partition, each.size_bytes, each.offset_lag, each.is_future)
@@ -239,5 +248,7 @@ def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:
         size_bytes=sum(each.size_bytes for each in replicas),
         usable_bytes=found.usable_bytes if found.usable_bytes >= 0 else None,
         total_bytes=found.total_bytes if found.total_bytes >= 0 else None,
+        read_only=found.is_read_only,
+        cordoned=found.is_cordoned,
         replicas=replicas,
     )

@@ -7,7 +7,7 @@ more, and a log never begins earlier than before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -36,7 +36,16 @@ from tidelog.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
-from tidelog.wire.registry import DELETE_RECORDS, DESCRIBE_LOG_DIRS, ELECT_LEADERS
+from tidelog.wire.messages.mark_log_dirs_bad import (
+    MarkLogDirsBadRequest,
+    MarkLogDirsBadResponse,
+)
+from tidelog.wire.registry import (
+    DELETE_RECORDS,
+    DESCRIBE_LOG_DIRS,
+    ELECT_LEADERS,
+    MARK_LOG_DIRS_BAD,
+)
 
 #: For `delete_records`: everything below the high watermark.
 HIGH_WATERMARK: Final = -1
@@ -83,6 +92,10 @@ class LogDirectory:
     replicas: tuple[ReplicaSize, ...]
     usable_bytes: int
     total_bytes: int
+    #: Its disk is full: it serves reads only (brokers of tidelog).
+    is_read_only: bool = False
+    #: It takes no new replicas (brokers of tidelog).
+    is_cordoned: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -109,6 +122,8 @@ class LogDirectory:
             tuple(sorted(replicas, key=lambda each: each.tp)),
             answer.usable_bytes,
             answer.total_bytes,
+            answer.is_read_only,
+            answer.is_cordoned,
         )
 
 
@@ -212,6 +227,24 @@ class PartitionAdmin:
 
         what = f"reading the log directories of broker {broker_id}"
         return self._router.repeat(what, attempt, timeout_ms)
+
+    def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> Operation[None]:
+        """Have a broker give up log directories as if they had failed (D12).
+
+        The API is tidelog's own. A repeated request changes nothing more. Raises KafkaError for the
+        first directory that is refused.
+        """
+        message = MarkLogDirsBadRequest(list(paths))
+
+        def attempt(patience: Patience) -> Operation[None]:
+            node = yield from self._router.broker(broker_id, patience)
+            left_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, MARK_LOG_DIRS_BAD, always(message), left_ms)
+            for result in expect(answer, MarkLogDirsBadResponse).results:
+                if result.error_code:
+                    raise KafkaError(error_code(result.error_code), result.error_message or "")
+
+        return self._router.repeat(f"marking log directories of broker {broker_id} bad", attempt)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -169,7 +169,7 @@ class Controller:
             case preferred.RebalanceDue():
                 self._preferred.rebalance(event, image)
             case relinquishing.RelinquishAsked():
-                relinquishing.note_slow_reads(event, image, self.balance)
+                relinquishing.note_reports(event, image, self.balance)
             case preferred.RebalanceStepDue():
                 self._preferred.step(image)
             case stored_nodes.ReassignmentsRead():

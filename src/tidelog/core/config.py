@@ -19,7 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.core import limits, protocol_level, reassignment_keys, shared_keys, throttle_keys
+from tidelog.core import (
+    limits,
+    log_dir_keys,
+    protocol_level,
+    reassignment_keys,
+    shared_keys,
+    throttle_keys,
+)
 from tidelog.core.config_checks import check_together
 from tidelog.core.config_keys import (
     INT16_MAX,
@@ -214,6 +221,8 @@ class BrokerConfig:
 
     # The log directories.
     log_dirs: tuple[str, ...] = field(default=(DEFAULT_LOG_DIR,))
+    log_dir_reserve_bytes: int = log_dir_keys.reserve()
+    cordoned_log_dirs: tuple[str, ...] = log_dir_keys.cordoned()
     log_retention_check_interval_ms: int = long(
         300_000, "How often retention looks for old segments.", at_least=1
     )
@@ -301,14 +310,8 @@ class BrokerConfig:
     controlled_shutdown_retry_backoff_ms: int = long(
         5_000, "Pause before it asks again, unless there is another controller.", at_least=0
     )
-    log_dirs_room_check_enable: bool = boolean(
-        True, "Whether replicas of dropped or replaced log directories must fit.", ours=True
-    )
-    log_dir_failure_timeout_ms: int = long(
-        30_000,
-        "A broker that cannot report a failed log directory for this long ends (rule D4).",
-        at_least=1,
-    )
+    log_dirs_room_check_enable: bool = log_dir_keys.room_check()
+    log_dir_failure_timeout_ms: int = log_dir_keys.failure_timeout()
     controller_activity_timeout_ms: int = integer(
         30_000,
         "A controller that has waited for this long for one answer of the store, and for two "

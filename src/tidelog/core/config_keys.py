@@ -243,6 +243,18 @@ def throttled_replicas(meaning: str) -> Any:
     return _declare((), Key(read, expected, meaning, type=ConfigType.LIST))
 
 
+def paths_or_all(meaning: str) -> Any:
+    """Return a field of Kafka's type LIST that names directories, all of them by `*`."""
+
+    def read(text: str) -> tuple[str, ...]:
+        values = [each if each == "/" else each.rstrip("/") for each in comma_list(text)]
+        if "*" in values and len(values) > 1:
+            raise ValueError("* stands for all and must stand alone")
+        return tuple(dict.fromkeys(values))
+
+    return _declare((), Key(read, "* or a comma list of paths", meaning, type=ConfigType.LIST))
+
+
 def _is_replica(element: str) -> bool:
     if not element:
         return True  # Kafka's pattern takes an empty element

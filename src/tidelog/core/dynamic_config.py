@@ -28,6 +28,7 @@ from tidelog.core.unsupported import why
 #: tidelog's own.
 _DYNAMIC = (
     "cluster.events.enable",
+    "cordoned.log.dirs",
     "follower.replication.throttled.rate",
     "leader.relinquish.on.slow.reads.enable",
     "leader.replication.throttled.rate",
@@ -36,6 +37,7 @@ _DYNAMIC = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
+    "log.dir.reserve.bytes",
     "max.connections",
     "producer.id.expiration.ms",
     "replica.alter.log.dirs.io.max.bytes.per.second",

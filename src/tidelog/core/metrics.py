@@ -40,6 +40,8 @@ OFFLINE_LOG_DIRECTORIES: Final = "kafka_log_logmanager_offlinelogdirectorycount"
 #: kafka.server:type=AlterLogDirsReplication.
 DIRECTORY_MOVE_MAX_LAG: Final = "kafka_server_replicaalterlogdirsmanager_maxlag"
 DIRECTORY_MOVE_BYTE_RATE: Final = "kafka_server_alterlogdirsreplication_byte_rate"
+FULL_LOG_DIRECTORIES: Final = "tidelog_log_directory_full"
+USABLE_BYTES: Final = "tidelog_log_directory_usable_bytes"
 
 METRICS: Final[Mapping[str, str]] = {
     COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
@@ -64,6 +66,8 @@ METRICS: Final[Mapping[str, str]] = {
     OFFLINE_LOG_DIRECTORIES: "log directories of this broker that have failed",
     DIRECTORY_MOVE_MAX_LAG: "most records that a future replica is behind the present one",
     DIRECTORY_MOVE_BYTE_RATE: "bytes a second copied between log directories",
+    FULL_LOG_DIRECTORIES: "1 while a log directory, the label, is read-only as its disk is full",
+    USABLE_BYTES: "usable bytes of a log directory, the label, at the last look while it was full",
 }
 
 #: A metric, and the value of its label.

@@ -110,6 +110,9 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "damage_truncated": "a replica truncates its damaged log, and fetches the records again",
     "log_cut_at_start": "recovery truncates bytes that are no whole batch",
     # Log directories
+    "directory_full": "a log directory turns read-only, as its disk is full",
+    "directory_writable_again": "a log directory that was full takes records again",
+    "leadership_given_up_when_full": "a leader on a full disk asks for another leader",
     "directory_given_up": "a log directory fails, and its broker goes on with the others",
     "duplicate_replica_set_aside": "a starting broker finds a replica in two log directories",
     "replica_offline": "a command names a replica that may be in a failed log directory",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.client.upkeep import LogDirectory
 from tidelog.core.types import NO_LEADER
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
@@ -80,11 +81,13 @@ def assess(
     minimum: Mapping[str, int],
     place: Place,
     controller_trouble: str | None = None,
+    log_dirs: Sequence[LogDirectory] = (),
 ) -> Health:
     """Judge a cluster that was reached.
 
     `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is why
-    the controller did not respond, None if it did. A partition with fewer replicas than the minimum
+    the controller did not respond, None if it did. `log_dirs` are those of the brokers that
+    responded. A partition with fewer replicas than the minimum
     needs all of them (V60).
     """
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
@@ -113,6 +116,7 @@ def assess(
             lagging, DEGRADED, "under_replicated", lambda count: f"{count} under-replicated", steps
         ),
         *(_of_broker(each, steps) for each in now.brokers if _is_troubled(each)),
+        *(_of_log_dir(each) for each in log_dirs if each.error or each.is_read_only),
     ]
     if now.controller < 0:
         findings.append(
@@ -147,6 +151,17 @@ def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
         below_min_isr=below,
         findings=findings,
     )
+
+
+def _of_log_dir(found: LogDirectory) -> Finding:
+    name = f"log directory {found.path} of broker {found.broker_id}"
+    if found.error:
+        message = f"{name} cannot be used: {found.error.name}; its replicas are offline"
+        step = "replace the disk, then restart the broker: it fetches its records again"
+        return Finding("degraded", "log_dir_failed", message, [found.broker_id], [], step)
+    message = f"{name} is full and serves reads only: {found.usable_bytes:,} usable bytes"
+    step = "make room on the disk, by retention or otherwise; no restart is needed"
+    return Finding("degraded", "log_dir_full", message, [found.broker_id], [], step)
 
 
 class _Steps:

@@ -307,6 +307,7 @@ class AppendQueue:
                 self._apply(plan)
             left -= min(left, len(group))
         done = plans[: operation.plans_written]
+        directory.space.wrote(sum(plan.info.size_bytes for plan in done))
         directory.recent = _recent(log, done[0]) if len(done) == 1 else None
         self._being_written = []
         failed: list[Plan] = []

@@ -168,6 +168,20 @@ class OffsetCheckpoint:
         self._lane.submit(replace, Work.SLOW, "checkpoint").then(written)
         return completion
 
+    def remove(self) -> Completion[None]:
+        """Remove the file durably: its readers take it as empty."""
+        path, self.offsets = self._path, {}
+        self._in_flight.clear()
+
+        def unlink(files: Files) -> None:
+            if files.exists(path):
+                files.unlink(path)
+            files.fsync_directory(path.rpartition("/")[0])
+
+        completion = self._lane.submit(unlink, Work.SLOW, "remove checkpoint")
+        completion.then(lambda done: None if done.error is None else self._failed(done.error))
+        return completion
+
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
         """Lower the partition's offset on disk to at most `offset`; -1 removes its entry."""
         if self.highest(topic_partition) <= offset:

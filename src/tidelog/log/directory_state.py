@@ -1,9 +1,10 @@
 """State that all logs of one directory share: lane, open files, indexes, checkpoints, failure.
 
 The first device error, or any failed fsync, fails the directory for good. `on_failure` is called
-once for it (D1, D17). A full disk fails only the operation that met it. Checkpoints are written for
-all logs at once. Before a log is truncated, or a replica recreated under an old name, its entries
-are lowered on disk (V34, V38). Loop only. Knows of a log only its checkpointed offsets.
+once for it (D1, D17). A full disk makes the directory read-only instead (D14, `directory_space`).
+Checkpoints are written for all logs at once. Before a log is truncated, or a replica recreated
+under an old name, its entries are lowered on disk (V34, V38). Loop only. Knows of a log only its
+checkpointed offsets.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tidelog.log.checkpoints import (
     all_of,
 )
 from tidelog.log.config import LogConfig
+from tidelog.log.directory_space import DirectorySpace
 from tidelog.log.index import DamagedIndex
 from tidelog.log.loop_budget import LoopBudget
 from tidelog.log.open_files import OpenFiles
@@ -60,6 +62,7 @@ class DirectoryState:
         default_config: LogConfig,
         max_open_files: int,
         checkpointed_logs: Mapping[TopicPartition, CheckpointedLog],
+        reserve_bytes: int = 0,
     ) -> None:
         """`checkpointed_logs` are the directory's logs at any time."""
         self.lane = lane
@@ -76,6 +79,8 @@ class DirectoryState:
         self.failure: StorageError | None = None
         #: Nothing is removed any more: the directory is closed.
         self.is_closed = False
+        #: Whether the directory is read-only because its disk is full.
+        self.space = DirectorySpace(self, reserve_bytes)
         #: Called once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
         #: Called for a log whose first damaged offset is known now (`LogState.damage`).
@@ -164,6 +169,8 @@ class DirectoryState:
         def removed(done: Completion[None]) -> None:
             if done.error is not None:
                 self.failed(done.error)
+            else:
+                self.space.freed()
 
         def due() -> None:
             if not self.is_closed and self.failure is None:
@@ -217,12 +224,15 @@ class DirectoryState:
     def failed(self, error: BaseException) -> None:
         """Judge a failed operation: a device error fails the directory, once (D1, D17).
 
-        Any error but a StorageError is a defect of this program and raised.
+        A write refused for lack of space makes it read-only (D14). Any error but a StorageError is
+        a defect of this program and raised.
         """
         if not isinstance(error, StorageError):
             raise error
         if not error.is_device_failure:
             self.log_note(logging.WARNING, str(error))
+            if error.is_full:
+                self.space.refused(error)
             return
         if self.failure is None:
             self.failure = error
@@ -233,6 +243,11 @@ class DirectoryState:
             )  # fmt: skip
             if self.on_failure is not None:
                 self.on_failure(error)
+
+    def mark_bad(self) -> None:
+        """Fail the directory at an operator's request (D12)."""
+        why, at_ms = "an operator marked it bad", self.clock.wall_ms()
+        self.failed(StorageError(self.path, "use", self.path, errno.EIO, at_ms, why))
 
     def damaged(
         self, topic_partition: TopicPartition, path: str, error: CorruptBatch, *, is_located: bool

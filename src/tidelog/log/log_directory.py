@@ -371,9 +371,12 @@ class LogDirectory(DirectoryState):
         tracer: Tracer,
         default_config: LogConfig,
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+        reserve_bytes: int = 0,
     ) -> None:
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        super().__init__(lane, clock, tracer, default_config, max_open_files, self.logs)
+        super().__init__(
+            lane, clock, tracer, default_config, max_open_files, self.logs, reserve_bytes
+        )
         #: High watermarks as loaded, none above its log's end.
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Broker epochs that the clean shutdown before this start left, None without one (E3).
@@ -406,18 +409,23 @@ class LogDirectory(DirectoryState):
         config_of: Callable[[str], LogConfig],
         learn_configs: LearnConfigs | None = None,
         max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+        reserve_bytes: int = 0,
     ) -> LogDirectory:
         """Open the lane's directory, created where missing; recover after an unclean shutdown.
 
         `learn_configs` gets the topics of the directory before `config_of` is called: recovery must
-        know which topics are compacted. Raises ConfigError when the directory belongs to another
-        cluster or broker or cannot be used, and StorageError when the disk fails.
+        know which topics are compacted. A directory below `reserve_bytes` usable bytes is read-only
+        from the start, and one without room for its checkpoints opens without them (D14). Raises
+        ConfigError when the directory belongs to another cluster or broker or cannot be used, and
+        StorageError when the disk fails.
         """
-        directory = cls(lane, clock, tracer, default_config, max_open_files)
+        directory = cls(lane, clock, tracer, default_config, max_open_files, reserve_bytes)
         opened = await open_directory(
             lane, clock, cluster_id, broker_id, config_of, learn_configs, directory.log_note
         )
         await directory._take(opened, config_of)
+        if reserve_bytes:
+            await directory.space.look()
         return directory
 
     async def _take(self, opened: Opened, config_of: Callable[[str], LogConfig]) -> None:
@@ -443,18 +451,38 @@ class LogDirectory(DirectoryState):
         )
         if not opened.was_clean:
             # The checkpoint must not outlive the records that were lost (V38).
-            await self.checkpoints[HIGH_WATERMARKS].write(self.high_watermarks)
+            await self._write_high_watermarks_at_start()
         if not opened.was_clean or any(
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
             for key, log in self.logs.items()
         ):
             # Only recovery points on disk count. After another crash, recovery would take gaps that
             # compaction left for lost records, and remove the records behind them.
-            await self.checkpoint()
+            try:
+                await self.checkpoint()
+            except StorageError as error:
+                # Those on disk are lower: the next recovery reads more.
+                if not error.is_full:
+                    raise
         self.tracer.event(
             "log_directory_opened", directory=self.path, partitions=len(self.logs),
             clean=opened.was_clean,
         )  # fmt: skip
+
+    async def _write_high_watermarks_at_start(self) -> None:
+        """Write the high watermarks that are left; without room for that, have none that is wrong.
+
+        Raises StorageError.
+        """
+        checkpoint = self.checkpoints[HIGH_WATERMARKS]
+        marks = checkpoint.offsets
+        try:
+            await checkpoint.write(self.high_watermarks)
+        except StorageError as error:
+            if not error.is_full:
+                raise
+            if any(mark > self.high_watermarks.get(key, -1) for key, mark in marks.items()):
+                await checkpoint.remove()
 
     def _add_loaded(
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig
@@ -485,7 +513,8 @@ class LogDirectory(DirectoryState):
         if loaded.is_sealed:
             log.closed_state = (0, loaded.log_end_offset)
         for segment in loaded.segments[:-1]:
-            self.indexes.used(segment)
+            if segment.sealed:
+                self.indexes.used(segment)
         if loaded.cut_bytes:
             self.tracer.mark("log_cut_at_start")
             self.tracer.event(

@@ -91,8 +91,9 @@ class PartitionLog(LogState):
         changed, for a rejected batch: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
         RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
         INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is truncated or is gone, and
-        StorageError when the directory has failed. The completion's error is a StorageError. Raises
-        CostlyBatch where `check_on_thread` must check the batch and it is not `checked` yet.
+        StorageError when the directory has failed or is full. The completion's error is a
+        StorageError. Raises CostlyBatch where `check_on_thread` must check the batch and it is not
+        `checked` yet.
 
         A duplicate of an idempotent producer is not written again: its completion has the
         original's offsets, as soon as the original is written (V38).
@@ -151,6 +152,8 @@ class PartitionLog(LogState):
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"the log of {self.topic_partition} accepts no operations: {why}",
             )
+        if self.directory.space.is_full:
+            raise self.directory.space.error()
 
     # reading
 

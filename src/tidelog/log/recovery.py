@@ -20,7 +20,7 @@ import errno
 from dataclasses import dataclass, field
 
 from tidelog.core.epochs import LeaderEpochs
-from tidelog.core.errors import StorageError
+from tidelog.core.errors import FULL_ERRNOS, StorageError
 from tidelog.core.ports import Files
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.log import names
@@ -138,6 +138,8 @@ class _Loader:
         self.epochs_known = True
         #: The active segment's indexes were read from their files.
         self.resumed = False
+        #: The disk had room for the files that later starts believe.
+        self.has_room = True
 
     def load(self) -> LoadedLog:
         """Load the directory; see the module."""
@@ -161,7 +163,8 @@ class _Loader:
         self._load_producers()
         if not request.clean:
             self._write_down()
-        loaded.recovery_point = end = loaded.log_end_offset
+        end = loaded.log_end_offset
+        loaded.recovery_point = end if self.has_room else min(request.recovery_point, end)
         loaded.is_sealed = self.resumed and end in loaded.snapshots and not loaded.cut_bytes
         return loaded
 
@@ -636,7 +639,22 @@ class _Loader:
         loaded.snapshots = kept
 
     def _write_down(self) -> None:
-        """Write the files that later starts believe; the caller makes them durable, all at once."""
+        """Write the files that later starts believe; the caller makes them durable, all at once.
+
+        On a full disk the next flush writes them, and the recovery point stays low until then
+        (D14).
+        """
+        try:
+            self._write_files()
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
+            self.has_room = False
+            self.loaded.epochs.changed |= not self.epochs_known
+            self._note("the disk is full: indexes and leader epochs are written later")
+        self.loaded.names_changed = False
+
+    def _write_files(self) -> None:
         loaded = self.loaded
         for segment in loaded.segments[:-1]:
             if not segment.sealed:
@@ -647,8 +665,12 @@ class _Loader:
             data = format_leader_epochs(loaded.epochs.entries())
             self._write_beside(f"{self.path}/{LEADER_EPOCHS}", data)
             loaded.epochs.changed = False
-        loaded.names_changed = False
 
     def _write_beside(self, path: str, data: bytes) -> None:
-        write_beside(self.files, path, data)
+        try:
+            write_beside(self.files, path, data)
+        except OSError:
+            if self.files.exists(path + names.TEMPORARY):
+                self.files.unlink(path + names.TEMPORARY)
+            raise
         self.loaded.beside.append(path)

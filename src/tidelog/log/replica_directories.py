@@ -91,8 +91,8 @@ class ReplicaDirectories:
             except ValueError as error:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
         completion: Completion[list[PartitionLog]] = Completion()
-        if directory.failure is not None:
-            completion.fail(directory.failure)
+        if directory.failure is not None or directory.space.is_full:
+            completion.fail(directory.failure or directory.space.error())
             return completion
         waiting: list[Completion[None]] = []
         for topic_partition, _, _ in replicas:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.core.completion import Completion
+from tidelog.core.errors import FULL_ERRNOS
 from tidelog.core.ports import Files, Work
 from tidelog.log import names
 from tidelog.log.config import LogConfig
@@ -152,6 +153,11 @@ def _keep_producers(
     known = log.new_snapshots.get(first)
     snapshots, now_ms = list(log.snapshots), log.directory.clock.monotonic_ms()
     going = [SegmentFile(each.base_offset, each.size_bytes) for each in log.segments[:count]]
+    indexes = [
+        segment.path(suffix)
+        for segment in log.segments[:count]
+        for suffix in (names.INDEX, names.TIME_INDEX)
+    ]
 
     def write(files: Files) -> bool:
         data = known
@@ -163,7 +169,16 @@ def _keep_producers(
                 return False  # the records go, and what they said is not legible any more
             data = producers.to_snapshot()
         path = f"{log.path}/{names.offset_name(first, names.SNAPSHOT)}"
-        files.replace_file(path, data, sync=True)
+        try:
+            files.replace_file(path, data, sync=True)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
+            # The disk is full: indexes of segments that go can be rebuilt, and make room (D14).
+            for index in indexes:
+                if files.exists(index):
+                    files.unlink(index)
+            files.replace_file(path, data, sync=True)
         return True
 
     def written(done: Completion[bool]) -> None:

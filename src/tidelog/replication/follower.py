@@ -137,6 +137,16 @@ class FollowerReplica:
         self.is_busy = False
         return (BackOff(error),)
 
+    def not_appended(self, error: ErrorCode) -> Effects:
+        """Note that the records of the response find no room for now (D14); try again later.
+
+        The leader's marks hold all the same: its log start makes room here.
+        """
+        assert self.is_busy, "records are appended for one answer at a time (V33)"
+        self.is_busy = False
+        marks = self._follow_marks(self._leader_high_watermark, self._leader_log_start)
+        return (*marks, BackOff(error))
+
     def resumed(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> Effects:
         """Return the effects that are due after a pause, before the next fetch.
 

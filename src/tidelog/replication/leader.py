@@ -418,7 +418,12 @@ class LeaderReplica:
 
     def must_relinquish(self, now_ms: int) -> bool:
         """Return whether this leader cannot serve reads, and another member could lead (F11)."""
-        return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and any(
+        return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and self.can_be_replaced
+
+    @property
+    def can_be_replaced(self) -> bool:
+        """Whether another live member of the confirmed ISR could lead."""
+        return any(
             follower.is_eligible and follower.replica_id in self.isr.committed
             for follower in self._others
         )

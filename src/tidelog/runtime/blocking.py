@@ -239,9 +239,15 @@ class BlockingClient:
         """
         return self.run(self._upkeep.delete_records(before))
 
-    def describe_log_dirs(self, broker_id: int) -> list[LogDirectory]:
-        """Return the log directories of a broker."""
-        return self.run(self._upkeep.describe_log_dirs(broker_id))
+    def describe_log_dirs(
+        self, broker_id: int, partitions: Iterable[TopicPartition] | None = None
+    ) -> list[LogDirectory]:
+        """Return the log directories of a broker, with all of their replicas or some of them."""
+        return self.run(self._upkeep.describe_log_dirs(broker_id, partitions))
+
+    def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> None:
+        """Have a broker give up log directories as if they had failed."""
+        self.run(self._upkeep.mark_log_dirs_bad(broker_id, paths))
 
     def move_replicas(
         self, broker_id: int, directories: Mapping[TopicPartition, str]

@@ -81,6 +81,7 @@ class Settings:
                 "log.segment.bytes": "16384",
                 "log.index.interval.bytes": "512",
                 "log.segment.delete.delay.ms": "500",
+                "log.dir.reserve.bytes": "0",
                 "controller.socket.timeout.ms": "1500",
                 "controller.activity.timeout.ms": "0",
                 "request.timeout.ms": "2000",

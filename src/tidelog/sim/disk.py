@@ -286,6 +286,21 @@ class SimDisk:
             self.losses += 1
         return report
 
+    # Space
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether a fault took the space that the disk had."""
+        return self.capacity_bytes != DEFAULT_CAPACITY_BYTES
+
+    def fill(self, room_bytes: int) -> None:
+        """Leave this many free bytes: another program has the rest."""
+        self.capacity_bytes = self.used_bytes + room_bytes
+
+    def free(self) -> None:
+        """Give the space back."""
+        self.capacity_bytes = DEFAULT_CAPACITY_BYTES
+
     # Damage
 
     def count(self, effect: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
+from tidelog.sim import rereading
 from tidelog.sim.checkers.history_checker import check_history, operations
 from tidelog.sim.checkers.storage_checker import check_disk
 from tidelog.sim.client_workload import ClientWorkload
@@ -22,7 +23,6 @@ from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.churn import Churn
 from tidelog.sim.workload.churn_kinds import Churning
 from tidelog.sim.workload.group_clients import Committer, GroupMember
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
@@ -243,23 +243,11 @@ class FinalPhase:
         The reads find damage that was not found before. A leader with damage must regain its lost
         records from other replicas (V68).
         """
-        cluster, workload = self._cluster, self._workload
-        client = workload.client()
-        known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
-        readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
-
-        def is_behind(reader: PartitionConsumer) -> bool:
-            topic = cluster.published.topics.get(reader.partition.topic)
-            if topic is None:
-                return False
-            key = cluster.published.key(topic.topic_id, reader.partition.partition)
-            end = len(cluster.replication.truth(key).committed)
-            waits = cluster.waits_for_operator(key)
-            return not waits and (reader.topic_id != topic.topic_id or reader.position < end)
-
+        cluster = self._cluster
+        is_behind = rereading.begin(cluster, self._workload)
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(
-            lambda: any(map(is_behind, readers)) or bool(cluster.health()),
+            lambda: is_behind() or bool(cluster.health()),
             limit_ns,
             "everything committed is read again",
         ):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
-from tidelog.sim import absence, offline_directory
+from tidelog.sim import absence, full_directory, offline_directory
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
@@ -164,6 +164,12 @@ class SeedRun:
         if self.profile.has_offline_directory:
             draw = stream(self.seed, "offline directory")
             if not offline_directory.play(self.cluster, draw, self._wait, LIVENESS_LIMIT_NS):
+                return
+        if self.profile.has_full_directory:
+            draw = stream(self.seed, "full directory")
+            if not full_directory.play(
+                self.cluster, self._workload, draw, self._wait, LIVENESS_LIMIT_NS
+            ):
                 return
         self._final_phase.run(
             was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)

@@ -61,6 +61,7 @@ from tidelog.wire.messages import (
     list_partition_reassignments,
     list_strays,
     list_transactions,
+    mark_log_dirs_bad,
     metadata,
     offset_commit,
     offset_delete,
@@ -149,6 +150,7 @@ ALTER_STRAYS: Final = FIRST_OWN_KEY + 2
 REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
 DESCRIBE_REPLICAS: Final = FIRST_OWN_KEY + 4
 RELINQUISH_LEADERSHIP: Final = FIRST_OWN_KEY + 5
+MARK_LOG_DIRS_BAD: Final = FIRST_OWN_KEY + 6
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -221,6 +223,7 @@ API: Final[dict[int, Api]] = {
         request_commands.API,
         describe_replicas.API,
         relinquish_leadership.API,
+        mark_log_dirs_bad.API,
     )
 }
 
@@ -295,4 +298,5 @@ __all__ = [
     "REQUEST_COMMANDS",
     "DESCRIBE_REPLICAS",
     "RELINQUISH_LEADERSHIP",
+    "MARK_LOG_DIRS_BAD",
 ]

@@ -11,10 +11,21 @@ from typing import Any
 
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.ports import VolumePlace, VolumeSize
 from tidelog.core.types import TopicPartition
 from tidelog.log.append_queue import AppendInfo
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerState
+
+
+class FakeSpace:
+    """The space of a log directory, which a test fills by hand."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.free = SimpleNamespace(volume=None, reserve_bytes=0)
+        self.on_change: Callable[[], None] | None = None
+        self.on_still_full: Callable[[], None] | None = None
 
 
 class FakeLog:
@@ -30,7 +41,7 @@ class FakeLog:
         self.flush_error: BaseException | None = None
         self.is_closed = False
         self.damage: Any = None
-        self.directory = SimpleNamespace(failure=None)
+        self.directory = SimpleNamespace(failure=None, space=FakeSpace())
         self.config: Any = LogConfig()
         #: Taken instead of the one segment that holds the records.
         self.set_segments: list[Any] | None = None
@@ -211,11 +222,36 @@ class FakeLog:
         return Completion.of(None)
 
 
+class FakeLane:
+    """The lane of a log directory in memory, on a volume with some usable bytes."""
+
+    def __init__(self) -> None:
+        self.usable_bytes = 1 << 40
+        self.device = 1
+        #: What looks at the volume fail with.
+        self.error: BaseException | None = None
+
+    def submit(self, operation: Callable[[Any], Any], work: Any, name: str) -> Completion[Any]:
+        if self.error is not None:
+            return Completion.failed(self.error)
+        files = SimpleNamespace(
+            volume_size=lambda path: VolumeSize(2 * self.usable_bytes, self.usable_bytes),
+            volume_place=lambda path: VolumePlace(self.device, "/"),
+        )
+        return Completion.of(operation(files))
+
+
 class FakeDirectory:
     """A log directory in memory."""
 
     def __init__(self) -> None:
         self.path = "/data"
+        self.lane = FakeLane()
+        self.is_marked = False
+        self.on_marked: Callable[[], None] = lambda: None
+        #: Errors that the directory was to judge.
+        self.judged: list[BaseException] = []
+        self.space = FakeSpace()
         self.logs: dict[TopicPartition, Any] = {}
         self.strays: dict[str, Any] = {}
         self.future_logs: Any = SimpleNamespace(found={})
@@ -240,8 +276,16 @@ class FakeDirectory:
         for topic_partition, topic_id, config in replicas:
             log = self.logs[topic_partition] = self.log_type(topic_partition, topic_id)
             log.config = config
+            log.directory.space = self.space
             logs.append(log)
         return Completion.of(logs)
+
+    def failed(self, error: BaseException) -> None:
+        self.judged.append(error)
+
+    def mark_bad(self) -> None:
+        self.is_marked = True
+        self.on_marked()
 
     def delete(self, topic_partition: TopicPartition) -> Completion[None]:
         self.deleted.append(topic_partition)

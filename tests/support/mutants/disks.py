@@ -1,4 +1,4 @@
-"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D4, D17).
+"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D4, D14, D17).
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.support.mutants.logs import FULL_FOR_ONE_WRITE
 from tests.support.mutants.mutant import Catalogue
 
 from tidelog.controller.elections import election
 from tidelog.core.completion import Completion
-from tidelog.core.errors import DEVICE_ERRNOS
+from tidelog.core.errors import DEVICE_ERRNOS, ErrorCode
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
@@ -113,6 +114,7 @@ def damage_truncated_by_a_member(_: Any) -> Any:
     "V23",
     "tidelog.log.replica_departures:ReplicaDepartures.finished",
     "tidelog.log.replica_directories:make_directory",
+    FULL_FOR_ONE_WRITE,
     profile="full_disks",
 )
 def created_over_a_former_replica(*_: Any) -> Any:
@@ -120,7 +122,31 @@ def created_over_a_former_replica(*_: Any) -> Any:
     return (
         lambda departures, topic_partition: Completion.of(None),
         lambda files, path: files.mkdir(path),
+        lambda space, error: None,
     )
+
+
+@_breaks("D14", "tidelog.broker.replicas.fetch_checks:_find", profile="full_directories")
+def read_only_directory_refuses_reads(original: Any) -> Any:
+    """Reads of a replica are refused while its disk is full, too."""
+
+    def find(replicas: Any, item: Any) -> Any:
+        found = original(replicas, item)
+        if not isinstance(found, ErrorCode) and found.log.directory.space.is_full:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return found
+
+    return find
+
+
+@_breaks(
+    "D14",
+    "tidelog.broker.replicas.relinquishing:Relinquishing._on_full_disks",
+    profile="full_directories",
+)
+def full_leader_stays(_: Any) -> Any:
+    """A leader on a full disk does not ask for another one."""
+    return lambda relinquishing, partitions, others: []
 
 
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")

@@ -56,18 +56,31 @@ def last_batch_not_recognised(original: Any) -> Any:
     return check
 
 
-@_breaks("V38", "tidelog.log.producer_state:ProducerState._check_awaited", profile="full_disks")
-def later_batch_comes_first(_: Any) -> Any:
-    """A new producer's second batch is appended although its first was just rejected."""
-    return lambda producers, batch, now_ms: None
+#: A disk that is full makes its directory read-only (D14), which hides most batches that come
+#: behind a rejected one. Without that it is full for one batch and not for the next.
+FULL_FOR_ONE_WRITE: Final = "tidelog.log.directory_space:DirectorySpace.refused"
 
 
 @_breaks(
-    "V38", "tidelog.log.refused_batches:RefusedBatches.check_behind", profile="refused_batches"
+    "V38",
+    "tidelog.log.producer_state:ProducerState._check_awaited",
+    FULL_FOR_ONE_WRITE,
+    profile="full_disks",
 )
-def refused_batch_not_awaited(_: Any) -> Any:
+def later_batch_comes_first(*_: Any) -> Any:
+    """A new producer's second batch is appended although its first was just rejected."""
+    return lambda producers, batch, now_ms: None, lambda space, error: None
+
+
+@_breaks(
+    "V38",
+    "tidelog.log.refused_batches:RefusedBatches.check_behind",
+    FULL_FOR_ONE_WRITE,
+    profile="refused_batches",
+)
+def refused_batch_not_awaited(*_: Any) -> Any:
     """Batches of a known producer after a rejected one are out of order."""
-    return lambda refused, batch, expected, now_ms: None
+    return lambda refused, batch, expected, now_ms: None, lambda space, error: None
 
 
 @_breaks(

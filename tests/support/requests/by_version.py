@@ -70,6 +70,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from tidelog.wire.messages.list_strays import ListStraysRequest
+from tidelog.wire.messages.mark_log_dirs_bad import MarkLogDirsBadRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -107,6 +108,7 @@ from tidelog.wire.registry import (
     LIST_OFFSETS,
     LIST_PARTITION_REASSIGNMENTS,
     LIST_STRAYS,
+    MARK_LOG_DIRS_BAD,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -139,6 +141,7 @@ CLIENT_APIS = [
     LIST_PARTITION_REASSIGNMENTS,
     LIST_STRAYS,
     ALTER_STRAYS,
+    MARK_LOG_DIRS_BAD,
     *GROUP_REQUESTS,
     *UNSERVED_REQUESTS,
 ]
@@ -293,6 +296,7 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     ),
     LIST_STRAYS: lambda version, topic, topic_id, partition: ListStraysRequest(),
     ALTER_STRAYS: lambda version, topic, topic_id, partition: AlterStraysRequest(DELETE, []),
+    MARK_LOG_DIRS_BAD: lambda *_: MarkLogDirsBadRequest(["/none/of/the/brokers"]),
     ELECT_LEADERS: _elect_leaders,
     ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: lambda version, topic, topic_id, partition: (

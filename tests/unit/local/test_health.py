@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.client.upkeep import LogDirectory
+from tidelog.core.errors import ErrorCode
 from tidelog.local import health
 from tidelog.local.health import Health, Place, assess
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
@@ -41,6 +43,22 @@ def judge(
     partitions = tuple(each for each in things if isinstance(each, PartitionStatus))
     now = ClusterStatus("h:1", "c", controller, True, brokers, partitions)
     return assess(now, {"t": minimum}, place, trouble)
+
+
+def test_a_full_log_directory_degrades_and_a_failed_one_too() -> None:
+    good = LogDirectory(1, "/a", ErrorCode.NONE, (), 10, 20)
+    full = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_read_only=True)
+    failed = LogDirectory(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
+    now = ClusterStatus("h:1", "c", 1, True, (broker(1), broker(2), broker(3)), (partition(0),))
+    found = assess(now, {"t": 1}, LOCAL, None, [good, full, failed])
+    assert found.exit_code == 1
+    assert [(each.kind, each.brokers) for each in found.findings] == [
+        ("log_dir_full", [2]),
+        ("log_dir_failed", [3]),
+    ]
+    assert found.findings[0].message == (
+        "log directory /b of broker 2 is full and serves reads only: 1,000 usable bytes"
+    )
 
 
 def test_a_whole_cluster_is_healthy() -> None:

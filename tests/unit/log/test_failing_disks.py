@@ -74,6 +74,8 @@ def test_a_full_disk_fails_that_append_and_all_behind_it(harness: LogHarness, ro
     assert entry is not None and entry.last_sequence == whole
     assert log.epochs.entries() == [(0, 0), (3, 1)]
     assert directory_of(log).failure is None
+    if whole < 3:
+        harness.space_returns()
     harness.files.room_bytes = None
     planned(log, 2, epoch=3)
     log.submit_planned()
@@ -91,10 +93,10 @@ def test_a_new_producers_second_batch_does_not_come_before_one_that_found_no_roo
     refused = log.plan_leader_append(bytearray(large), 0, NOW_MS)
     log.submit_planned()
     assert isinstance(refused.error, StorageError) and refused.error.is_full
+    harness.space_returns()
     with pytest.raises(KafkaError, match="sent sequence 2 behind 0, which was refused") as early:
         log.plan_leader_append(bytearray(small), 0, NOW_MS)
     assert early.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    harness.files.room_bytes = None
     for again in (large, small):
         log.plan_leader_append(bytearray(again), 0, NOW_MS)
         log.submit_planned()
@@ -122,8 +124,9 @@ def test_what_stands_behind_a_batch_that_found_no_room_gets_its_error_until_it_c
         return ErrorCode.NONE
 
     harness.files.room_bytes = 10
-    assert [send(1), send(2)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    harness.files.room_bytes = None
+    assert send(1) == ErrorCode.KAFKA_STORAGE_ERROR
+    harness.space_returns()
+    assert send(2) == ErrorCode.KAFKA_STORAGE_ERROR
     assert [send(3), send(4)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert send(1) == ErrorCode.NONE
     assert send(5) == ErrorCode.KAFKA_STORAGE_ERROR, "it was in flight with the others"
@@ -177,8 +180,8 @@ def test_what_is_planned_behind_a_failing_write_fails_with_it(harness: LogHarnes
     assert before[0] == 3 and state(log)[:3] == (0, 0, 0)
     assert len(log.producers) == 0
     assert log.epochs.entries() == [(6, 0)], "leadership stays, from the written end on"
-    harness.files.room_bytes = None
     harness.lane.slow_disk = False
+    harness.space_returns()
     append(log, [b"x"], epoch=6)
     assert log.epochs.entries() == [(6, 0)]
 
@@ -199,7 +202,7 @@ def test_a_segment_that_cannot_be_made_costs_the_append_only(
     log.plan_leader_append(batch_of([bytes(700)]), 0, NOW_MS)
     log.submit_planned()
     assert len(log.segments) == segments
-    harness.files.refuse = lambda call, path: 0
+    harness.space_returns()
     assert log.next_offset == log.log_end_offset
     append(log, [bytes(700)])
     assert len(log.segments) == segments + 1
@@ -217,8 +220,7 @@ def test_when_cutting_back_fails_too_the_next_write_cuts(harness: LogHarness) ->
     assert failed.error is not None
     path = harness.log_path / "00000000000000000000.log"
     assert path.stat().st_size > log.size_bytes
-    harness.files.room_bytes = None
-    harness.files.refuse = lambda call, path: 0
+    harness.space_returns()
     append(log, [b"b"])
     assert path.stat().st_size == log.size_bytes and values_of(log) == [b"a", b"b"]
 
@@ -276,7 +278,7 @@ def test_other_errors_are_never_the_disk(harness: LogHarness, number: int) -> No
     log.submit_planned()
     assert isinstance(failed.error, StorageError)
     assert directory_of(log).failure is None
-    harness.files.refuse = lambda call, path: 0
+    harness.space_returns()
     append(log, [b"a"])
 
 
@@ -378,5 +380,5 @@ def test_a_replica_that_cannot_be_made_is_an_error_of_that_replica(harness: LogH
     harness.files.refuse = lambda call, path: errno.ENOSPC if call == "mkdir" else 0
     assert isinstance(directory.create(TP, TOPIC_ID, LogConfig()).error, StorageError)
     assert directory.logs == {} and directory.failure is None
-    harness.files.refuse = lambda call, path: 0
+    harness.space_returns()
     append(directory.create(TP, TOPIC_ID, LogConfig()).result(), [b"a"])

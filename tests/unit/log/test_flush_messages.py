@@ -76,9 +76,12 @@ def test_with_flush_messages_a_duplicate_waits_for_a_flush_where_the_originals_f
     log.submit_planned()
     assert isinstance(original.error, StorageError)
     assert log.log_end_offset == 1 and log.recovery_point == 0
+    refuse = harness.files.refuse
+    harness.space_returns()
+    harness.files.refuse = refuse
     repeated = log.plan_leader_append(bytearray(records), 0, NOW_MS)
-    assert isinstance(repeated.error, StorageError), "the disk is still full"
-    harness.files.refuse = lambda call, path: 0
+    assert isinstance(repeated.error, StorageError), "the disk is full again"
+    harness.space_returns()
     repeated = log.plan_leader_append(bytearray(records), 0, NOW_MS)
     assert repeated.result().duplicate and log.recovery_point == 1
     assert log.plan_leader_append(records, 0, NOW_MS).result().duplicate

@@ -146,7 +146,7 @@ def test_a_retention_that_fails_is_told_and_the_log_goes_on(
     assert isinstance(error, StorageError)
     assert (directory_of(log).failure is not None) == (number == errno.EIO)
     if number == errno.ENOSPC:
-        harness.files.refuse = lambda name, path: 0
+        harness.space_returns()
         append(log, [b"x"])
         assert values_of(log)[-1] == b"x"
 

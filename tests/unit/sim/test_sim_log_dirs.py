@@ -293,4 +293,5 @@ def test_only_profiles_of_log_directories_have_more_than_one() -> None:
     assert [name for name, each in PROFILES.items() if each.log_dirs != (1,)] == [
         "jbod",
         "directory_moves",
+        "full_directories",
     ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, StorageError
+from tidelog.core.log_dir_keys import is_cordoned
 from tidelog.core.ports import Files, VolumeSize, Work
 from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -50,7 +51,11 @@ async def _describe(
         }
     response = DescribeLogDirsResponse()
     for directory in context.replicas.directories:
-        result = DescribeLogDirsResult(log_dir=directory.path)
+        result = DescribeLogDirsResult(
+            log_dir=directory.path,
+            is_read_only=directory.space.is_full,
+            is_cordoned=is_cordoned(directory.path, context.services.config.cordoned_log_dirs),
+        )
         response.results.append(result)
         try:
             result.total_bytes, result.usable_bytes = await _volume_size(directory)

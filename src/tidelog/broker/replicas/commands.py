@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.log.config import LogConfig
-    from tidelog.log.log_directory import LogDirectory
 
 _FULL = 2
 #: Kafka's controllers in ZooKeeper mode do not say whether a command is full.
@@ -213,33 +212,43 @@ class _LeaderAndIsr:
         if not self.missing:
             return
         await self.replicas.load_configs(command.topic_partition.topic for command in self.missing)
-        shares: dict[LogDirectory, list[_Command]] = {
-            directory: [] for directory in self.replicas.directories
-        }
-        for command in self.missing:
-            directory = self.replicas.moves.preferred(command.topic_partition, shares)
-            if directory is None:
-                directory = min(shares, key=lambda each: len(each.logs) + len(shares[each]))
-            shares[directory].append(command)
+        placement, moves = self.replicas.upkeep.placement, self.replicas.moves
+        directories = placement.open_to_new(self.replicas.directories)
+        if not directories:
+            self._not_created(self.missing, "all log directories are cordoned (cordoned.log.dirs)")
+            return
+        commands_of = {command.topic_partition: command for command in self.missing}
+        wanted = {replica: moves.preferred(replica, directories) for replica in commands_of}
+        free = [replica for replica, directory in wanted.items() if directory is None]
+        placed = await placement.place(free, directories)
+        for replica, directory in wanted.items():
+            if directory is not None:
+                placed[directory].append(replica)
+        shares = [
+            (directory, [commands_of[replica] for replica in share])
+            for directory, share in placed.items()
+            if share
+        ]
         begun = [
             (directory, share, directory.create_many([self._replica(command) for command in share]))
-            for directory, share in shares.items()
-            if share
+            for directory, share in shares
         ]
         for directory, share, completion in begun:
             try:
                 logs = await completion
             except StorageError as error:
-                for command in share:
-                    self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
-                    if command.state.is_new:
-                        self.replicas.refused_new[command.topic_partition] = command.topic_id
-                self.services.tracer.log(
-                    "server", logging.ERROR, f"cannot create replicas: {error}"
-                )
+                self._not_created(share, str(error))
                 continue
             for command, log in zip(share, logs, strict=True):
                 self.obeyed.append((self.replicas.add(directory, log, 0), command))
+
+    def _not_created(self, share: list[_Command], why: str) -> None:
+        """Note replicas that could not be created; the controller sends their roles again."""
+        for command in share:
+            self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            if command.state.is_new:
+                self.replicas.refused_new[command.topic_partition] = command.topic_id
+        self.services.tracer.log("server", logging.ERROR, f"cannot create replicas: {why}")
 
     def _replica(self, command: _Command) -> tuple[TopicPartition, TopicId, LogConfig]:
         config = self.replicas.log_config(command.topic_partition.topic)

@@ -53,6 +53,8 @@ _OFFSETS_PURPOSE = "fetcher-offsets"
 #: The first pause; doubled with each failure up to `replica.fetch.backoff.ms`. Short, because a new
 #: leader may learn of its leadership a moment after its followers.
 _FIRST_BACKOFF_MS = 10
+#: The pause while the log's disk is full: each fetch brings records for which there is no room.
+_FULL_PAUSE_MS = 2_000
 
 
 class FetchOrder(Protocol):
@@ -180,6 +182,10 @@ class FollowedPartition:
 
     def _append(self, records: Buffer) -> bool:
         log = self.partition.log
+        if log.directory.space.is_full:
+            # The directory has said so once; a line for each partition and fetch would be a flood.
+            self._run(self.role.not_appended(ErrorCode.KAFKA_STORAGE_ERROR))
+            return False
         try:
             completion = log.plan_follower_append(records)
         except (KafkaError, StorageError) as error:
@@ -314,6 +320,8 @@ class FollowedPartition:
         self._not_ready()
         limit_ms = self._services.config.replica_fetch_backoff_ms
         delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 10), limit_ms)
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and self.partition.log.directory.space.is_full:
+            delay_ms = max(delay_ms, _FULL_PAUSE_MS)
         self._failures += 1
         if error == ErrorCode.FENCED_LEADER_EPOCH:
             self._services.tracer.mark("follower_behind_leader_epoch")

@@ -297,6 +297,7 @@ class ReplicaSet:
         }
         for directory in self.directories:
             directory.default_config = self.default_log_config()
+            directory.space.free.reserve_bytes = config.log_dir_reserve_bytes
         self.upkeep.configured()
         self.throttles.rates_changed()
         self.configs_changed(self.topics())

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidelog.broker.replicas.frozen_watermarks import FrozenWatermarks
+from tidelog.broker.replicas.full_directories import FullDirectories
+from tidelog.broker.replicas.log_dir_placement import LogDirPlacement
 from tidelog.broker.replicas.log_dir_survey import LogDirSurvey
 from tidelog.broker.replicas.relinquishing import Relinquishing
 from tidelog.broker.replicas.throttle_watch import ThrottleWatch
@@ -71,8 +73,12 @@ class ReplicaUpkeep:
         self._hosted = hosted
         self._takeovers = takeovers
         self._relinquishing = Relinquishing(services)
+        #: Log directories whose disk is full.
+        self.full = FullDirectories(services, hosted.all, self._relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
         self._throttle_watch = ThrottleWatch(services, throttles)
+        #: The choice of the directories of new replicas (D2).
+        self.placement = LogDirPlacement(services)
         #: What the log directories know of each other (D6).
         self.survey = LogDirSurvey(services)
         self._closing = False
@@ -123,6 +129,7 @@ class ReplicaUpkeep:
     def close(self) -> None:
         """Begin nothing more."""
         self._closing = True
+        self.full.close()
 
     async def _repeat(
         self,
@@ -137,16 +144,16 @@ class ReplicaUpkeep:
             try:
                 await work()
             except StorageError as error:
-                # The directory has judged the error: a device error ends the broker, a full disk
-                # passes.
+                # The directory has judged the error: a device error fails it (D1), a full disk
+                # makes it read-only (D14).
                 self._services.tracer.event("storage_error", what=name, error=str(error))
                 self._services.tracer.log("server", logging.ERROR, f"{name}: {error}")
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks of each directory down (V34)."""
         replicas = self._hosted
-        for directory in replicas.directories:
-            await directory.write_high_watermarks(
+        await self._each(
+            lambda directory: directory.write_high_watermarks(
                 {
                     partition.topic_partition: partition.high_watermark
                     for partition in replicas.all()
@@ -154,12 +161,29 @@ class ReplicaUpkeep:
                     or partition.topic_partition in directory.future_logs.found
                 }
             )
+        )
 
     async def _checkpoint(self) -> None:
+        self.placement.sample(self._hosted.directories)
+        try:
+            await self._each(lambda directory: directory.checkpoint())
+        finally:
+            for directory, error in await self.survey.write(self._hosted.directories):
+                directory.failed(error)
+
+    async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
+        """Do something in every directory; raise the first StorageError at the end.
+
+        A full disk must not keep the other directories from their checkpoints.
+        """
+        first: StorageError | None = None
         for directory in self._hosted.directories:
-            await directory.checkpoint()
-        for directory, error in await self.survey.write(self._hosted.directories):
-            directory.failed(error)
+            try:
+                await work(directory)
+            except StorageError as error:
+                first = first or error
+        if first is not None:
+            raise first
 
     async def _examine_followers(self) -> None:
         if self._services.fence.is_fenced:
@@ -172,6 +196,11 @@ class ReplicaUpkeep:
         self._takeovers.expire()
 
     async def _enforce_retention(self) -> None:
+        """Remove old segments of every log; raise the first StorageError at the end.
+
+        A log whose disk refuses must not keep others from making room there (D14).
+        """
+        first: StorageError | None = None
         for partition in self._hosted.all():
             if not partition.has_role:
                 continue
@@ -181,9 +210,13 @@ class ReplicaUpkeep:
                 await log.enforce_retention(
                     self._services.clock.wall_ms(), partition.high_watermark
                 )
+            except StorageError as error:
+                first = first or error
             finally:
                 if log.log_start_offset != log_start_offset:
                     partition.log_start_moved()
+        if first is not None:
+            raise first
 
     async def _compact(self) -> None:
         """Compact the dirtiest log, then the next, until none is due."""
@@ -193,15 +226,18 @@ class ReplicaUpkeep:
         while more and not self._closing:
             partitions = self._hosted.all()
             stats = await self._cleaner.clean_one(
-                [(partition.log, partition.high_watermark) for partition in partitions]
+                [
+                    (partition.log, partition.high_watermark)
+                    for partition in partitions
+                    if not partition.log.directory.space.is_full  # it writes before it frees
+                ]
             )
             more = stats is not None
 
     async def _flush(self) -> None:
         if self._hosted.least_flush_ms() == INT64_MAX:
             return
-        for directory in self._hosted.directories:
-            await directory.flush_due(self._services.clock.wall_ms())
+        await self._each(lambda directory: directory.flush_due(self._services.clock.wall_ms()))
 
     async def hold_strays(self) -> None:
         """Have the strays of an event that took too many replicas wait for an operator (V35)."""

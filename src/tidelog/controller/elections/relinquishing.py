@@ -1,9 +1,12 @@
-"""Leaders that step back: their reads are slow (F11), or their log is damaged (V68).
+"""Leaders that step back: slow reads (F11), a damaged log (V68), or a full disk (D14).
 
 The leader that replaces a slow one has every committed record, and the slow one stays in the ISR. A
 broker that reported slow reads takes over from no other one, and gets no leadership back
 automatically before the second rebalance look after that (`Balance`). So leadership does not move
 back and forth between slow brokers. Where no other member can lead, the leader stays.
+
+A leader on a full disk serves reads and refuses records. It is replaced like a slow one, but only
+its own partitions avoid the broker, until it reports space by a request without partitions.
 
 A replica with a damaged log leaves the ISR, or the eligible replicas, and truncates its log only
 then. A leader that is alone in the ISR stays: its log is the only one.
@@ -52,16 +55,27 @@ class Named:
     partition: int
 
 
-def note_slow_reads(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
-    """Note that the sender's reads are slow: it takes no leadership over for now.
+def note_reports(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
+    """Note that the sender's reads are slow or its disks full: it takes no leadership for now.
 
-    A damaged log says nothing about other partitions of the sender.
+    A damaged log or a full disk says nothing about other partitions of the sender. A request
+    without partitions takes back that disks of the sender are full.
     """
-    is_slow = any(
-        data.damaged_offset < 0 for topic in asked.request.topics for data in topic.partitions
-    )
-    if is_slow and _is_current(asked.request, image):
-        balance.note_slow(asked.request.broker_id, image)
+    request = asked.request
+    if not _is_current(request, image):
+        return
+    if not request.topics:
+        balance.note_space(request.broker_id)
+    for topic in request.topics:
+        name = image.topic_name(topic.topic_id)
+        for data in topic.partitions:
+            if data.damaged_offset >= 0:
+                continue
+            if not data.is_full:
+                balance.note_slow(request.broker_id, image)
+            elif name is not None:
+                replica = TopicPartition(name, data.partition_index)
+                balance.note_full(request.broker_id, replica, image)
 
 
 def relinquish(asked: RelinquishAsked, draft: Draft, balance: Balance) -> None:
@@ -124,7 +138,7 @@ def _replace_leader(
             ErrorCode.OPERATION_NOT_ATTEMPTED,
             f"the state of {topic_partition} is being changed: ask again",
         )
-    slow = [member for member in state.isr if balance.is_slow(member, image)]
+    slow = [member for member in state.isr if balance.is_avoided(member, topic_partition, image)]
     around = circumstances(topic_partition, draft)
     if is_damaged:
         return _take_out(sender, state, around, slow, draft, topic_partition)
@@ -133,7 +147,7 @@ def _replace_leader(
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"no other member of the ISR {list(state.isr)} of {topic_partition} can lead; brokers"
-            f" {slow} reported slow reads",
+            f" {slow} reported slow reads or full disks",
         )
     return draft.write_state(
         WritePartitionState(topic_partition, elected.state, state.partition_epoch)

@@ -226,6 +226,31 @@ def full_disk(context: FaultContext) -> bool:
 
 
 @kind
+def fill_directory(context: FaultContext) -> bool:
+    """Fill a log directory of one broker, or of all, for seconds, until it is freed."""
+    broker, draw = context.any_broker(), context.draw
+    if broker is None:
+        return False
+    brokers = [broker]
+    if draw.random() < 0.25:
+        brokers = [each for each in context.cluster.brokers.values() if each.life is not None]
+    filled = [disk for disk in map(context.any_disk, brokers) if not disk.is_filled]
+    for disk in filled:
+        disk.fill(draw.randrange(draw.choice((1, 300, 2_000, 20_000))))
+    names = ", ".join(map(str, (each.node_id for each in brokers)))
+    context.note(f"directories of {names} are filled: {[disk.root for disk in filled]}")
+
+    def free() -> None:
+        for disk in filled:
+            disk.free()
+        context.note(f"directories of {names} are freed")
+
+    context.later(draw.choice((500, 2_500, 6_000)) * draw.uniform(0.5, 1.5), free)
+    context.at_end(free)
+    return bool(filled)
+
+
+@kind
 def short_writes(context: FaultContext) -> bool:
     """Shorten some of the next writes of a broker: they write a part of their bytes."""
     broker = context.any_broker()

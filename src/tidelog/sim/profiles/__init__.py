@@ -96,6 +96,7 @@ _ORDER: Final = (
     "throttled_moves",
     "jbod",
     "directory_moves",
+    "full_directories",
 )
 _BY_NAME: Final = {
     profile.name: profile

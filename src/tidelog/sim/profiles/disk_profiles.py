@@ -229,6 +229,36 @@ DISKS: Final = (
         has_offline_directory=True,
         has_own_streams=True,
     ),
+    # Log directories are full for seconds, one by one or on all brokers at once, and are read-only
+    # meanwhile (D14). Retention and deletions of records free space. Brokers with one directory
+    # and with two restart on full ones.
+    Profile(
+        "full_directories",
+        weights={
+            "fill_directory": 8.0,
+            "full_disk": 1.0,
+            "crash_leader": 2.0,
+            "stop": 2.0,
+            "lose_power": 1.0,
+            "slow_disk": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 2.0,
+            "crash_controller": 0.5,
+        },
+        left_out=0.1,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        churn_share=0.3,
+        properties={
+            "log.dir.reserve.bytes": "3000",
+            "log.flush.interval.messages": "20",
+            "log.segment.bytes": "6000",
+            "log.retention.check.interval.ms": "500",
+        },
+        log_dirs=(1, 2),
+        has_full_directory=True,
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence

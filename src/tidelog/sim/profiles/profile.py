@@ -37,6 +37,8 @@ class Profile:
     has_absentee: bool = False
     #: Whether one log directory fails after the faults until others lead its partitions (D4).
     has_offline_directory: bool = False
+    #: Whether log directories are full after the faults, of one broker or of all (D14).
+    has_full_directory: bool = False
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,

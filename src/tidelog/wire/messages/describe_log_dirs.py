@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1 to 4: sizes of replicas by log directory (KIP-113).
 
 Version 2 is flexible, 3 has an error of the whole response (KIP-784), 4 has the space of each
-volume (KIP-827).
+volume (KIP-827). tidelog's brokers add tagged fields of their own, which other clients skip.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
+
+READ_ONLY_TAG = 20_040
+CORDONED_TAG = 20_041
 
 
 @dataclass(slots=True)
@@ -58,6 +61,10 @@ class DescribeLogDirsResult:
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic, "0+")
     total_bytes: int = int64("4+", -1, ignorable=True)
     usable_bytes: int = int64("4+", -1, ignorable=True)
+    #: The directory is read-only because its disk is full (D14).
+    is_read_only: bool = boolean("2+", ignorable=True, tag=READ_ONLY_TAG)
+    #: The directory takes no new replicas (KIP-1066); Kafka has this in version 5.
+    is_cordoned: bool = boolean("2+", ignorable=True, tag=CORDONED_TAG)
 
 
 @dataclass(slots=True)

@@ -1,13 +1,14 @@
 """RelinquishLeadership (key 20005), version 0: a leader asks the controller for another leader.
 
-An API of tidelog's own (F11, V68, G5): Kafka has no request for it. A leader asks because its reads
-are slow, or because its log is damaged. A member that follows by then asks because of damage, too.
+An API of tidelog's own (F11, V68, D14, G5): Kafka has no request for it. A leader asks because its
+reads are slow, its log is damaged, or its disk is full. A member that follows by then asks because
+of damage, too. A request without partitions takes back that disks of the sender are full.
 Flexible.
 """
 
 from __future__ import annotations
 
-from tidelog.wire.schema import Api, array, int16, int32, int64, string, uuid
+from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string, uuid
 from tidelog.wire.structs import dataclass
 
 
@@ -19,6 +20,8 @@ class RelinquishedPartition:
     leader_epoch: int = int32("0+")
     #: The first offset that the sender's log has lost to damage (V68); -1: its reads are slow.
     damaged_offset: int = int64("0+", -1)
+    #: The log directory of the replica is full (D14). Earlier controllers take it for slow reads.
+    is_full: bool = boolean("0+", tag=0)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,106 @@
+"""The log directories in which this broker creates new replicas (D2, D12, D14).
+
+`log.log_dir_choice` decides by room. Here are the facts: which directories may take replicas, the
+space of their volumes, what was placed lately, and how the directories grow. A broker with one
+directory reads nothing. A directory whose volume cannot be read is chosen by what it holds; a
+device error fails it (D1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.core.errors import StorageError
+from tidelog.core.log_dir_keys import is_cordoned
+from tidelog.core.ports import Files, Work
+from tidelog.log.log_dir_choice import Growth, LogDirRoom, Promises, choose, expected_bytes
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
+    from tidelog.core.types import TopicPartition
+    from tidelog.log.log_directory import LogDirectory
+
+
+class _Volume(NamedTuple):
+    usable_bytes: int | None
+    device: int
+
+
+class LogDirPlacement:
+    """The choice of log directories of one broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._promises = Promises()
+        self._growth: dict[str, Growth] = {}
+
+    def sample(self, directories: Sequence[LogDirectory]) -> None:
+        """Note how much each directory holds; its growth is counted from that."""
+        now_ms = self._services.clock.monotonic_ms()
+        for directory in directories if len(directories) > 1 else ():
+            growth = self._growth.setdefault(directory.path, Growth())
+            growth.sample(_held_bytes(directory), now_ms)
+
+    def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
+        """Return the directories that may take new replicas: not full, and not cordoned.
+
+        Where all of those without a cordon are full, they are returned: they refuse a replica
+        themselves, and the controller sends its role again. Empty where all are cordoned.
+        """
+        cordoned = self._services.config.cordoned_log_dirs
+        allowed = [each for each in directories if not is_cordoned(each.path, cordoned)]
+        return [each for each in allowed if not each.space.is_full] or allowed
+
+    async def place(
+        self, replicas: Sequence[TopicPartition], directories: Sequence[LogDirectory]
+    ) -> dict[LogDirectory, list[TopicPartition]]:
+        """Return the replicas of each directory; `directories` are not empty."""
+        shares: dict[LogDirectory, list[TopicPartition]] = {each: [] for each in directories}
+        if len(self._services.config.log_dirs) == 1:
+            shares[directories[0]] += replicas
+            return shares
+        volumes = [await self._volume(each) for each in directories]
+        now_ms = self._services.clock.monotonic_ms()
+        rooms = [
+            self._room(directory, volume, now_ms)
+            for directory, volume in zip(directories, volumes, strict=True)
+        ]
+        expected = expected_bytes(
+            (log.size_bytes for each in directories for log in each.logs.values()),
+            (volume.usable_bytes for volume in volumes),
+            self._services.config.log_segment_bytes,
+        )
+        for replica, index in zip(replicas, choose(len(replicas), expected, rooms), strict=True):
+            shares[directories[index]].append(replica)
+            self._promises.make(directories[index].path, replica, expected, now_ms)
+        return shares
+
+    async def _volume(self, directory: LogDirectory) -> _Volume:
+        path = directory.path
+
+        def look(files: Files) -> _Volume:
+            return _Volume(files.volume_size(path).usable_bytes, files.volume_place(path).device)
+
+        try:
+            return await directory.lane.submit(look, Work.SLOW, "volume_size")
+        except StorageError as error:
+            directory.failed(error)
+            return _Volume(None, 0)
+
+    def _room(self, directory: LogDirectory, volume: _Volume, now_ms: int) -> LogDirRoom:
+        held_bytes = _held_bytes(directory)
+        sizes: dict[object, int] = {key: log.size_bytes for key, log in directory.logs.items()}
+        growth = self._growth.get(directory.path)
+        return LogDirRoom(
+            usable_bytes=volume.usable_bytes,
+            volume=volume.device,
+            held_bytes=held_bytes,
+            growth_bytes=0 if growth is None else growth.expected_bytes(held_bytes, now_ms),
+            promised_bytes=self._promises.left(directory.path, sizes, now_ms),
+            replicas=len(directory.logs),
+        )
+
+
+def _held_bytes(directory: LogDirectory) -> int:
+    return sum(log.size_bytes for log in directory.logs.values())

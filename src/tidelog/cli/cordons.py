@@ -1,0 +1,142 @@
+"""`tidelog log-dirs cordon`, `uncordon` and `mark-bad`: directories taken out of use (D12).
+
+A cordoned directory takes no new replicas, and those in it go on (KIP-1066). The broker's setting
+`cordoned.log.dirs` has the cordons, so they outlive restarts. `*` stands for all directories of a
+broker. A directory marked bad is given up as if it had failed, until the broker restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.completion import broker_ids
+from tidelog.cli.configs import change_configs
+from tidelog.cli.documents import ConfigsChanged, LogDirMarked, prints
+from tidelog.cli.names import NotFoundError, broker_named
+from tidelog.cli.output import OutputFormat, OutputOption, print_document, say
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.core.config_keys import comma_list
+from tidelog.core.log_dir_keys import ALL
+
+_KEY = "cordoned.log.dirs"
+BrokerOption = Annotated[
+    int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)
+]
+_PathsArgument = Annotated[
+    list[str], typer.Argument(metavar="DIR...", help="Log directories of the broker, or '*'.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command(epilog="Example: tidelog log-dirs cordon --broker 1 /disks/b")(cordon)
+    app.command(epilog="Example: tidelog log-dirs uncordon --broker 1 /disks/b")(uncordon)
+    app.command("mark-bad", epilog="Example: tidelog log-dirs mark-bad --broker 1 /disks/b")(
+        mark_bad
+    )
+
+
+@prints(ConfigsChanged)
+def cordon(
+    paths: _PathsArgument,
+    broker: BrokerOption,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Keep new replicas out of log directories; those that are there go on."""
+    _change(broker, paths, bootstrap, directory, timeout, dry_run, output, is_cordon=True)
+
+
+@prints(ConfigsChanged)
+def uncordon(
+    paths: _PathsArgument,
+    broker: BrokerOption,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Let log directories take new replicas again."""
+    _change(broker, paths, bootstrap, directory, timeout, dry_run, output, is_cordon=False)
+
+
+@prints(list[LogDirMarked])
+def mark_bad(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="DIR...", help="Log directories of the broker.")
+    ],
+    broker: BrokerOption,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Give log directories up as if they had failed, until the broker restarts.
+
+    Their replicas go offline, and others lead. The last good directory of a broker is refused. The
+    request goes to the listener between brokers.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        broker_named(client, broker)
+        client.mark_log_dirs_bad(broker, paths)
+    if output is OutputFormat.JSON:
+        print_document([LogDirMarked(broker, path) for path in paths])
+        return
+    for path in paths:
+        say(f"{path} of broker {broker} is given up: its replicas are offline until a restart")
+
+
+def _change(
+    broker: int,
+    paths: Sequence[str],
+    bootstrap: str | None,
+    directory: str | None,
+    timeout_s: float,
+    dry_run: bool,
+    output: OutputFormat,
+    *,
+    is_cordon: bool,
+) -> None:
+    resource = ConfigResource(BROKER, str(broker))
+    with choose_target(bootstrap, directory).client(timeout_s) as client:
+        broker_named(client, broker)
+        known = [each.path for each in client.describe_log_dirs(broker, ())]
+        (found,) = client.describe_configs(resource, [_KEY])
+        before = comma_list(found.value or "")
+        after = cordoned_after(before, paths, known, is_cordon=is_cordon)
+        change = ConfigChange(ConfigOperation.SET, _KEY, ",".join(after))
+        change_configs(client, resource, [change], dry_run, output)
+
+
+def cordoned_after(
+    before: Sequence[str], paths: Sequence[str], known: Sequence[str], *, is_cordon: bool
+) -> list[str]:
+    """Return the cordoned directories after a command, in the order of the broker's directories.
+
+    `known` are all directories of the broker. Raises NotFoundError for a path that is none of them.
+    """
+    wanted = [each if each in (ALL, "/") else each.rstrip("/") for each in paths]
+    for path in wanted:
+        if path != ALL and path not in known:
+            raise NotFoundError(
+                f"{path} is no log directory of the broker; it has {', '.join(known)}"
+            )
+    if ALL in wanted:
+        return [ALL] if is_cordon else []
+    if is_cordon:
+        return list(before) if ALL in before else [p for p in known if p in before or p in wanted]
+    return [p for p in known if (ALL in before or p in before) and p not in wanted]

@@ -1,0 +1,212 @@
+"""Whether one log directory is read-only because its disk is full, and its return (D14).
+
+While it is, the directory takes no records and no new replicas. Everything else goes on: reads,
+retention, deletion, and the small files that must be written. Those use the reserve; one that is
+refused is tried again by its writer, as always. Probes look at the volume and write a file: soon,
+then at longer intervals up to `PROBE_MS`, and when files were removed. When one works, the
+directory is writable. There are no timers while it is.
+
+A full disk is no failure of the device: nothing is given up (D1). `free_space` decides. Loop only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from errno import ENOSPC
+from typing import Final, Protocol
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import FULL_ERRNOS, StorageError
+from tidelog.core.ports import Clock, Files, Lane, Tracer, VolumeSize, Work
+from tidelog.log import names
+from tidelog.log.free_space import PROBE_BYTES, FreeSpace
+
+#: Time before the first probe of a full directory; doubled with each one up to the longest.
+FIRST_PROBE_MS: Final = 50
+PROBE_MS: Final = 1_000
+#: The file that a probe writes; a start removes it as any temporary file.
+_PROBE_FILE: Final = f"space-probe{names.TEMPORARY}"
+#: The content of that file: a file system that compresses needs space for it, too.
+_PROBE: Final = hashlib.shake_128(b"space").digest(PROBE_BYTES)
+
+
+class SpaceOwner(Protocol):
+    """The log directory whose space this is."""
+
+    lane: Lane
+    path: str
+    clock: Clock
+    tracer: Tracer
+    failure: StorageError | None
+    is_closed: bool
+
+    def failed(self, error: BaseException) -> None:
+        """Judge a failed operation."""
+
+    def log_note(self, level: int, text: str) -> None:
+        """Log a line about the directory."""
+
+
+class DirectorySpace:
+    """The free space of one log directory."""
+
+    __slots__ = ("_is_looking", "_is_probing", "_owner", "free", "on_change", "on_still_full")
+
+    def __init__(self, owner: SpaceOwner, reserve_bytes: int = 0) -> None:
+        self._owner = owner
+        self.free = FreeSpace(reserve_bytes)
+        #: Called when the directory turns read-only, and when it is writable again.
+        self.on_change: Callable[[], None] | None = None
+        #: Called after each probe that finds the directory full.
+        self.on_still_full: Callable[[], None] | None = None
+        self._is_looking = False
+        self._is_probing = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the directory is read-only because its disk is full."""
+        return self.free.full_since_ms is not None
+
+    def error(self) -> StorageError:
+        """Return the error of an operation that a full directory does not begin."""
+        owner = self._owner
+        return StorageError(
+            owner.path, "write", owner.path, ENOSPC, owner.clock.wall_ms(),
+            "the directory is read-only until space returns",
+        )  # fmt: skip
+
+    def wrote(self, size_bytes: int) -> None:
+        """Count bytes of records that were written; look at the volume where that is due."""
+        if self.free.is_look_due(size_bytes, self._owner.clock.monotonic_ms()):
+            self.look()
+
+    def look(self) -> Completion[None]:
+        """Look at the volume; turn read-only where its reserve is touched."""
+        owner = self._owner
+        completion: Completion[None] = Completion()
+        if self._is_looking or owner.failure is not None:
+            return Completion.of(None)
+        self._is_looking = True
+
+        def seen(done: Completion[VolumeSize]) -> None:
+            self._is_looking = False
+            if done.error is not None:
+                owner.failed(done.error)
+            elif self.free.looked(done.result(), owner.clock.monotonic_ms()):
+                self._turned_full(
+                    f"{done.result().usable_bytes:,} usable bytes are less than the reserve of"
+                    f" {self.free.reserve_of(done.result()):,} (log.dir.reserve.bytes)"
+                )
+            completion.resolve(None)
+
+        owner.lane.submit(_volume_size(owner.path), Work.SLOW, "volume_size").then(seen)
+        return completion
+
+    def refused(self, error: StorageError) -> None:
+        """Note that the disk refused a write for lack of space (ENOSPC, EDQUOT)."""
+        if self.free.refused(self._owner.clock.monotonic_ms()):
+            self._turned_full(str(error))
+
+    def freed(self) -> None:
+        """Note that files were removed: probe a full directory at once."""
+        if self.is_full:
+            self._probe()
+
+    def _turned_full(self, why: str) -> None:
+        owner, volume = self._owner, self.free.volume
+        owner.tracer.mark("directory_full")
+        owner.tracer.event(
+            "log_directory_full", directory=owner.path,
+            usable_bytes=-1 if volume is None else volume.usable_bytes,
+        )  # fmt: skip
+        owner.log_note(
+            logging.ERROR,
+            f"log directory {owner.path} is full and read-only: {why}; it serves reads, and"
+            " refuses records and new replicas until space returns",
+        )
+        self._tick_later(FIRST_PROBE_MS)
+        if self.on_change is not None:
+            self.on_change()
+
+    def _is_over(self) -> bool:
+        return self._owner.is_closed or self._owner.failure is not None or not self.is_full
+
+    def _tick_later(self, delay_ms: int) -> None:
+        """Probe after a time, and again after twice that, while the directory stays full."""
+        since_ms = self.free.full_since_ms
+
+        def tick() -> None:
+            if not self._is_over() and self.free.full_since_ms == since_ms:
+                self._tick_later(min(2 * delay_ms, PROBE_MS))
+                self._probe()
+
+        self._owner.clock.call_later(delay_ms, tick)
+
+    def _probe(self) -> None:
+        if self._is_probing or self._is_over():
+            return
+        self._is_probing = True
+        owner, free = self._owner, self.free
+        path = f"{owner.path}/{_PROBE_FILE}"
+
+        def probe(files: Files) -> tuple[VolumeSize, bool]:
+            volume = files.volume_size(owner.path)
+            return volume, free.may_be_writable(volume) and _can_write(files, path)
+
+        owner.lane.submit(probe, Work.SLOW, "probe space").then(self._probed)
+
+    def _probed(self, done: Completion[tuple[VolumeSize, bool]]) -> None:
+        self._is_probing = False
+        owner, free = self._owner, self.free
+        if done.error is not None:
+            owner.failed(done.error)
+            return
+        if self._is_over():
+            return
+        volume, is_writable = done.result()
+        now_ms = owner.clock.monotonic_ms()
+        free.looked(volume, now_ms)
+        if not is_writable:
+            if self.on_still_full is not None:
+                self.on_still_full()
+            return
+        full_ms = free.healed(now_ms)
+        owner.tracer.mark("directory_writable_again")
+        owner.tracer.event(
+            "log_directory_writable", directory=owner.path, usable_bytes=volume.usable_bytes,
+            full_ms=full_ms,
+        )  # fmt: skip
+        owner.log_note(
+            logging.WARNING,
+            f"log directory {owner.path} is writable again after {full_ms:,} ms:"
+            f" {volume.usable_bytes:,} usable bytes",
+        )
+        if self.on_change is not None:
+            self.on_change()
+
+
+def _volume_size(path: str) -> Callable[[Files], VolumeSize]:
+    return lambda files: files.volume_size(path)
+
+
+def _can_write(files: Files, path: str) -> bool:
+    """Write a file and remove it; return whether there was room. Raises OSError.
+
+    Without a sync: a failed one would fail the directory (D17).
+    """
+    written = 0
+    try:
+        handle = files.open(path, write=True, create=True)
+        try:
+            while written < PROBE_BYTES:
+                written += files.pwritev(handle, [_PROBE[written:]], written)
+        finally:
+            files.close(handle)
+    except OSError as error:
+        if error.errno not in FULL_ERRNOS:
+            raise
+    if files.exists(path):
+        files.unlink(path)
+    return written == PROBE_BYTES

@@ -1,0 +1,104 @@
+"""Log directories that stay full: reads go on, others lead, and space heals them (D14).
+
+After the faults, when all replicas are in sync, a directory of one broker is filled, or one of each
+broker. The directories turn read-only. If one broker alone is struck, it leads no partition there
+for which another member of the ISR is up. In both cases consumers that begin now read everything
+that is committed. Then the directories are freed, and the final phase finds out whether producers
+and replicas go on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.sim import absence, rereading
+from tidelog.sim.client_workload import ClientWorkload
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import SimCluster
+
+#: Time within which some write meets the full disk; an idle directory does not notice it.
+_MEETS_NS: Final = 12 * NS_PER_S
+#: Time within which everything is read, and others lead: it needs no repair, so less than liveness.
+_SERVES_NS: Final = 15 * NS_PER_S
+#: Share of the seeds that fill a directory of each broker.
+_EVERYWHERE: Final = 0.5
+#: Range of the time that the directories stay full in the end.
+_STAYS_MS: Final = (0, 2_000)
+
+#: Runs until a condition no longer holds; returns whether it ended in time without a violation.
+Wait = Callable[[Callable[[], bool], int, str], bool]
+
+
+def play(
+    cluster: SimCluster,
+    workload: ClientWorkload,
+    draw: random.Random,
+    wait: Wait,
+    limit_ns: int,
+) -> bool:
+    """Play the phase; return whether nothing was violated. It begins within `limit_ns`."""
+    simulator = cluster.simulator
+    if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
+        return False
+    filled = _fill(cluster, draw)
+    until_ns = simulator.now_ns + _MEETS_NS
+    while not all(_is_read_only(*each) for each in filled) and simulator.now_ns < until_ns:
+        if simulator.violations:
+            return False
+        simulator.run_until(simulator.now_ns + 20 * NS_PER_MS)
+    is_behind = rereading.begin(cluster, workload, is_growing=True)
+    due_ns = simulator.now_ns + _SERVES_NS
+    if not wait(is_behind, due_ns, "everything committed is read from full directories"):
+        return False
+    if len(filled) == 1:
+        ((broker, disk),) = filled
+        due_ns = simulator.now_ns + _SERVES_NS
+        if not wait(lambda: bool(_led(cluster, broker, disk)), due_ns, "led elsewhere"):
+            simulator.note(-1, "directory", _led(cluster, broker, disk))
+            return False
+    simulator.run_until(simulator.now_ns + draw.randrange(*_STAYS_MS) * NS_PER_MS)
+    for _, disk in filled:
+        disk.free()
+    simulator.note(-1, "fault", "the full directories are freed")
+    return not simulator.violations
+
+
+def _fill(cluster: SimCluster, draw: random.Random) -> list[tuple[SimBroker, SimDisk]]:
+    brokers = list(cluster.brokers.values())
+    if draw.random() >= _EVERYWHERE:
+        brokers = [draw.choice(brokers)]
+    filled = []
+    for broker in brokers:
+        disks = {log.disk: None for log in broker.logs.logs.values()}
+        if disks:
+            filled.append((broker, draw.choice(list(disks))))
+    for broker, disk in filled:
+        disk.fill(draw.randrange(200))
+        cluster.simulator.note(-1, "fault", f"{disk.root} of {broker.node_id} stays full")
+    return filled
+
+
+def _is_read_only(broker: SimBroker, disk: SimDisk) -> bool:
+    return broker.broker is not None and any(
+        directory.path == disk.root and directory.space.is_full
+        for directory in broker.broker.replicas.directories
+    )
+
+
+def _led(cluster: SimCluster, broker: SimBroker, disk: SimDisk) -> str:
+    """Return a partition that a full directory still leads in vain; empty if there is none."""
+    if not _is_read_only(broker, disk):
+        return ""
+    present = absence.present_brokers(cluster)
+    for name, state in absence.partitions(cluster):
+        log = broker.logs.logs.get(state.key)
+        if state.leader != broker.node_id or log is None or log.disk is not disk:
+            continue
+        others = [each for each in state.isr if each in present and each != broker.node_id]
+        if others:
+            return f"{name}: leader {state.leader} in {disk.root}, which is full; ISR {state.isr}"
+    return ""

@@ -1,0 +1,47 @@
+"""Consumers that read every partition again from its beginning, up to everything committed.
+
+Such reads find damage that no earlier read met (V68). They also show that a log directory serves
+reads while its disk is full (D14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.sim.client_workload import ClientWorkload
+from tidelog.sim.sim_cluster import SimCluster
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+
+
+def begin(
+    cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False
+) -> Callable[[], bool]:
+    """Start a consumer of each consumed partition; return whether one of them is still behind.
+
+    They are to read what is committed at the time of the question, or now if it `is_growing`.
+    """
+    client = workload.client()
+    known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
+    readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
+
+    def end_of(reader: PartitionConsumer) -> tuple[bytes, int] | None:
+        """Return the topic id and the end of a partition that has one and can be read."""
+        topic = cluster.published.topics.get(reader.partition.topic)
+        if topic is None:
+            return None
+        key = cluster.published.key(topic.topic_id, reader.partition.partition)
+        if cluster.waits_for_operator(key):
+            return None
+        return topic.topic_id, len(cluster.replication.truth(key).committed)
+
+    first_ends = {reader: end_of(reader) for reader in readers}
+
+    def is_behind(reader: PartitionConsumer) -> bool:
+        found = end_of(reader)
+        if is_growing and found is not None:
+            first = first_ends[reader]
+            # A topic that was created again meanwhile has other records.
+            found = first if first is not None and first[0] == found[0] else None
+        return found is not None and (reader.topic_id != found[0] or reader.position < found[1])
+
+    return lambda: any(map(is_behind, readers))

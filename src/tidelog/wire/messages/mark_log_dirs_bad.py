@@ -1,0 +1,47 @@
+"""MarkLogDirsBad (key 20006), version 0: a broker gives log directories up as if they had failed.
+
+An API of tidelog's own (D12, G5): Kafka has no request for it. Flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.wire.schema import Api, array, int16, int32, string
+from tidelog.wire.structs import dataclass
+
+
+@dataclass(slots=True)
+class MarkLogDirsBadRequest:
+    """Log directories of the receiving broker, by path."""
+
+    log_dirs: Sequence[str] = array("string", "0+")
+
+
+@dataclass(slots=True)
+class MarkedLogDir:
+    """NONE where the directory is given up, or the reason for which it is not."""
+
+    log_dir: str = string("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+
+
+@dataclass(slots=True)
+class MarkLogDirsBadResponse:
+    """Outcomes, one for each requested directory."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    results: list[MarkedLogDir] = array(MarkedLogDir, "0+")
+
+
+API = Api(
+    key=20_006,
+    name="MarkLogDirsBad",
+    request=MarkLogDirsBadRequest,
+    response=MarkLogDirsBadResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible_version=0,
+)
