@@ -66,6 +66,9 @@ def test_cordons_outlive_a_restart_and_a_bad_directory_is_given_up(
     create(cluster, "restarted")
     assert (held(first, "restarted"), held(second, "restarted")) == (0, 6)
     assert cordoned(cluster) == [str(first)]
+    words = ("log-dirs", "move", "--broker", str(BROKER), "--topic-partition", "restarted-0")
+    assert run(monkeypatch, *words, "--to", str(first), "-b", cluster.bootstrap) == 1
+    assert held(first, "restarted") == 0, "nor by a move"
     assert command("uncordon", first) == 0
     eventually(lambda: cordoned(cluster) == [], "the cordon is over")
     create(cluster, "uncordoned")

@@ -21,6 +21,7 @@ from tidelog.broker.replicas.directory_move import DirectoryMove, future_config
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_PREFERRED_LOG_DIRS
+from tidelog.core.log_dir_keys import is_cordoned
 from tidelog.core.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
 from tidelog.core.ports import Files, Work
 from tidelog.core.throttle_keys import UNLIMITED
@@ -106,6 +107,7 @@ class DirectoryMoves:
                 ErrorCode.REPLICA_NOT_AVAILABLE,
                 f"the topic id of {topic_partition} is not known before its first role",
             )
+        self._check_cordon(path)
         future = target.future_logs.found.get(topic_partition)
         await self._check_room(partition, target, 0 if future is None else future.size_bytes)
         if future is None:
@@ -142,6 +144,13 @@ class DirectoryMoves:
             ErrorCode.REPLICA_NOT_AVAILABLE,
             f"there is no replica of {topic_partition} here; one that is created will be in {path}",
         )
+
+    def _check_cordon(self, path: str) -> None:
+        if is_cordoned(path, self._services.config.cordoned_log_dirs):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"log directory {path} takes no new replicas: it is cordoned (cordoned.log.dirs)",
+            )
 
     async def _check_room(
         self, partition: Partition, target: LogDirectory, copied_bytes: int
