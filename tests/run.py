@@ -50,6 +50,7 @@ DECISION_RULES = tuple(
         "direct",
         "display",
         "failed_directory",
+        "full_directory",
         "held_expansion",
         "move_throttle",
         "pending_read",
