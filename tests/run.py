@@ -169,7 +169,7 @@ LIMITS_S = {
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py"
-    for name in ("chaos", "histories", "kafka_levels", "kafka_peers", "zookeeper")
+    for name in ("chaos", "histories", "kafka_levels", "kafka_log_dirs", "kafka_peers", "zookeeper")
 )
 PIPELINES = ("analyze", "audit", "copy", "demo", "ingest", "plan", "simulate")
 #: Of a folder, what is a part of its own: no part may take much longer than all others.

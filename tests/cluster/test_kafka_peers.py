@@ -65,25 +65,39 @@ class Peers:
     """The cluster, and what is seen and done through Kafka's brokers."""
 
     def __init__(
-        self, directory: Path, zookeeper: str, levels: Mapping[int, str] | None = None
+        self,
+        directory: Path,
+        zookeeper: str,
+        levels: Mapping[int, str] | None = None,
+        kafkas: Sequence[int] = (1, 2),
+        more: Mapping[str, str] | None = None,
     ) -> None:
-        """`levels`: inter.broker.protocol.version of brokers; 3.9 for others."""
-        self.zookeeper = zookeeper
-        ports = free_ports(3)
-        kafkas = {**KEYS, "zookeeper.session.timeout.ms": SESSION_MS}
-        ours = {**KEYS, "metadata.session.timeout.ms": SESSION_MS}
+        """`levels`: inter.broker.protocol.version of brokers; 3.9 for others.
 
-        def of_level(number: int) -> dict[str, str]:
-            return {"inter.broker.protocol.version": (levels or {}).get(number, "3.9")}
+        `kafkas` are those of Kafka. `more` are keys of all brokers, in which `{}` stands for the
+        directory of each.
+        """
+        self.zookeeper = zookeeper
+        self.kafkas = tuple(kafkas)
+        ports = free_ports(len(kafkas) + 1)
+        all_keys = {**KEYS, **(more or {})}
+        of_kafkas = {**all_keys, "zookeeper.session.timeout.ms": SESSION_MS}
+        of_ours = {**all_keys, "metadata.session.timeout.ms": SESSION_MS}
+
+        def keys(number: int) -> dict[str, str]:
+            found = of_ours if number == OURS else of_kafkas
+            place = str(directory / str(number))
+            return {
+                **{key: value.replace("{}", place) for key, value in found.items()},
+                "inter.broker.protocol.version": (levels or {}).get(number, "3.9"),
+            }
 
         self.brokers: dict[int, BrokerProcess] = {
-            number: KafkaBroker(
-                directory / str(number), number, port, zookeeper, {**kafkas, **of_level(number)}
-            )
-            for number, port in zip((1, 2), ports[:2], strict=True)
+            number: KafkaBroker(directory / str(number), number, port, zookeeper, keys(number))
+            for number, port in zip(kafkas, ports[:-1], strict=True)
         }
         self.brokers[OURS] = OurBroker(
-            directory / "3", OURS, ports[2], zookeeper, {**ours, **of_level(OURS)}
+            directory / str(OURS), OURS, ports[-1], zookeeper, keys(OURS)
         )
 
     @property
@@ -93,7 +107,7 @@ class Peers:
     @property
     def kafkas_addresses(self) -> str:
         """Of Kafka's brokers alone."""
-        return ",".join(self.brokers[number].address for number in (1, 2))
+        return ",".join(self.brokers[number].address for number in self.kafkas)
 
     def admin(self) -> AdminClient:
         """Through Kafka's brokers alone."""
@@ -211,17 +225,19 @@ def await_that(look: Callable[[], object], holds: Callable[..., bool], what: str
 
 
 @contextmanager
-def running_peers(path: Path) -> Iterator[Peers]:
-    """All three brokers below a directory, Kafka's first one as the controller."""
+def running_peers(
+    path: Path, kafkas: Sequence[int] = (1, 2), more: Mapping[str, str] | None = None
+) -> Iterator[Peers]:
+    """The brokers below a directory, Kafka's first one as the controller; see `Peers`."""
     require_kafka()
     server: LocalZookeeper = start_server(path / "zookeeper")
     chroot = f"{server.address}/kafka"
     asyncio.run(create_chroot(parse_servers(f"zookeeper://{chroot}")))
-    made = Peers(path, chroot)
+    made = Peers(path, chroot, kafkas=kafkas, more=more)
     try:
         made.brokers[1].start()
-        made.brokers[2].spawn()
-        made.brokers[OURS].spawn()
+        for number in (*kafkas[1:], OURS):
+            made.brokers[number].spawn()
         for broker in made.brokers.values():
             broker.await_up()
         yield made

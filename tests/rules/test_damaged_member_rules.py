@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from tests.support.controller.values import (
     topic_id,
 )
 
+from tidelog.broker.replicas.damaged_replicas import DamagedReplicas
 from tidelog.broker.replicas.relinquishing import DAMAGE_PAUSE_MS, Relinquishing
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections import election
@@ -38,6 +40,7 @@ from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 from tidelog.log.log_state import Damage
 from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from tidelog.wire.messages.relinquish_leadership import (
     RelinquishedPartition,
     RelinquishedPartitionResult,
@@ -56,8 +59,15 @@ class Hurt:
 
     def __init__(self, *, is_known: bool = True) -> None:
         self.broker: FakeBroker = a_cluster()[1]
-        self.relinquishing = Relinquishing(self.broker.services)
-        self.ended: list[tuple[TopicPartition, int, str]] = []
+        replicas = self.broker.replicas
+        self.reports: list[str] = []
+        damaged = DamagedReplicas(
+            self.broker.services,
+            self.broker.commands.rest,
+            SimpleNamespace(report=self.reports.append),  # type: ignore[arg-type]  # a fake
+        )
+        replicas.stopped = damaged.stopped
+        self.relinquishing = Relinquishing(self.broker.services, damaged.give_up)
         self.asked: list[tuple[RelinquishLeadershipRequest, Callable[[Any, Any], None]]] = []
         peers = self.broker.peers
         peers.intercepted[RELINQUISH_LEADERSHIP] = lambda message, answer: self.asked.append(
@@ -65,7 +75,6 @@ class Hurt:
         )
         if is_known:
             peers.served.append((RELINQUISH_LEADERSHIP, 0, 0))
-        self.broker.directory.begin_again_at = lambda *told: self.ended.append(told)  # type: ignore[attr-defined]  # of a real one
 
     async def begin(self, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3)) -> None:
         """Take the role; five records are there, the fourth is damaged."""
@@ -107,7 +116,7 @@ def test_a_member_that_reads_damage_asks_the_controller_at_once_to_leave_the_isr
         (line,) = hurt.lines("asking controller 9 to take this broker out of the ISR")
         assert "partition t-0: the log is damaged from offset 3 on" in line
         assert hurt.broker.metrics.value(PARTITIONS_DAMAGED) == 1
-        assert not hurt.ended
+        assert not hurt.reports
 
     asyncio.run(story())
 
@@ -171,7 +180,7 @@ def test_a_leader_alone_in_the_isr_keeps_its_log_and_says_so() -> None:
         await hurt.begin(isr=(1,))
         hurt.relinquishing.look(hurt.broker.replicas.all())
         await settle()
-        assert not hurt.asked and not hurt.ended
+        assert not hurt.asked and not hurt.reports
         (line,) = hurt.lines("no other replica is in sync")
         assert "partition t-0: the log is damaged from offset 3 on" in line
         assert hurt.broker.metrics.value(PARTITIONS_DAMAGED) == 1
@@ -181,20 +190,53 @@ def test_a_leader_alone_in_the_isr_keeps_its_log_and_says_so() -> None:
 
 
 @pytest.mark.rule("V68")
-def test_under_a_controller_that_does_not_know_the_request_the_broker_ends() -> None:
-    """Kafka's, or an older one: at the next start the log is truncated, and others have led."""
+@pytest.mark.parametrize("leader", [1, 2], ids=["it led", "it followed"])
+def test_under_a_controller_that_does_not_know_the_request_the_one_replica_is_offline(
+    leader: int,
+) -> None:
+    """Kafka's: it elects another member, stops the replica, and gets a second notification."""
 
     async def story() -> None:
         hurt = Hurt(is_known=False)
-        await hurt.begin()
-        assert not hurt.asked
-        assert hurt.ended == [(TopicPartition("t", 0), 3, "00.log: its CRC")]
+        broker = hurt.broker
+        await hurt.begin(leader)
+        partition = broker.replicas.all()[0]
+        assert not hurt.asked and not partition.has_role and partition.is_given_up
+        assert hurt.reports == ["the log of a replica is damaged"]
         assert hurt.lines("controller 9 does not serve RelinquishLeadership (key 20005)")
-        hurt = Hurt(is_known=False)
-        await hurt.begin(2)
-        assert not hurt.asked and not hurt.ended, "a follower goes on"
+        # It asks what is offline, and elects.
+        answer = await broker.command(commanded(leader, isr=(1, 2, 3), leader_epoch=4))
+        assert _errors(answer) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert broker.log().log_end_offset == 5, "a member keeps its records"
+        hurt.found()
+        await settle()
+        assert len(hurt.reports) == 1, "the controller knows"
+        await broker.stop(leader_epoch=5, delete=False)
+        assert hurt.reports[1:] == ["a damaged replica has left its ISR"]
+        answer = await broker.command(commanded(2, isr=(2, 3), leader_epoch=5, partition_epoch=1))
+        assert _errors(answer) == [ErrorCode.NONE]
+        assert broker.log().log_end_offset == 3 and broker.log().damage is None
+        assert partition.has_role and not partition.is_given_up
 
     asyncio.run(story())
+
+
+@pytest.mark.rule("V68")
+def test_an_offline_replica_leads_with_what_it_has_where_no_other_member_is_left() -> None:
+    async def story() -> None:
+        hurt = Hurt(is_known=False)
+        await hurt.begin()
+        answer = await hurt.broker.command(
+            commanded(1, isr=(1,), leader_epoch=5, partition_epoch=1)
+        )
+        assert _errors(answer) == [ErrorCode.NONE]
+        assert hurt.broker.replicas.all()[0].is_leader and hurt.broker.log().damage is not None
+
+    asyncio.run(story())
+
+
+def _errors(answer: LeaderAndIsrResponse) -> list[ErrorCode]:
+    return [each.error_code for topic in answer.topics for each in topic.partition_errors]
 
 
 @pytest.mark.rule("V68")

@@ -81,9 +81,8 @@ class TwoDisks:
         ]
         await replicas.open(directories)
         services, rest = self.broker.services, self.broker.commands.rest
-        no_requests, no_events = SimpleNamespace(), SimpleNamespace()
-        failed = FailedDirectories(services, replicas, rest, no_requests, no_events)  # type: ignore[arg-type]  # closed
-        failed.close()
+        reports, no_events = SimpleNamespace(is_closed=True), SimpleNamespace()
+        failed = FailedDirectories(services, replicas, rest, reports, no_events)  # type: ignore[arg-type]  # closed
         self.broker.config = self.broker.config.with_dynamic({})
         for directory in directories:
             directory.on_failure = lambda error, each=directory: failed.failed(each.path, error)

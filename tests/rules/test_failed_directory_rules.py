@@ -37,6 +37,7 @@ from tests.support.controller.values import state as published
 from tidelog.broker.broker import Broker
 from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.broker.replicas.offline_reports import OfflineReports
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
@@ -186,7 +187,7 @@ class TwoDirectories:
             services,
             self.replicas,
             self.broker.commands.rest,
-            CommandRequests(services),
+            OfflineReports(services, CommandRequests(services)),
             SimpleNamespace(record=self.events.extend),  # type: ignore[arg-type]  # a fake
         )
         self.store = self.broker.store.nodes

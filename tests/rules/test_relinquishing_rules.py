@@ -85,7 +85,7 @@ class Hanging:
             leader_relinquish_on_slow_reads_enable=str(enabled).lower()
         )[1]
         self.read: Completion[Any] = Completion()
-        self.relinquishing = Relinquishing(self.broker.services)
+        self.relinquishing = Relinquishing(self.broker.services, lambda partition: None)
         #: Requests to the controller, and how to answer each.
         self.asked: list[tuple[RelinquishLeadershipRequest, Callable[[Any, Any], None]]] = []
         self.broker.peers.intercepted[RELINQUISH_LEADERSHIP] = lambda message, answer: (

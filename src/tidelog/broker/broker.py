@@ -33,10 +33,12 @@ from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
 from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.commands import ReplicaCommands
+from tidelog.broker.replicas.damaged_replicas import DamagedReplicas
 from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
 from tidelog.broker.replicas.isr_changes import isr_changes
+from tidelog.broker.replicas.offline_reports import OfflineReports
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import ReplicaSet
 from tidelog.broker.replicas.stray_recovery import StrayRecovery
@@ -120,9 +122,12 @@ class Broker:
         self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         requests = CommandRequests(services)
+        self.offline_reports = OfflineReports(services, requests)
         self.failed_directories = FailedDirectories(
-            services, self.replicas, self.commands.rest, requests, self.cluster_events
+            services, self.replicas, self.commands.rest, self.offline_reports, self.cluster_events
         )
+        damaged = DamagedReplicas(services, self.commands.rest, self.offline_reports)
+        self.replicas.give_up_damaged, self.replicas.stopped = damaged.give_up, damaged.stopped
         self.strays = StrayRecovery(services, self.replicas, self.commands, requests)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
@@ -203,7 +208,7 @@ class Broker:
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
         await self.replicas.moves.close()
-        self.failed_directories.close()
+        self.offline_reports.close()
         self.cluster_events.close()
         self._close_connections()
         await services.tasks.close()

@@ -107,6 +107,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     # Logs
     "damage_read": "a read finds that a file does not hold what was written",
     "damage_reported": "a broker asks to leave the ISR of a partition whose log is damaged",
+    "damaged_replica_given_up": "a damaged replica is offered as offline to a controller of Kafka",
     "damage_truncated": "a replica truncates its damaged log, and fetches the records again",
     "log_cut_at_start": "recovery truncates bytes that are no whole batch",
     # Log directories

@@ -9,7 +9,7 @@ commands, where one connection replaced another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from tidelog.core.errors import ErrorCode
@@ -127,6 +127,14 @@ def placement(
     if leader == broker_id or broker_id in isr:
         return Placement.LOST
     return Placement.CREATE
+
+
+def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
+    """Return whether a damaged replica can leave the ISR: it is a member, not the only one (V68).
+
+    No member, it truncates its log. The only one keeps it.
+    """
+    return broker_id in isr and len(isr) > 1
 
 
 def is_nameless_leftover(

@@ -88,6 +88,7 @@ class SeedRun:
         settings.store_latency_ms = self.profile.store_latency_ms
         settings.isr_stands = self.profile.isr_stands
         settings.throttles = self.profile.throttles
+        settings.withheld_apis = self.profile.withheld_apis
         if self.profile.session_timeout_ms:
             settings.session_timeout_ms = self.profile.session_timeout_ms
             settings.detect_ms = None

@@ -274,6 +274,7 @@ class SimBroker:
 
     def _begin(self, ports: Ports, store: SimStoreClient) -> None:
         broker = self.broker = Broker(self.config, ports, store)
+        broker.dispatcher.withhold(self._cluster.settings.withheld_apis)
         throttling = self._cluster.throttling
         if throttling is not None:
             broker.wrap_handlers(throttling.watching(broker))

@@ -115,6 +115,11 @@ class BrokerProcess:
         identity = ProcessIdentity.of(self._process.pid)
         assert identity is not None and identity.send(number), self.last_lines()
 
+    def pid(self) -> int:
+        """Of the process, which must be alive."""
+        assert self._process is not None and self._process.poll() is None, self.last_lines()
+        return self._process.pid
+
     def pause(self) -> None:
         """SIGSTOP."""
         self.send(signal.SIGSTOP)

@@ -111,6 +111,16 @@ def damage_truncated_by_a_member(_: Any) -> Any:
 
 
 @_breaks(
+    "V68",
+    "tidelog.replication.commands:can_be_replaced",
+    profile="damaged_leaders_offline",
+)
+def damaged_replica_takes_its_role_again(_: Any) -> Any:
+    """A damaged replica that is offered as offline obeys the next command that it leads."""
+    return lambda broker_id, isr: False
+
+
+@_breaks(
     "V23",
     "tidelog.log.replica_departures:ReplicaDepartures.finished",
     "tidelog.log.replica_directories:make_directory",

@@ -158,6 +158,12 @@ class _LeaderAndIsr:
             ):
                 error = ErrorCode.STALE_CONTROLLER_EPOCH
                 self.services.tracer.mark("command_of_older_epoch")
+            elif (
+                partition is not None
+                and partition.is_given_up
+                and commands.can_be_replaced(broker_id, state.isr)
+            ):
+                error = ErrorCode.KAFKA_STORAGE_ERROR
             elif _is_contradictory(broker_id, partition, state):
                 error = ErrorCode.INVALID_REQUEST
             elif partition is None:
@@ -437,6 +443,7 @@ class ReplicaCommands:
     async def _stop(self, partition: Partition, delete: bool) -> ErrorCode:
         if not delete:
             self.rest(partition)
+            self._replicas.stopped(partition)
             return ErrorCode.NONE
         await self.release(partition)
         tracer = self._services.tracer

@@ -2,12 +2,8 @@
 
 At the first device error a directory is given up for the life of the process. Its replicas stop
 leading and following at once; they are offline: clients get KAFKA_STORAGE_ERROR, and so does the
-controller for any command on them (D3). The other directories go on. The broker leaves a
-notification in the store, and the controller then asks for all its replicas. It also asks the
-controller directly, which is quicker (D16); a controller that is about to be deposed may hear that
-in vain, so the notification is left in any case. A broker that cannot leave it within
-`log.dir.failure.timeout.ms` ends: no other broker would take over its leaderships. So does one
-without a good directory.
+controller for any command on them (D3). The other directories go on. `OfflineReports` has the
+controller ask for all replicas of this broker. A broker without a good directory ends.
 """
 
 from __future__ import annotations
@@ -19,26 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.cluster_events import log_dir_failed
 from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES
-from tidelog.metadata import layout
-from tidelog.metadata.store import (
-    Create,
-    NodeExists,
-    NoNode,
-    OutcomeUnknown,
-    SessionExpired,
-    StoreUnavailable,
-    TransactionFailed,
-)
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
-    from tidelog.broker.replicas.command_requests import CommandRequests
+    from tidelog.broker.replicas.offline_reports import OfflineReports
     from tidelog.broker.replicas.partition import Partition
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
     from tidelog.core.errors import StorageError
 
-_RETRY_MS: Final = 100
 #: Replicas that one log line names.
 _MAX_NAMED: Final = 20
 
@@ -51,24 +36,15 @@ class FailedDirectories:
         services: Services,
         replicas: ReplicaSet,
         rest: Callable[[Partition], None],
-        requests: CommandRequests,
+        reports: OfflineReports,
         events: ClusterEvents,
     ) -> None:
         """`rest` ends a replica's role."""
         self._services = services
-        self._requests = requests
+        self._reports = reports
         self._events = events
         self._replicas = replicas
         self._rest = rest
-        #: Since when the controller has to learn of a failure, monotonic; None where it knows.
-        self._unreported_since_ms: int | None = None
-        #: Rises with each failure.
-        self._failures = 0
-        self._is_closed = False
-
-    def close(self) -> None:
-        """Report nothing more: the broker has left the cluster."""
-        self._is_closed = True
 
     def found_at_start(self, path: str, error: StorageError) -> None:
         """Go on without a directory that cannot be opened (D5); raise `error` without any other.
@@ -120,8 +96,7 @@ class FailedDirectories:
             f" {', '.join(each.path for each in replicas.directories)}: {names}"
             f"{' ...' if len(lost) > _MAX_NAMED else ''}",
         )
-        self._failures += 1
-        if self._is_closed:
+        if self._reports.is_closed:
             return  # the broker leads nothing any more, and has left the cluster
         self._events.record(
             [
@@ -136,55 +111,4 @@ class FailedDirectories:
                 )
             ]
         )
-        self._requests.ask("a log directory has failed")
-        if self._unreported_since_ms is None:
-            self._unreported_since_ms = services.clock.monotonic_ms()
-            services.tasks.spawn("log directories: report", self._report())
-
-    async def _report(self) -> None:
-        """Leave the notification; halt the broker where that takes too long."""
-        services = self._services
-        since_ms = self._unreported_since_ms
-        assert since_ms is not None, "there is nothing to report"
-        while True:
-            failures = self._failures
-            if await self._notify() and failures == self._failures:
-                self._unreported_since_ms = None
-                return
-            waited_ms = services.clock.monotonic_ms() - since_ms
-            if waited_ms >= services.config.log_dir_failure_timeout_ms:
-                services.ports.halt(
-                    f"a failed log directory could not be reported to the controller within"
-                    f" log.dir.failure.timeout.ms ({waited_ms} ms)"
-                )
-                return
-            await services.tasks.sleep(_RETRY_MS)
-
-    async def _notify(self) -> bool:
-        """Create the notification; return False where it may not be there."""
-        services = self._services
-        if not services.identity.is_registered:
-            return False
-        event = layout.encode_log_dir_event(services.broker_id)
-        try:
-            await services.store.transact(
-                [Create(layout.LOG_DIR_EVENT_PREFIX, event, sequence=True)]
-            )
-        except TransactionFailed as failure:
-            if isinstance(failure.error, NoNode):
-                await self._make_root()
-            return False
-        except (OutcomeUnknown, SessionExpired, StoreUnavailable):
-            # A second notification of one failure makes the controller ask once more.
-            return False
-        return True
-
-    async def _make_root(self) -> None:
-        """Make the parent of the notifications, which another program has removed."""
-        try:
-            await self._services.store.transact([Create(layout.LOG_DIR_EVENTS, b"")])
-        except TransactionFailed as failure:
-            if not isinstance(failure.error, NodeExists):
-                raise
-        except (OutcomeUnknown, SessionExpired, StoreUnavailable):
-            return
+        self._reports.report("a log directory has failed")

@@ -42,6 +42,7 @@ class Partition:
         "_services",
         "directory",
         "is_closing",
+        "is_given_up",
         "leader_epoch",
         "log",
         "role",
@@ -69,6 +70,8 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         #: The partition is about to be removed: the leader takes no more records (V71).
         self.is_closing = False
+        #: The controller is to take this damaged replica out of the ISR as an offline one (V68).
+        self.is_given_up = False
         #: The high watermark that a leader reported last since this broker started, this replica as
         #: leader included; -1 for none.
         self.told_high_watermark = -1
@@ -342,4 +345,5 @@ class Partition:
         self._context.reassignments.role_taken(self.topic_partition, state)
         self.leader_epoch = state.leader_epoch
         self.is_closing = state.is_closing
+        self.is_given_up = False
         role_traces.role_taken(self._services.tracer, self, core, state, event)

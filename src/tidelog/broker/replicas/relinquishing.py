@@ -7,8 +7,7 @@ replica out of the ISR. The replica truncates its log when a command says that i
 which finds what is still due.
 
 A leader that is alone in its ISR keeps a damaged log: its readers get CORRUPT_MESSAGE. A controller
-that does not know the request cannot replace a damaged leader. Then the broker ends, and the next
-start truncates the log.
+that does not know the request gets a damaged replica as an offline one (`DamagedReplicas`).
 """
 
 from __future__ import annotations
@@ -64,8 +63,10 @@ _DAMAGED = (
 class Relinquishing:
     """The roles that one broker gives up."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, give_up: Callable[[Partition], None]) -> None:
+        """`give_up` has a damaged replica replaced where the controller cannot be asked."""
         self._services = services
+        self._give_up = give_up
         self._is_asking = False
         #: Damage was found while a request was under way.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
@@ -277,23 +278,10 @@ class Relinquishing:
         return any(each.api_key == RELINQUISH_LEADERSHIP for each in response.api_keys)
 
     def _fall_back(self, damaged: list[Partition]) -> None:
-        """End the broker if it leads one of these with others in the ISR, which lead then."""
-        services = self._services
+        """Give the damaged replicas up that others in the ISR can replace."""
         for partition in damaged:
-            damage = partition.log.damage
-            if damage is None or partition.leadership is None or _is_alone(partition):
-                continue
-            services.tracer.log(
-                "server",
-                logging.ERROR,
-                f"partition {partition.topic_partition}: controller {services.view.controller_id}"
-                " does not serve RelinquishLeadership (key 20005), so it cannot replace the leader"
-                " of a damaged log: this broker stops instead",
-            )
-            partition.directory.begin_again_at(
-                partition.topic_partition, damage.offset, damage.reason
-            )
-            return
+            if partition.has_role and not _is_alone(partition):
+                self._give_up(partition)
 
     def _failed(self, text: str, reason: str) -> None:
         self._services.tracer.log("server", logging.WARNING, text.format(reason))

@@ -120,6 +120,10 @@ class ReplicaSet:
         self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None
+        #: Has a damaged replica replaced by a controller that cannot be asked for it (V68).
+        self.give_up_damaged: Callable[[Partition], None] = lambda partition: None
+        #: Called with a replica that the controller stopped.
+        self.stopped: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
 

@@ -55,6 +55,9 @@ class HostedReplicas(Protocol):
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the replica of a partition, None when there is none."""
 
+    give_up_damaged: Callable[[Partition], None]
+    """Has a damaged replica replaced by a controller that cannot be asked for it (V68)."""
+
     def least_flush_ms(self) -> int:
         """Return the least `flush.ms` of all topics here."""
 
@@ -72,7 +75,7 @@ class ReplicaUpkeep:
         self._services = services
         self._hosted = hosted
         self._takeovers = takeovers
-        self._relinquishing = Relinquishing(services)
+        self._relinquishing = Relinquishing(services, self._give_up_damaged)
         #: Log directories whose disk is full.
         self.full = FullDirectories(services, hosted.all, self._relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
@@ -125,6 +128,9 @@ class ReplicaUpkeep:
         """Have the controller replace replicas with a damaged log (V68)."""
         if not self._closing and not self._services.fence.is_fenced:
             self._relinquishing.damage_found(self._hosted.all)
+
+    def _give_up_damaged(self, partition: Partition) -> None:
+        self._hosted.give_up_damaged(partition)
 
     def close(self) -> None:
         """Begin nothing more."""

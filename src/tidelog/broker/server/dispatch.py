@@ -6,7 +6,7 @@ read it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from tidelog.broker.server.requests import Pending, Request
@@ -41,6 +41,11 @@ class Dispatcher:
     def wrap(self, wrap: Callable[[Served], Served]) -> None:
         """Put something before every handler; before the first request only."""
         self._served = {key: wrap(entry) for key, entry in self._served.items()}
+
+    def withhold(self, api_keys: Iterable[int]) -> None:
+        """Serve these APIs no more, as a broker of Kafka does not serve those of tidelog."""
+        for api_key in api_keys:
+            del self._served[api_key]
 
     def handler(self, api_key: int, version: int) -> Handler | None:
         """Return the handler of an API, None where the version is not served."""

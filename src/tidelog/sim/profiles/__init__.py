@@ -97,6 +97,7 @@ _ORDER: Final = (
     "jbod",
     "directory_moves",
     "full_directories",
+    "damaged_leaders_offline",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.sim.profiles.profile import Profile
+from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 DISKS: Final = (
     # Disks are full for one batch and not for the next, as topics grow and are recreated. The
@@ -144,6 +145,28 @@ DISKS: Final = (
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         churn=("records_reread",),
         scenario="damaged_member",
+        has_own_streams=True,
+    ),
+    # The same under controllers that cannot be asked to replace a damaged member, as Kafka's: the
+    # replica is offered to them as an offline one (V68).
+    Profile(
+        "damaged_leaders_offline",
+        weights={
+            "damaged_batches": 4.0,
+            "damaged_leaders": 8.0,
+            "crash_leader": 2.0,
+            "crash_controller": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 2.0,
+            "stop": 2.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(200, 800),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        churn=("records_reread",),
+        withheld_apis=(RELINQUISH_LEADERSHIP, REQUEST_COMMANDS),
         has_own_streams=True,
     ),
     # Brokers have two or three log directories. Disks are slow, full, damaged or replaced, fail

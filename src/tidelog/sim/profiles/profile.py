@@ -80,6 +80,8 @@ class Profile:
     replicas: int = 3
     #: Numbers of log directories, of which a seed draws one for all brokers.
     log_dirs: tuple[int, ...] = (1,)
+    #: APIs that no broker serves, because Kafka's controllers do not.
+    withheld_apis: tuple[int, ...] = ()
     #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
