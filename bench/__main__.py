@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from bench import (
     controller,
+    directory_moves,
     failover,
     flush,
     groups,
@@ -148,7 +149,7 @@ def _tables(
         case "reassign":
             return reassign.run(systems, rounds, volume_bytes)
         case "jbod":
-            return jbod.run(rounds)
+            return [*jbod.run(rounds), *directory_moves.run(rounds, run_bytes)]
         case _:
             return simulation.run()
 

@@ -235,7 +235,7 @@ def test_an_offline_replica_leads_with_what_it_has_where_no_other_member_is_left
     asyncio.run(story())
 
 
-def _errors(answer: LeaderAndIsrResponse) -> list[ErrorCode]:
+def _errors(answer: LeaderAndIsrResponse) -> list[int]:
     return [each.error_code for topic in answer.topics for each in topic.partition_errors]
 
 

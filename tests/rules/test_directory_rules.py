@@ -54,7 +54,7 @@ class TestDescribeLogDirs:
             SimpleNamespace(size_bytes=30),
             SimpleNamespace(size_bytes=12),
         ]
-        broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[attr-defined]  # a fake stands in
+        broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[assignment]  # a fake stands in
         message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
         asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
         pending = describe_log_dirs.handle(broker, asked)  # type: ignore[arg-type]  # a fake stands in
