@@ -55,6 +55,9 @@ def make(tmp_path: Path) -> Iterator[MakeBroken]:
         ends.callback(cluster.down, timeout_s=5.0)
         cluster.start(BROKER, environment=disk.environment)
         with BlockingClient(cluster.bootstrap, timeout_ms=60_000) as client:
+            # By room, all would go to the larger disk.
+            places = {TopicPartition(TOPIC, n): str(data(cluster, n % 2)) for n in ROLES[role]}
+            client.move_replicas(BROKER, places)
             client.create_topic(TOPIC, -1, -1, assignment=ROLES[role])
             client.await_topic(TOPIC, min_isr=3)
         return cluster, disk
