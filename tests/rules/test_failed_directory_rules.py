@@ -34,6 +34,7 @@ from tests.support.controller.values import (
 )
 from tests.support.controller.values import state as published
 
+from tidelog.broker.apis import get_replica_log_info
 from tidelog.broker.broker import Broker
 from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.failed_directories import FailedDirectories
@@ -60,6 +61,10 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout_topics import TopicAssignment
 from tidelog.metadata.store import NoNode, StoreUnavailable, TransactionFailed
 from tidelog.sim.files import SimFiles
+from tidelog.wire.messages.get_replica_log_info import (
+    GetReplicaLogInfoRequest,
+    GetReplicaLogInfoTopic,
+)
 from tidelog.wire.messages.request_commands import RequestCommandsResponse
 from tidelog.wire.registry import ALTER_PARTITION, REQUEST_COMMANDS
 
@@ -269,6 +274,51 @@ def test_commands_on_an_offline_replica_are_storage_errors_unless_it_is_made_els
         assert errors(response) == [0]
         assert T0 in at.second.logs
         assert one.replicas.missing_replica_error(T0) is not FAILED
+
+    run(story())
+
+
+@pytest.mark.rule("D3")
+@pytest.mark.parametrize(("leader", "isr"), [(1, (1,)), (2, (1, 2)), (2, (2, 3))])
+def test_a_creating_command_that_is_repeated_makes_no_second_replica_beside_an_offline_one(
+    leader: int, isr: tuple[int, ...]
+) -> None:
+    """The response was lost. What the first replica had committed is in the failed directory."""
+
+    async def story() -> None:
+        at = TwoDirectories()
+        creating = state(leader, isr=isr, is_new=True)
+        assert errors(await at.broker.command(creating)) == [0]
+        await at.fail("/a")
+        assert errors(await at.broker.command(creating)) == [FAILED]
+        later = state(1, leader_epoch=1, isr=(1,), is_new=True)
+        assert errors(await at.broker.command(later)) == [FAILED], "merged with a later role"
+        assert at.second.logs == {}
+        another = bytes(15) + b"n"
+        assert errors(await at.broker.command(creating, topic_id=another)) == [0]
+
+    run(story())
+
+
+@pytest.mark.rule("E6", "D4")
+def test_a_log_that_may_be_in_a_failed_directory_does_not_count_as_lost() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        asked = GetReplicaLogInfoRequest([GetReplicaLogInfoTopic(TOPIC_ID, [0])])
+
+        def answer() -> int:
+            request: Any = SimpleNamespace(message=asked)
+            context: Any = at.broker
+            response = get_replica_log_info.handle(context, request)
+            [topic] = response.topic_partition_log_info_list
+            [found] = topic.partition_log_info
+            return found.error_code
+
+        assert answer() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await at.broker.command(state(1, is_new=True))
+        assert answer() == ErrorCode.NONE
+        await at.fail("/a")
+        assert answer() == FAILED
 
     run(story())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from typing import NamedTuple
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -28,6 +29,14 @@ _CORRELATION_IDS = 1 << 31
 #: operator's confirmation (V35).
 STRAYS_PERCENT = 10
 STRAYS_AT_LEAST = 100
+
+
+class OfflineReplica(NamedTuple):
+    """A replica whose log directory has failed in this process (D4)."""
+
+    topic_id: TopicId
+    #: That of the last command obeyed, -1 without any.
+    leader_epoch: int
 
 
 class Placement(Enum):
@@ -105,28 +114,38 @@ def placement(
     *,
     broker_id: int,
     own_topic_id: TopicId | None,
+    offline: OfflineReplica | None,
     has_failed_directory: bool,
     topic_id: TopicId,
+    leader_epoch: int,
     is_new: bool,
     leader: int,
-    isr: Iterable[int],
+    isr: Collection[int],
 ) -> Placement:
     """Return what to do for a replica that a command names (D3).
 
     `own_topic_id` is the topic id of the local log, None where no good log directory has one.
-    `is_new` is the controller's statement that it creates the replica now.
+    `offline` is the replica whose directory has failed in this process. `is_new` is the
+    controller's statement that it creates the replica now.
     """
     if own_topic_id is not None:
         if topic_id_matches(own_topic_id, topic_id):
             return Placement.KEEP
         return Placement.OTHER_TOPIC
+    is_member = leader == broker_id or broker_id in isr
+    if (
+        offline is not None
+        and topic_id_matches(offline.topic_id, topic_id)
+        and (is_member or leader_epoch <= offline.leader_epoch)
+    ):
+        # A creating command is repeated where its response was lost. The replica that the first one
+        # made may have been in sync since, and counts until the controller learns of the failure.
+        return Placement.OFFLINE
     if is_new:
         return Placement.CREATE
     if has_failed_directory:
         return Placement.OFFLINE
-    if leader == broker_id or broker_id in isr:
-        return Placement.LOST
-    return Placement.CREATE
+    return Placement.LOST if is_member else Placement.CREATE
 
 
 def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
@@ -135,6 +154,15 @@ def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
     No member, it truncates its log. The only one keeps it.
     """
     return broker_id in isr and len(isr) > 1
+
+
+def missing_log_error(*, has_failed_directory: bool) -> ErrorCode:
+    """Return the error of a question for the end of a log that no good directory has (E6).
+
+    A log that may be in a failed directory does not count as lost: it may hold every record (D4).
+    """
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.KAFKA_STORAGE_ERROR if has_failed_directory else error
 
 
 def is_nameless_leftover(

@@ -166,8 +166,10 @@ def _take_role(
     placement = commands.placement(
         broker_id=number,
         own_topic_id=None if replica is None else b"t",
+        offline=None,
         has_failed_directory=False,
         topic_id=b"t",
+        leader_epoch=state.leader_epoch,
         is_new=state.is_new,
         leader=state.leader,
         isr=(*state.isr, *state.eligible),

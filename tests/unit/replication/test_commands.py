@@ -7,7 +7,7 @@ import pytest
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.replication import commands
-from tidelog.replication.commands import Placement
+from tidelog.replication.commands import OfflineReplica, Placement
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -102,13 +102,42 @@ def test_placement(
     placement = commands.placement(
         broker_id=1,
         own_topic_id=own,
+        offline=None,
         has_failed_directory=has_failed_directory,
         topic_id=A,
+        leader_epoch=3,
         is_new=is_new,
         leader=leader,
         isr=isr,
     )
     assert placement is (with_failed_directory if has_failed_directory else expected)
+
+
+@pytest.mark.parametrize(
+    ("offline", "leader", "isr", "expected"),
+    [
+        (OfflineReplica(A, 3), 1, (1, 2), Placement.OFFLINE),
+        (OfflineReplica(A, 2), 2, (1, 2), Placement.OFFLINE),
+        (OfflineReplica(A, 3), 2, (2,), Placement.OFFLINE),
+        (OfflineReplica(A, 2), 2, (2,), Placement.CREATE),
+        (OfflineReplica(B, 3), 1, (1, 2), Placement.CREATE),
+    ],
+)
+def test_a_replica_whose_directory_failed_is_made_again_only_where_nothing_counts_on_it(
+    offline: OfflineReplica, leader: int, isr: tuple[int, ...], expected: Placement
+) -> None:
+    placement = commands.placement(
+        broker_id=1,
+        own_topic_id=None,
+        offline=offline,
+        has_failed_directory=True,
+        topic_id=A,
+        leader_epoch=3,
+        is_new=True,
+        leader=leader,
+        isr=isr,
+    )
+    assert placement is expected
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_LOG_ENDS_PER_REQUEST
 from tidelog.core.types import NO_EPOCH, TopicId
+from tidelog.replication import commands
 from tidelog.wire.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoResponse,
@@ -65,7 +66,10 @@ def _failed(partition: int, error: ErrorCode, leader_epoch: int = NO_EPOCH) -> P
 def _log_info(context: ApiContext, topic_id: TopicId, partition: int) -> PartitionLogInfo:
     replica = context.replicas.by_topic_id(topic_id, partition)
     if replica is None:
-        return _failed(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        has_failed_directory = bool(context.replicas.failed)
+        return _failed(
+            partition, commands.missing_log_error(has_failed_directory=has_failed_directory)
+        )
     log = replica.log
     if log.directory.failure is not None:
         return _failed(partition, ErrorCode.KAFKA_STORAGE_ERROR, replica.leader_epoch)

@@ -130,8 +130,10 @@ class _LeaderAndIsr:
             placement = commands.placement(
                 broker_id=broker_id,
                 own_topic_id=None if partition is None else partition.topic_id,
+                offline=self.replicas.offline.get(topic_partition),
                 has_failed_directory=bool(self.replicas.failed),
                 topic_id=topic_id,
+                leader_epoch=state.leader_epoch,
                 is_new=state.is_new or self._was_refused(command),
                 leader=state.leader,
                 # A member without its replica must not come back with an empty one (E1).

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.cluster_events import log_dir_failed
 from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES
+from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
@@ -83,7 +84,9 @@ class FailedDirectories:
         for partition in lost:
             self._rest(partition)
             replicas.forget(partition)
-            replicas.offline[partition.topic_partition] = None
+            replicas.offline[partition.topic_partition] = OfflineReplica(
+                partition.topic_id, partition.leader_epoch
+            )
         replicas.count_offline()
         services.tracer.mark("directory_given_up")
         services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)

@@ -39,6 +39,7 @@ from tidelog.log.config import LogConfig
 from tidelog.metadata import layout
 from tidelog.metadata.json_fields import LayoutError
 from tidelog.replication import commands
+from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
@@ -100,7 +101,7 @@ class ReplicaSet:
         #: Log directories that have failed, by path (D1).
         self.failed: dict[str, StorageError] = {}
         #: Replicas in directories that failed at run time (D4).
-        self.offline: dict[TopicPartition, None] = {}
+        self.offline: dict[TopicPartition, OfflineReplica] = {}
         #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).
         self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Clients' batches that came before their partitions' replicas.
@@ -181,7 +182,7 @@ class ReplicaSet:
         partition = Partition(self._context, directory, log, high_watermark)
         self._partitions[log.topic_partition] = partition
         self.refused_new.pop(log.topic_partition, None)
-        if self.offline.pop(log.topic_partition, log) is None:
+        if self.offline.pop(log.topic_partition, None) is not None:
             self.count_offline()
         self._count_topic(partition, 1)
         return partition
