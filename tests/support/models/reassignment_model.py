@@ -100,7 +100,7 @@ class ReassignmentModel(ReassignmentStates):
         leader.write(1)
         for _ in range(3):
             for follower in first.values():
-                _fetch(leader, follower)
+                fetch(leader, follower)
         assert leader.high_watermark == 1
         first[state.leader] = leader
         parts = [self.keep(first.get(number)) for number in BROKERS]
@@ -379,7 +379,7 @@ class ReassignmentModel(ReassignmentStates):
                 part = self.replicas.apply(sent, give_up)
                 if effect.died < 0:
                     assert effect.altered is not None
-                    part = self.replicas.apply(sent, _learn, change, _answer(effect.altered))
+                    part = self.replicas.apply(sent, learn, change, answer_of(effect.altered))
                 for label, after in self._ends(asking, step, [effect]):
                     yield label, self._with_part(after, index, part)
 
@@ -412,7 +412,7 @@ class ReassignmentModel(ReassignmentStates):
             known = key
             for _ in range(1 if self.bounds.splits else len(BROKERS)):
                 leader, follower = leader.copy(), follower.copy()
-                _fetch(leader, follower)
+                fetch(leader, follower)
                 known = (self.keep(leader), self.keep(follower))
             self._fetched[key] = known
         if known != key:
@@ -517,7 +517,7 @@ class ReassignmentModel(ReassignmentStates):
         )
 
 
-def _fetch(leader: Replica, follower: Replica) -> None:
+def fetch(leader: Replica, follower: Replica) -> None:
     asked = follower.fetch()
     answer = None if asked is None else leader.serve(asked)
     if answer is not None:
@@ -551,7 +551,7 @@ class Said(NamedTuple):
     has_eligible: bool
 
 
-def _answer(message: AlterPartitionResponse) -> Said:
+def answer_of(message: AlterPartitionResponse) -> Said:
     if message.error_code:
         return Said(int(message.error_code), -1, (), -1, False)
     [[data]] = [topic.partitions for topic in message.topics]
@@ -564,7 +564,7 @@ def _answer(message: AlterPartitionResponse) -> Said:
     )
 
 
-def _learn(leader: Replica, change: IsrChange, said: Said) -> None:
+def learn(leader: Replica, change: IsrChange, said: Said) -> None:
     role = leader.leading
     assert role is not None
     if said.error:
