@@ -15,6 +15,8 @@ from typing import Final
 from tests.support.models import (
     bounce_model,
     direct_model,
+    directory_model,
+    directory_states,
     failover_model,
     isr_model,
     log_model,
@@ -35,6 +37,19 @@ REASSIGNMENTS: Final = (
     reassignment_states.Bounds((1, 2), (2, 3), controller_deaths=0, writes=1, splits=True),
     reassignment_states.Bounds((1, 2, 3), (1, 4, 2), minimum=2, mortal=2),
     reassignment_states.Bounds((1, 2, 3), (4, 1, 2), second=(2, 4), minimum=2, drops=1),
+)
+#: Directories that fail and are replaced, controllers that die, logs that lose their ends.
+DIRECTORIES: Final = (
+    directory_states.Bounds(),
+    directory_states.Bounds(controller_deaths=0, failures=0, replacements=2, restarts=2),
+    directory_states.Bounds(controller_deaths=0, lost_answers=1, drops=1),
+    directory_states.Bounds(late=(2,), controller_deaths=0, drops=1),
+    directory_states.Bounds(late=(2,), failures=0, lost_answers=1),
+    directory_states.Bounds(
+        minimum=2, controller_deaths=0, replacements=0, failures=1, cuts=1, restarts=2
+    ),
+    directory_states.Bounds((1, 2, 3), controller_deaths=0, failures=0),
+    directory_states.Bounds((1, 2, 3), failures=1, replacements=0, restarts=0),
 )
 #: Made one after the other: tables of a large model take gigabytes.
 MODELS: Final[tuple[Callable[[], Model], ...]] = (
@@ -59,6 +74,7 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: bounce_model.BounceModel(
         bounce_model.Bounds(1, 2, losses=1, stops=0), tells_lives=False
     ),
+    *(partial(directory_model.DirectoryModel, bounds) for bounds in DIRECTORIES),
     *(partial(reassignment_model.ReassignmentModel, bounds) for bounds in REASSIGNMENTS),
 )
 

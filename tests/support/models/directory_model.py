@@ -75,6 +75,7 @@ class DirectoryModel(DirectoryStates):
         self._decided: dict[tuple[object, ...], list[Effect]] = {}
         self._fetched: dict[tuple[int, int], tuple[int, int]] = {}
         self._merged: dict[tuple[int, int], int] = {}
+        self._obeyed: dict[tuple[object, ...], tuple[int, list[Event]]] = {}
 
     # the exploration
 
@@ -288,14 +289,30 @@ class DirectoryModel(DirectoryStates):
     def _carry_out(self, world: World, message: Late) -> tuple[World, list[Event]]:
         """Give commands to a broker; return its answers."""
         index, number = message.index, self.brokers[message.index]
-        host, waits = self.hosts.values[world.hosts][index], self.commands.values[message.sent]
+        host = self.hosts.values[world.hosts][index]
         if self.refuses(message, host):
             return world, []
-        late = overtaken(self.lates.values[world.late], message)
-        world = self.with_late(world, late)
+        late = self.lates.values[world.late]
+        if late:
+            world = self.with_late(world, overtaken(late, message))
         world = self.with_host(world, index, host._replace(obeyed=message.epoch))
-        before = self.replica(world.parts[index])
-        replica = None if before is None else before.copy()
+        before = world.parts[index]
+        part, answers = self._answered(number, before, message.sent, host)
+        if before == NOTHING != part and self._is_counted_on(world, number):
+            world = self.with_fault(world, "MemberCreated")
+        return self.with_part(world, index, part), answers
+
+    def _answered(self, number: int, part: int, sent: int, host: Host) -> tuple[int, list[Event]]:
+        """A broker's replica after commands, and its answers."""
+        key = (number, part, sent, host.life, host.has_failed, host.offline)
+        known = self._obeyed.get(key)
+        if known is None:
+            known = self._obeyed[key] = self._answers(number, part, sent, host)
+        return known
+
+    def _answers(self, number: int, part: int, sent: int, host: Host) -> tuple[int, list[Event]]:
+        found, waits = self.replica(part), self.commands.values[sent]
+        replica = None if found is None else found.copy()
         answers: list[Event] = []
         role = waits.roles.get(TP)
         if role is not None:
@@ -304,10 +321,7 @@ class DirectoryModel(DirectoryStates):
         if waits.log_ends:
             ends = {TP: self.log_end(replica, host)}
             answers.append(LogEndsReported(number, host.life, ends))
-        part = self.keep(replica)
-        if before is None and part != NOTHING and self._is_counted_on(world, number):
-            world = self.with_fault(world, "MemberCreated")
-        return self.with_part(world, index, part), answers
+        return self.keep(replica), answers
 
     def _is_counted_on(self, world: World, number: int) -> bool:
         """Whether committed records are believed to be on a broker."""

@@ -291,6 +291,8 @@ class DirectoryStates:
 
     def with_late(self, world: World, late: Sequence[Late]) -> World:
         """Other late commands, without those that their broker refuses for ever."""
+        if not late:
+            return world._replace(late=self.lates.number((), ()))
         hosts = self.hosts.values[world.hosts]
         kept = tuple(
             sorted(
