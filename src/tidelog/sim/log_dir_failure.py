@@ -9,6 +9,7 @@ the restart in any case.
 from __future__ import annotations
 
 import errno
+from collections.abc import Container
 from typing import Final
 
 from tidelog.sim.disk import Loss, SimDisk
@@ -20,7 +21,7 @@ DEVICE_ERRNOS: Final = (
     errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.ENXIO, errno.ESTALE,
 )  # fmt: skip
 #: Calls that a read-only mount refuses; it goes on to read.
-_CHANGES: Final = frozenset(
+CHANGES: Final = frozenset(
     ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
 )
 
@@ -29,15 +30,25 @@ class LogDirFailure:
     """A failure that begins in `left` calls, as soon as the budget allows it."""
 
     def __init__(
-        self, cluster: SimCluster, broker: SimBroker, disk: SimDisk, number: int, left: int
+        self,
+        cluster: SimCluster,
+        broker: SimBroker,
+        disk: SimDisk,
+        number: int,
+        left: int,
+        calls: Container[str] | None = None,
     ) -> None:
-        """Plan the failure with the errno `number`; the disk must have no other planned one."""
+        """Plan the failure with the errno `number`; the disk must have no other planned one.
+
+        It begins at one of `calls`, or at any call.
+        """
         assert disk.fault is None, f"{disk.root} has a planned failure"
         self._cluster = cluster
         self._broker = broker
         self._disk = disk
         self._number = number
         self._left = left
+        self._calls = calls
         disk.fault = self._fault
 
     @property
@@ -46,9 +57,11 @@ class LogDirFailure:
         return self._disk.fault == self._fault and self._disk.is_failed
 
     def _fault(self, call: str, _: str) -> int:
-        if self._number == errno.EROFS and call not in _CHANGES:
+        if self._number == errno.EROFS and call not in CHANGES:
             return 0
         if not self._disk.is_failed:
+            if self._calls is not None and call not in self._calls:
+                return 0
             self._left -= 1
             if self._left > 0 or not self._may_be_lost():
                 return 0

@@ -200,9 +200,9 @@ class DirectoryModel(DirectoryStates):
             published = self.published.number(state, state)
             yield Effect(True, published, GONE)
         effects = controller.applied(decision, [Written() for _ in decision.writes])
-        [altered] = [
+        altered = [
             message for _, message in effects.answers if isinstance(message, AlterPartitionResponse)
-        ] or [None]
+        ]
         sent = tuple(
             (
                 broker_id,
@@ -212,7 +212,14 @@ class DirectoryModel(DirectoryStates):
             for broker_id, each in effects.commands.items()
             if each.full or each.roles or each.log_ends
         )
-        yield Effect(False, published, self.office(epoch, controller), sent, altered, recreates)
+        yield Effect(
+            False,
+            published,
+            self.office(epoch, controller),
+            sent,
+            altered[0] if altered else None,
+            recreates,
+        )
 
     def _ends(
         self, world: World, step: Step, effects: Sequence[Effect]
@@ -284,11 +291,11 @@ class DirectoryModel(DirectoryStates):
         """A broker gets what was sent long ago; its answer reaches no controller."""
         rest = [each for each in self.lates.values[world.late] if each != message]
         after, _ = self._carry_out(self.with_late(world, rest), message)
-        return ("obeys late", self.brokers[message.index], message.sent), after
+        return ("obeys late", self.brokers[message.host], message.sent), after
 
     def _carry_out(self, world: World, message: Late) -> tuple[World, list[Event]]:
         """Give commands to a broker; return its answers."""
-        index, number = message.index, self.brokers[message.index]
+        index, number = message.host, self.brokers[message.host]
         host = self.hosts.values[world.hosts][index]
         if self.refuses(message, host):
             return world, []

@@ -98,7 +98,7 @@ class Host(NamedTuple):
 class Late(NamedTuple):
     """Commands that may arrive after others, or after their controller has died."""
 
-    index: int
+    host: int
     sent: int
     epoch: int
     life: int
@@ -299,7 +299,7 @@ class DirectoryStates:
                 dict.fromkeys(
                     each
                     for each in late
-                    if not self.refuses(each, hosts[each.index])
+                    if not self.refuses(each, hosts[each.host])
                     and self.commands.values[each.sent].roles
                 )
             )

@@ -1,21 +1,63 @@
 """Faults of brokers that have several log directories.
 
-One disk fails (`sim/log_dir_failure` has the failure and its repair), or the broker dies in the
-middle of a move between two of them.
+One disk fails (`sim/log_dir_failure` has the failure and its repair), at any call or at one of a
+drawn operation, or an operation fails there with an error that is not the device's. Or the broker
+dies in the middle of a move between two directories. `OPERATIONS` has every operation of the port
+of files, and with which errors each may fail.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from tidelog.sim.disk import SimDisk
 from tidelog.sim.faults.context import LOSSES, FaultContext
 from tidelog.sim.faults.kinds import kind_of_log_dirs
-from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
+from tidelog.sim.log_dir_failure import CHANGES, DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.node import Incarnation, Strike
+from tidelog.sim.sim_broker import SimBroker
 
 #: Interval of an operator's attempts to repair a disk.
 _ATTEMPTS_MS: Final = 500
+#: Calls by operation. `close` is none: the data is the kernel's by then.
+OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "open": ("open",),
+    "read": ("pread", "pread_cached", "read_file"),
+    "write": ("pwritev",),
+    "sync": ("fsync", "sync_volume"),
+    "sync of a directory": ("fsync_directory",),
+    "truncate": ("truncate",),
+    "rename": ("rename",),
+    "unlink": ("unlink", "rmdir", "remove_tree"),
+    "mkdir": ("mkdir",),
+    "listdir": ("listdir",),
+    "stat": ("exists", "size", "volume_place"),
+    "statvfs": ("volume_size",),
+}
+_SYNCS: Final = ("sync", "sync of a directory")
+#: Errors of a full disk (D14), and the operations that need space.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_NEED_SPACE: Final = ("write", *_SYNCS, "truncate", "rename", "mkdir")
+#: Errors of a process without handles (D1), and the operations that need one.
+_NO_HANDLES: Final = (errno.EMFILE, errno.ENFILE)
+_NEED_HANDLE: Final = ("open", "sync of a directory", "listdir")
+#: Errors of any operation that are never the disk's (D1).
+_NEVER_THE_DISK: Final = (errno.ENOMEM, errno.EINTR)
+#: Steps of a move between directories, by the event after which they begin.
+_STEPS: Final = ("directory_move_begun", "directory_move_swapped")
+
+
+def errors_of(operation: str) -> tuple[int, ...]:
+    """Return the errnos with which an operation may fail."""
+    changes = any(call in CHANGES for call in OPERATIONS[operation])
+    return (
+        *(number for number in DEVICE_ERRNOS if changes or number != errno.EROFS),
+        *(_FULL if operation in _NEED_SPACE else ()),
+        *(_NO_HANDLES if operation in _NEED_HANDLE else ()),
+        *_NEVER_THE_DISK,
+    )
 
 
 @kind_of_log_dirs
@@ -33,6 +75,13 @@ def fail_directory(context: FaultContext) -> bool:
     failure = LogDirFailure(context.cluster, broker, disk, number, left)
     name = context.named(broker, disk)
     context.note(f"{name} fails with {errno.errorcode[number]} in {left} calls")
+    _repair_later(context, failure)
+    return True
+
+
+def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
+    """Have an operator repair a directory after a time, or replace its disk by an empty one."""
+    draw = context.draw
     is_emptied = draw.random() < 0.4
 
     def operate() -> None:
@@ -42,7 +91,101 @@ def fail_directory(context: FaultContext) -> bool:
 
     context.later(draw.choice((300, 3_000)) * draw.uniform(0.5, 1.5), operate)
     context.at_end(failure.cancel)
+
+
+@kind_of_log_dirs
+def fail_operation(context: FaultContext) -> bool:
+    """Fail a drawn operation of one log directory with any errno, perhaps in a move."""
+    broker = context.any_broker()
+    if broker is None:
+        return False
+    draw, disk = context.draw, context.any_disk(broker)
+    operation = draw.choice(list(OPERATIONS))
+    number = draw.choice(errors_of(operation))
+    left = draw.randrange(1, draw.choice((2, 8)))
+    step = draw.choice((None, None, *_STEPS))
+    loses_controller = draw.random() < 0.3
+    name, error = context.named(broker, disk), errno.errorcode[number]
+    when = f"after {step}" if step else "now"
+    context.note(f"{operation} of {name} fails with {error} in {left} calls, {when}")
+
+    def begin() -> None:
+        if disk.fault is not None or broker.life is None:
+            return
+        if number in DEVICE_ERRNOS:
+            calls = OPERATIONS[operation]
+            failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)
+            _repair_later(context, failure)
+        else:
+            _fail_once(context, broker, disk, operation, number, left)
+        if loses_controller:
+            context.crash(context.controller(), f"dies while {name} fails")
+
+    if step is None:
+        begin()
+    else:
+        _at_event(context, broker, step, begin)
     return True
+
+
+def _fail_once(
+    context: FaultContext,
+    broker: SimBroker,
+    disk: SimDisk,
+    operation: str,
+    number: int,
+    left: int,
+) -> None:
+    """Fail one call of an operation, in `left` calls, in the present life of a broker.
+
+    A process that cannot open its files at the start ends, whatever the cause.
+    """
+    cluster, life = context.cluster, broker.life
+
+    def fault(call: str, _: str) -> int:
+        nonlocal left
+        if broker.life is not life:
+            disk.fault = None
+            return 0
+        if call not in OPERATIONS[operation]:
+            return 0
+        left -= 1
+        loses_data = operation in _SYNCS
+        if left > 0 or not cluster.budget.may_fail(
+            broker.node_id, loses_data=loses_data, disk=disk
+        ):
+            return 0
+        disk.fault = None
+        name = errno.errorcode[number]
+        cluster.simulator.note(broker.node_id, "disk", f"{call} fails with {name} once")
+        return number
+
+    def cancel() -> None:
+        if disk.fault is fault:
+            disk.fault = None
+
+    disk.fault = fault
+    context.later(context.draw.uniform(300, 4_000), cancel)
+    context.at_end(cancel)
+
+
+def _at_event(
+    context: FaultContext, broker: SimBroker, event: str, then: Callable[[], None]
+) -> None:
+    """Call back once, when a broker's present life has traced an event, while faults happen."""
+    on_traced = context.cluster.simulator.on_traced
+
+    def traced(incarnation: Incarnation, name: str, _: dict[str, Any]) -> None:
+        if name == event and incarnation is broker.life and context.is_active:
+            forget()
+            then()
+
+    def forget() -> None:
+        if traced in on_traced:
+            on_traced.remove(traced)
+
+    on_traced.append(traced)
+    context.at_end(forget)
 
 
 @kind_of_log_dirs
@@ -51,20 +194,14 @@ def strike_directory_move(context: FaultContext) -> bool:
     broker = context.any_broker()
     if broker is None:
         return False
-    draw, simulator = context.draw, context.cluster.simulator
+    draw = context.draw
     event, calls = draw.choice((("directory_move_begun", 50), ("directory_move_swapped", 8)))
     planned = Strike(draw.randrange(1, calls), draw.choice(LOSSES), "files.")
     context.note(f"{broker.node_id} dies {planned.countdown} file calls after {event}")
 
-    def traced(incarnation: Incarnation, name: str, _: dict[str, Any]) -> None:
-        if name == event and incarnation is broker.life and context.is_active:
-            forget()
-            incarnation.plan_strike(planned)
+    def strike() -> None:
+        if broker.life is not None:
+            broker.life.plan_strike(planned)
 
-    def forget() -> None:
-        if traced in simulator.on_traced:
-            simulator.on_traced.remove(traced)
-
-    simulator.on_traced.append(traced)
-    context.at_end(forget)
+    _at_event(context, broker, event, strike)
     return True
