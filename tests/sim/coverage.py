@@ -8,6 +8,7 @@ exits with 1 where an interesting state was never reached.
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from tidelog.core.errors import TidelogError
 from tidelog.core.sometimes import SOMETIMES
 from tidelog.sim.faults import KINDS
+from tidelog.sim.faults.log_dirs import OPERATIONS, errors_of
 from tidelog.sim.search_coverage import Coverage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "coverage.md"
@@ -78,6 +80,39 @@ def states(coverage: Coverage) -> str:
     return table(["state", "reached", "faults of most of these runs"], rows)
 
 
+def file_errors(coverage: Coverage) -> str:
+    """How many calls of each operation on files failed with each errno."""
+    found = coverage.file_errors()
+    errors = sorted({error for operation in OPERATIONS for error in error_names(operation)})
+    rows: list[list[object]] = []
+    for operation, calls in OPERATIONS.items():
+        drawn = error_names(operation)
+        cells: list[object] = [
+            sum(found.get((error, call), 0) for call in calls) if error in drawn else "-"
+            for error in errors
+        ]
+        rows.append([operation, *cells])
+    return table(["operation", *errors], rows)
+
+
+def error_names(operation: str) -> list[str]:
+    """The errors that an operation may meet under `fail_operation`, by name."""
+    return [errno.errorcode[number] for number in errors_of(operation)]
+
+
+def never_failed(coverage: Coverage) -> list[str]:
+    """Operations with the errors that they never met, where profiles draw them."""
+    found = coverage.file_errors()
+    if not any(one.faults.get("fail_operation") for one in coverage.profiles.values()):
+        return []
+    return [
+        f"{operation} with {error}"
+        for operation, calls in OPERATIONS.items()
+        for error in error_names(operation)
+        if not any((error, call) in found for call in calls)
+    ]
+
+
 def render(coverage: Coverage, command: str) -> str:
     """The page."""
     missed = coverage.never_reached()
@@ -90,6 +125,9 @@ def render(coverage: Coverage, command: str) -> str:
         f"## Profiles\n\n{profiles(coverage)}\n"
         "## Faults and churn\n\nRuns that had both / interesting states reached in such runs, of"
         f" {len(SOMETIMES)}.\n\n{pairs(coverage)}\n"
+        "## Failed operations on files\n\nCalls that failed by a fault, by operation and errno; "
+        "`-`: the operation never fails so. Never met: "
+        f"{', '.join(never_failed(coverage)) or 'none'}.\n\n{file_errors(coverage)}\n"
         f"## Interesting states\n\nNever reached: {told}.\n\n{states(coverage)}"
     )
 

@@ -58,7 +58,7 @@ class FaultHarness:
     def run(self, time_ms: float) -> None:
         """Run for so long; nothing may be violated."""
         self.simulator.run_until(self.simulator.now_ns + int(time_ms * NS_PER_MS))
-        assert self.simulator.violations == []
+        assert self.simulator.violations == [], self.simulator.violations
 
     # Faults
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
 
+from tidelog.core.errors import KafkaError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.disk import Loss, SimDisk
+from tidelog.sim.faults.log_dirs import OPERATIONS, errors_of
+from tidelog.sim.files import SimFiles
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.run import SeedRun
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.simulator import CollectorPaused
+
+#: Operations that change nothing, or of which a read-only mount allows as much as it can.
+READING = ("open", "read", "sync", "sync of a directory", "listdir", "stat", "statvfs")
 
 
 @pytest.fixture
@@ -110,10 +117,19 @@ def move(at: FaultHarness, broker: SimBroker) -> None:
     assert broker.broker is not None
     replicas = broker.broker.replicas
     partition = replicas.get(TopicPartition(TOPIC, 0))
-    assert partition is not None
-    other = next(each for each in replicas.directories if each is not partition.directory)
-    moved = replicas.moves.move(partition.topic_partition, other.path)
-    broker.broker.services.tasks.spawn("a test moves a replica", moved)
+    if partition is None:
+        return  # it is in a directory that has failed
+    other = next((each for each in replicas.directories if each is not partition.directory), None)
+    if other is None:
+        return
+    path = other.path
+
+    async def attempt() -> None:
+        # A directory that fails, or an operation on it, refuses the move.
+        with suppress(KafkaError):
+            await replicas.moves.move(partition.topic_partition, path)
+
+    broker.broker.services.tasks.spawn("a test moves a replica", attempt())
 
 
 def test_strike_directory_move_kills_a_broker_in_the_middle_of_a_move(at: FaultHarness) -> None:
@@ -149,3 +165,47 @@ def test_the_phase_of_an_offline_directory_is_played() -> None:
         ended += sum("is repaired" in line or "by an empty disk" in line for line in repairs)
         assert run.cluster.log_dirs.found >= (1 if begun else 0)
     assert begun == ended == 2
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_each_operation_fails_with_device_errors_space_or_what_a_process_lacks(
+    operation: str,
+) -> None:
+    errors = {errno.errorcode[number] for number in errors_of(operation)}
+    assert {"EIO", "EACCES", "ENOENT", "ENXIO", "ESTALE", "ENOMEM", "EINTR"} <= errors
+    assert ("EROFS" in errors) is (operation not in READING)
+    assert ({"ENOSPC", "EDQUOT"} <= errors) is (
+        operation in ("write", "sync", "sync of a directory", "truncate", "rename", "mkdir")
+    )
+    assert ({"EMFILE", "ENFILE"} <= errors) is (
+        operation in ("open", "listdir", "sync of a directory")
+    )
+
+
+def test_the_operations_are_all_calls_of_files_but_close() -> None:
+    calls = [call for each in OPERATIONS.values() for call in each]
+    port = [name for name in vars(SimFiles) if not name.startswith("_")]
+    assert sorted(calls) == sorted(name for name in port if name not in ("close", "replace_file"))
+
+
+def test_fail_operation_fails_one_call_or_the_directory_at_once_or_in_a_move(
+    at: FaultHarness,
+) -> None:
+    """Errors that are not the device's leave the directory good, except those of a sync."""
+    for seed in range(40):
+        at.inject("fail_operation", seed)
+        for broker in at.brokers:
+            if broker.broker is not None and broker.life is not None:
+                move(at, broker)
+        at.run(400)
+        at.until(lambda: not at.cluster.health())
+    met = {
+        error for broker in at.brokers for disk in broker.logs.disks for error in disk.call_errors
+    }
+    names = {each.split(" ")[0] for each in met}
+    assert len(met) >= 12 and names & {"ENOMEM", "EINTR", "EMFILE", "ENFILE"}
+    assert names & {errno.errorcode[number] for number in DEVICE_ERRNOS}
+    assert at.noted(", after directory_move_begun") and at.noted("dies while")
+    marks = at.simulator.trace.marks
+    assert marks["files_failed_beside_the_disk"] and marks["directory_given_up"]
+    assert at.simulator.violations == []

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import StorageError
+from tidelog.core.errors import DEVICE_ERRNOS, StorageError
 from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log import names
@@ -233,7 +233,11 @@ class DirectoryState:
             self.log_note(logging.WARNING, str(error))
             if error.is_full:
                 self.space.refused(error)
+            else:
+                self.tracer.mark("files_failed_beside_the_disk")
             return
+        if error.errno not in DEVICE_ERRNOS:
+            self.tracer.mark("sync_failed_beside_the_device")
         if self.failure is None:
             self.failure = error
             self.log_note(logging.ERROR, str(error))

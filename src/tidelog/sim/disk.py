@@ -63,8 +63,9 @@ class SimDisk:
         self.cut_files: dict[File, None] = {}
         #: Number of failures, losses and damages, by their kind.
         self.effects: dict[str, int] = {}
-        #: Number of calls that a fault made fail.
+        #: Number of calls that a fault made fail, in all and by errno and call.
         self.failed_calls = 0
+        self.call_errors: dict[str, int] = {}
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
         #: Range of the time of a read from the disk while reads are slow and nothing of the logs is

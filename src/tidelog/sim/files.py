@@ -63,8 +63,10 @@ class SimFiles:
         if fault is not None:
             number = fault(call, path)
             if number:
-                self.disk.count(f"{errno.errorcode.get(number, number)} {call}")
+                error = f"{errno.errorcode.get(number, number)} {call}"
+                self.disk.count(error)
                 self.disk.failed_calls += 1
+                self.disk.call_errors[error] = self.disk.call_errors.get(error, 0) + 1
                 raise os_error(number, path)
 
     @staticmethod

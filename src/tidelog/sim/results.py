@@ -37,6 +37,8 @@ class RunResult:
     churn: dict[str, int] = field(default_factory=dict)
     #: Number of times each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
+    #: Number of file calls that failed by a fault, by errno and call ("EIO rename").
+    file_errors: dict[str, int] = field(default_factory=dict)
     #: Measured outcomes (`sim/outcomes`); empty if the run ended before it was in sync again.
     outcomes: dict[str, float] = field(default_factory=dict)
     violation: str = ""

@@ -257,10 +257,19 @@ class SeedRun:
             faults=dict(self.faults.counts),
             churn=self._workload.changes(),
             marks=dict(simulator.trace.marks),
+            file_errors=self._file_errors(),
             outcomes=self._outcomes.outcomes(),
             violation=simulator.violations[0] if simulator.violations else "",
             recent=list(simulator.trace.recent) if simulator.violations else [],
         )
+
+    def _file_errors(self) -> dict[str, int]:
+        """Return how many calls of all disks failed, by errno and call."""
+        found: dict[str, int] = {}
+        for disk in self.simulator.disks.values():
+            for error, count in disk.call_errors.items():
+                found[error] = found.get(error, 0) + count
+        return found
 
 
 def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:

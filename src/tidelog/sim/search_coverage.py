@@ -69,6 +69,16 @@ class Coverage:
             _sum_up(found, profile.marks)
         return found
 
+    def file_errors(self) -> dict[tuple[str, str], int]:
+        """Return how many file calls failed in all runs, by errno and call."""
+        found: dict[tuple[str, str], int] = {}
+        for profile in self.profiles.values():
+            for counter, count in profile.counters.items():
+                if counter.startswith("files: "):
+                    _, error, call = counter.split(" ")
+                    found[error, call] = found.get((error, call), 0) + count
+        return found
+
     def never_reached(self) -> list[str]:
         """Return the interesting states that no run reached."""
         return [name for name in SOMETIMES if name not in self.marks()]
@@ -81,6 +91,7 @@ class Coverage:
         profile.events += result.events
         profile.simulated_ns += result.simulated_ns
         _sum_up(profile.counters, result.counters)
+        _sum_up(profile.counters, {f"files: {each}": n for each, n in result.file_errors.items()})
         _sum_up(profile.faults, result.faults)
         _sum_up(profile.churn, result.churn)
         _sum_up(profile.marks, result.marks)

@@ -53,6 +53,7 @@ class FailedDirectories:
         The controller learns which replicas are offline from the answers to its first command.
         """
         self._count(path, error)
+        self._services.tracer.mark("directory_bad_at_start")
         self._services.tracer.event("log_directory_unusable", directory=path, error=str(error))
         if self._is_last():
             raise error

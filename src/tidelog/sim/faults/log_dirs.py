@@ -36,6 +36,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "stat": ("exists", "size", "volume_place"),
     "statvfs": ("volume_size",),
 }
+_FREQUENT: Final = ("open", "read", "write", "stat")
 _SYNCS: Final = ("sync", "sync of a directory")
 #: Errors of a full disk (D14), and the operations that need space.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -102,7 +103,7 @@ def fail_operation(context: FaultContext) -> bool:
     draw, disk = context.draw, context.any_disk(broker)
     operation = draw.choice(list(OPERATIONS))
     number = draw.choice(errors_of(operation))
-    left = draw.randrange(1, draw.choice((2, 8)))
+    left = draw.randrange(1, 8) if operation in _FREQUENT else 1
     step = draw.choice((None, None, *_STEPS))
     loses_controller = draw.random() < 0.3
     name, error = context.named(broker, disk), errno.errorcode[number]
