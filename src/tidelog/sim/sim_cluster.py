@@ -264,6 +264,9 @@ class SimCluster:
         is_explained = broker is not None and (broker.has_met_failed_call or broker.was_damaged)
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")
+        elif broker is not None and not broker.was_damaged:
+            # A log that is damaged where it cannot be repaired takes its directory with it.
+            self.log_dirs.halted(incarnation)
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
         if name == "groups_loaded":
@@ -289,6 +292,8 @@ class SimCluster:
         elif name == "log_directory_failed":
             self.log_dirs.failed(incarnation, fields["directory"])
         elif name in ("replicas_offline", "log_directory_unusable"):
+            if name == "log_directory_unusable":
+                self.log_dirs.unusable(incarnation, fields["directory"])
             self._operate_later(self.brokers[incarnation.node_id])
         elif name in _DEFECT_EVENTS:
             text = " ".join(f"{key}={value}" for key, value in fields.items())

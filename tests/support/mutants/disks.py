@@ -12,7 +12,7 @@ from tests.support.mutants.mutant import Catalogue
 
 from tidelog.controller.elections import election
 from tidelog.core.completion import Completion
-from tidelog.core.errors import DEVICE_ERRNOS, ErrorCode
+from tidelog.core.errors import DEVICE_ERRNOS, ErrorCode, StorageError
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
@@ -34,6 +34,30 @@ def failed_directory_served(original: Any) -> Any:
         state.on_failure = on_failure
 
     return failed
+
+
+@_breaks(
+    "D1",
+    "tidelog.log.directory_state:DirectoryState.failed",
+    "tidelog.broker.replicas.failed_directories:FailedDirectories._count",
+    profile="jbod",
+)
+def failure_counted_twice(failed: Any, count: Any) -> Any:
+    """The second error in a failed directory counts as the failure of another directory."""
+
+    def again(state: Any, error: BaseException) -> None:
+        is_known = state.failure is not None and state.on_failure is not None
+        if is_known and isinstance(error, StorageError) and error.is_device_failure:
+            state.on_failure(error)
+        else:
+            failed(state, error)
+
+    def counted(directories: Any, path: str, error: StorageError) -> None:
+        while path in directories._replicas.failed:
+            path += " again"
+        count(directories, path, error)
+
+    return again, counted
 
 
 @_breaks("V39", "tidelog.log.flush:FlushOperation.__call__", profile="failing_disks")

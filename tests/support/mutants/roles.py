@@ -346,3 +346,14 @@ def empty_replica_leads(original: Any) -> Any:
         return Placement.CREATE if place is Placement.LOST else place
 
     return placement
+
+
+@_breaks("D3", "tidelog.replication.commands:placement", profile="jbod")
+def is_new_ignored(original: Any) -> Any:
+    """A replica that is missing beside a failed directory is created, whether it is new or not."""
+
+    def placement(**found: Any) -> Any:
+        place = original(**found)
+        return Placement.CREATE if place is Placement.OFFLINE else place
+
+    return placement

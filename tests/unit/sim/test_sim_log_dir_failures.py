@@ -161,6 +161,23 @@ def test_a_replica_in_a_failed_directory_commits_nothing() -> None:
     ]
 
 
+def test_a_broker_halts_with_its_last_directory_alone() -> None:
+    scene = Scene()
+    scene.checker.failed(scene.life, "/data")
+    scene.checker.failed(scene.life, "/data")
+    scene.checker.halted(scene.life)
+    assert scene.violations == [
+        "broker 1 halts for failed log directories, and /data1 of /data, /data1 has not failed (D1)"
+    ]
+    scene.checker.unusable(scene.life, "/data1")
+    scene.checker.halted(scene.life)
+    assert len(scene.violations) == 1
+    scene.life = SimpleNamespace(node_id=1, number=2)
+    scene.checker.unusable(scene.life, "/data1")
+    scene.checker.halted(scene.life)
+    assert len(scene.violations) == 2, "the first is good again in another incarnation"
+
+
 @pytest.mark.parametrize("life", [None, SimpleNamespace(node_id=1, number=2)])
 def test_another_incarnation_may_find_the_directory_repaired(life: Any) -> None:
     scene = Scene()
@@ -363,7 +380,7 @@ def test_health_names_a_failed_directory(cluster: SimCluster) -> None:
 def test_kinds_that_need_several_directories_are_not_drawn_for_one() -> None:
     """So profiles with all kinds and one directory draw what they drew before."""
     alone = [name for name, kind in KINDS.items() if kind.needs_log_dirs]
-    assert alone == ["fail_directory", "strike_directory_move"]
+    assert alone == ["fail_directory", "fail_operation", "strike_directory_move"]
     for profile in PROFILES.values():
         if profile.log_dirs == (1,) and not profile.has_all_kinds:
             assert not set(alone) & set(profile.weights), profile.name

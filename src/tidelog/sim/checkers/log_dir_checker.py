@@ -1,9 +1,9 @@
-"""Invariants of failed log directories (D3, D4): what a broker gave up, it does not serve.
+"""Invariants of failed log directories (D1, D3, D4): what a broker gave up, it does not serve.
 
 A broker traces the directory whose device failed. From then on it leads and commits nothing with
 the replicas there, until it restarts. The disk itself refuses appends. A replica that the broker
 creates elsewhere in their place is another log for `replica_logs`, so that the replication checker
-finds the committed records that it lacks.
+finds the committed records that it lacks. A broker halts for failed directories with its last one.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class LogDirChecker:
         self._failed: dict[int, dict[str, int]] = {}
         #: Number of the incarnation that gave them up.
         self._lives: dict[int, int] = {}
+        #: Number of the incarnation, and these with those that it could not use at the start.
+        self._bad: dict[int, tuple[int, dict[str, None]]] = {}
         #: Number of failed directories that brokers have found.
         self.found = 0
 
@@ -63,6 +65,26 @@ class LogDirChecker:
             self._failed[node_id] = {}
         self._failed[node_id].setdefault(directory, self._now_ns() + GRACE_NS)
         self.found += 1
+        self.unusable(incarnation, directory)
+
+    def unusable(self, incarnation: Incarnation, directory: str) -> None:
+        """Record that a directory is bad for a broker, from its start on or since a failure."""
+        number, bad = self._bad.get(incarnation.node_id, (0, {}))
+        if number != incarnation.number:
+            self._bad[incarnation.node_id] = (incarnation.number, {directory: None})
+        else:
+            bad[directory] = None
+
+    def halted(self, incarnation: Incarnation) -> None:
+        """Check a broker with several directories that halts for failed ones (D1)."""
+        number, bad = self._bad.get(incarnation.node_id, (0, {}))
+        roots = [disk.root for disk in self._brokers[incarnation.node_id].logs.disks]
+        good = [root for root in roots if number != incarnation.number or root not in bad]
+        if good and len(roots) > 1:
+            self._violate(
+                f"broker {incarnation.node_id} halts for failed log directories, and"
+                f" {', '.join(good)} of {', '.join(roots)} has not failed (D1)"
+            )
 
     def after_event(self, node_id: int) -> None:
         """Check a broker after one of its events."""
