@@ -141,6 +141,16 @@ def test_a_replica_whose_directory_failed_is_made_again_only_where_nothing_count
 
 
 @pytest.mark.parametrize(
+    ("has_failed_directory", "error"),
+    [(False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (True, ErrorCode.KAFKA_STORAGE_ERROR)],
+)
+def test_a_log_that_may_be_offline_is_not_said_to_be_lost(
+    has_failed_directory: bool, error: ErrorCode
+) -> None:
+    assert commands.missing_log_error(has_failed_directory=has_failed_directory) is error
+
+
+@pytest.mark.parametrize(
     ("own", "is_empty", "is_new", "leader", "isr", "expected"),
     [
         (ZERO_TOPIC_ID, False, False, 2, (2, 3), True),
