@@ -12,7 +12,7 @@ from tests.sim.fault_harness import TOPIC, FaultHarness, fault_harness
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.disk import Loss, SimDisk
-from tidelog.sim.faults.log_dirs import OPERATIONS, errors_of
+from tidelog.sim.faults.log_dirs import OPERATIONS, errors_of, strike_operation
 from tidelog.sim.files import SimFiles
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.loop import NS_PER_S
@@ -186,6 +186,36 @@ def test_the_operations_are_all_calls_of_files_but_close() -> None:
     calls = [call for each in OPERATIONS.values() for call in each]
     port = [name for name in vars(SimFiles) if not name.startswith("_")]
     assert sorted(calls) == sorted(name for name in port if name not in ("close", "replace_file"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_each_operation_meets_each_errno_and_the_cluster_is_healthy_again(
+    at: FaultHarness, operation: str
+) -> None:
+    """While replicas move, and brokers start: some operations happen there alone."""
+    seed = 0
+    for number in errors_of(operation):
+        error = errno.errorcode[number]
+        met = [f"{error} {call}" for call in OPERATIONS[operation]]
+        for _ in range(20):
+            seed += 1
+            at.until(lambda: not at.cluster.health())
+            broker = at.brokers[seed % len(at.brokers)]
+            disk = broker.logs.disks[seed // 2 % 2]
+            if disk.fault is None:
+                strike_operation(at.context(seed), broker, disk, operation, number, 1)
+            move(at, broker)
+            at.run(300)
+            if broker.life is not None and seed % 3 == 0:
+                broker.stop(Loss.NONE)
+                at.run(700)
+            if any(name in each.call_errors for name in met for each in broker.logs.disks):
+                break
+        else:
+            pytest.fail(f"{operation} never failed with {error}")
+        at.until(lambda: not any(each.fault for one in at.brokers for each in one.logs.disks))
+    at.until(lambda: not at.cluster.health())
+    assert at.simulator.violations == []
 
 
 def test_fail_operation_fails_one_call_or_the_directory_at_once_or_in_a_move(

@@ -113,12 +113,7 @@ def fail_operation(context: FaultContext) -> bool:
     def begin() -> None:
         if disk.fault is not None or broker.life is None:
             return
-        if number in DEVICE_ERRNOS:
-            calls = OPERATIONS[operation]
-            failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)
-            _repair_later(context, failure)
-        else:
-            _fail_once(context, broker, disk, operation, number, left)
+        strike_operation(context, broker, disk, operation, number, left)
         if loses_controller:
             context.crash(context.controller(), f"dies while {name} fails")
 
@@ -129,6 +124,23 @@ def fail_operation(context: FaultContext) -> bool:
     return True
 
 
+def strike_operation(
+    context: FaultContext,
+    broker: SimBroker,
+    disk: SimDisk,
+    operation: str,
+    number: int,
+    left: int,
+) -> None:
+    """Fail an operation of a directory in `left` calls: for good with a device error, else once."""
+    if number in DEVICE_ERRNOS:
+        calls = OPERATIONS[operation]
+        failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)
+        _repair_later(context, failure)
+    else:
+        _fail_once(context, broker, disk, operation, number, left)
+
+
 def _fail_once(
     context: FaultContext,
     broker: SimBroker,
@@ -137,17 +149,11 @@ def _fail_once(
     number: int,
     left: int,
 ) -> None:
-    """Fail one call of an operation, in `left` calls, in the present life of a broker.
-
-    A process that cannot open its files at the start ends, whatever the cause.
-    """
-    cluster, life = context.cluster, broker.life
+    """Fail one call of an operation, in `left` calls; at a start the broker ends by it."""
+    cluster = context.cluster
 
     def fault(call: str, _: str) -> int:
         nonlocal left
-        if broker.life is not life:
-            disk.fault = None
-            return 0
         if call not in OPERATIONS[operation]:
             return 0
         left -= 1
