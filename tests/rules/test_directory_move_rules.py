@@ -35,6 +35,7 @@ from tidelog.log.config import LogConfig
 from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.log.producer_state import ProducerState
+from tidelog.replication.commands import OfflineReplica
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -272,7 +273,8 @@ def test_moves_that_cannot_be_are_refused_with_the_reason(tmp_path: Path) -> Non
         two.files(1).refuse = lambda call, path: 0
         two.broker.replicas.failed["/failed"] = StorageError("/failed", "read", "/failed", 5, 0)
         assert await two.ask("/failed") is FAILED
-        two.broker.replicas.offline[TopicPartition("gone", 0)] = None
+        offline = OfflineReplica(bytes(16), 0)
+        two.broker.replicas.offline[TopicPartition("gone", 0)] = offline
         assert await two.ask(two.paths[1], TopicPartition("gone", 0)) is FAILED
         assert two.names() == ["a/t-0"]
 

@@ -49,8 +49,10 @@ class HostedReplicas(Protocol):
     directories: list[LogDirectory]
     #: Why each of the others failed, by path.
     failed: dict[str, StorageError]
-    #: Partitions whose replicas are in failed directories.
-    offline: dict[TopicPartition, None]
+
+    @property
+    def offline(self) -> Collection[TopicPartition]:
+        """Partitions whose replicas are in failed directories."""
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the replica of a partition, None when there is none."""
