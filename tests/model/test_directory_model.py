@@ -18,11 +18,12 @@ BOUNDS = [
     Bounds(failures=0),
     Bounds(replacements=0, restarts=0),
     Bounds(late=(2,), controller_deaths=0, replacements=0, restarts=0, lost_answers=1),
+    Bounds(minimum=2, is_begun=True, controller_deaths=0, replacements=0, restarts=2, cuts=1),
     Bounds((1, 2, 3), failures=0, replacements=0, restarts=0),
 ]
 
 
-@pytest.mark.rule("A15", "D3", "D4", "D8")
+@pytest.mark.rule("A15", "D3", "D4", "D8", "E6")
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_all_that_can_be_reached_holds(bounds: Bounds, capsys: pytest.CaptureFixture[str]) -> None:
     explored = explore(DirectoryModel(bounds), LIMIT)

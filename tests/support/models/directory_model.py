@@ -81,9 +81,23 @@ class DirectoryModel(DirectoryStates):
 
     def first(self) -> State:
         """The topic's node was written; there is no controller, no state and no replica."""
+        if not self.bounds.is_begun:
+            return self._beginning()
+        state = self._beginning()
+        obeyed = ["obeys"] * len(self.brokers)
+        fetched = ["fetches"] * (len(self.brokers) - 1)
+        for wanted in ("elected", *obeyed, "writes", *fetched):
+            state = next(
+                after
+                for step, after in self.successors(state)
+                if step[0] == wanted and step[-1] != "dies"
+            )
+        return state
+
+    def _beginning(self) -> State:
         bounds = self.bounds
         hosts = tuple(Host(is_up=number not in bounds.late) for number in bounds.replicas)
-        left = Left(*bounds[3:])
+        left = Left(*bounds[4:])
         nothing = (NOTHING,) * len(hosts)
         late = self.lates.number((), ())
         return World(

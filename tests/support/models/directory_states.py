@@ -38,6 +38,8 @@ class Bounds(NamedTuple):
     #: Brokers that register after the partition was created.
     late: tuple[int, ...] = ()
     minimum: int = 1
+    #: The partition is there, and has its first record on all replicas.
+    is_begun: bool = False
     controller_deaths: int = 1
     failures: int = 1
     replacements: int = 1
@@ -55,6 +57,7 @@ class Bounds(NamedTuple):
         what = [f"{len(self.replicas)} replicas"]
         what += [f"{list(self.late)} late"] if self.late else []
         what += [f"min ISR {self.minimum}"] if self.minimum > 1 else []
+        what += ["in sync"] if self.is_begun else []
         counts = self._asdict()
         for name in Left._fields[:-1]:
             what += [f"{counts[name]} {name.replace('_', ' ')}"] if counts[name] else []
@@ -183,6 +186,7 @@ class DirectoryStates:
     way, late commands; then each broker's replica, and the commands that wait for it."""
 
     def __init__(self, bounds: Bounds) -> None:
+        assert bounds.writes or not bounds.is_begun
         assert not bounds.cuts or bounds.cuts + bounds.replacements < bounds.minimum
         self.bounds = bounds
         self.brokers = bounds.replicas

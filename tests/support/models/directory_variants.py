@@ -93,6 +93,10 @@ _CUT_SHORT_ONLY: Final = Bounds(failures=0, replacements=0, restarts=0)
 _REPEATED: Final = Bounds(
     late=(2,), controller_deaths=0, replacements=0, restarts=0, lost_answers=1
 )
+#: One of two replicas may lose its record, and the other one's directory fails (E6).
+_RECOVERED: Final = Bounds(
+    minimum=2, is_begun=True, controller_deaths=0, replacements=0, restarts=2, cuts=1
+)
 #: What is broken, and the bounds at which it shows.
 DIRECTORY_VARIANTS: Final[Mapping[str, tuple[Variant, Bounds]]] = {
     variant.name: (variant, bounds)
@@ -128,6 +132,20 @@ DIRECTORY_VARIANTS: Final[Mapping[str, tuple[Variant, Bounds]]] = {
                 ("MemberCreated", "LeaderHasAll"),
             ),
             _REPLACED._replace(lost_answers=1),
+        ),
+        (
+            Variant(
+                "offline_log_counts_as_lost",
+                (
+                    _put(
+                        "lost",
+                        "replication.commands:missing_log_error",
+                        lambda original: lambda **_: original(has_failed_directory=False),
+                    ),
+                ),
+                ("LeaderHasAll",),
+            ),
+            _RECOVERED,
         ),
         (
             Variant(
