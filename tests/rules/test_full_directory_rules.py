@@ -542,7 +542,7 @@ def test_a_full_disk_gets_no_leadership_back_automatically_before_the_second_loo
     assert controller.image.states[TP].leader == 1
     assert not controller.balance.counts_looks
     copied = controller.balance.copy()
-    copied.note_full(1, TP, controller.image)
+    copied.note_unfit(1, TP, controller.image)
     assert not controller.balance.is_avoided(1, TP, controller.image)
     assert copied.is_avoided(1, TP, controller.image)
 

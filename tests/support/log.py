@@ -17,6 +17,7 @@ from tests.support.ports import FakeTracer, ManualClock
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import NodeDead, StorageError
+from tidelog.core.operation_times import OperationTimes
 from tidelog.core.ports import Files, Handle, VolumeSize, Work
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
@@ -49,6 +50,8 @@ class StepLane:
     def __init__(self, directory: str, files: Files) -> None:
         self._directory = directory
         self.files = files
+        #: Counted by tests alone: the operations take no time.
+        self.times = OperationTimes()
         self.eager = True
         #: FAST operations wait too.
         self.slow_disk = False

@@ -41,6 +41,7 @@ from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.offline_reports import OfflineReports
 from tidelog.broker.replicas.planned_appends import PlannedAppends
 from tidelog.broker.replicas.replica_set import ReplicaSet
+from tidelog.broker.replicas.slow_directories import SlowDirectories
 from tidelog.broker.replicas.stray_recovery import StrayRecovery
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.admission import Admission
@@ -128,6 +129,7 @@ class Broker:
         )
         damaged = DamagedReplicas(services, self.commands.rest, self.offline_reports)
         self.replicas.give_up_damaged, self.replicas.stopped = damaged.give_up, damaged.stopped
+        self.slow_directories = SlowDirectories(services, self.replicas, self.cluster_events)
         self.strays = StrayRecovery(services, self.replicas, self.commands, requests)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
@@ -209,6 +211,7 @@ class Broker:
         self.fetchers.close()
         await self.replicas.moves.close()
         self.offline_reports.close()
+        self.slow_directories.close()
         self.cluster_events.close()
         self._close_connections()
         await services.tasks.close()
@@ -311,6 +314,7 @@ class Broker:
         directory.on_failure = partial(self.failed_directories.failed, path)
         directory.on_damage = lambda _: self.replicas.upkeep.damage_found()
         self.replicas.upkeep.full.watch(directory)
+        self.slow_directories.watch(directory)
         return directory
 
     # the session's tenant

@@ -601,7 +601,7 @@ class LogDirDescribed:
 
     Bytes of the volume are null if the broker does not report them. With `read_only` its disk is
     full: it serves reads, and takes no records until there is space. With `cordoned` it takes no
-    new replicas.
+    new replicas. With `slow` too many of its writes or reads take log.dir.slow.threshold.ms.
     """
 
     broker: int
@@ -612,6 +612,7 @@ class LogDirDescribed:
     total_bytes: int | None
     read_only: bool
     cordoned: bool
+    slow: bool
     replicas: list[Replica]
 
 

@@ -236,6 +236,17 @@ def _log_dir_failed(event: Mapping[str, Any]) -> str:
     )
 
 
+def _log_dir_slow(event: Mapping[str, Any]) -> str:
+    return (
+        f"{_broker(event)}: {event['log_dir']} is slow: {event['slow']} of {event['operations']}"
+        f" operations took {event['threshold_ms']} ms or longer, up to {event['longest_ms']} ms"
+    )
+
+
+def _log_dir_fast_again(event: Mapping[str, Any]) -> str:
+    return f"{_broker(event)}: {event['log_dir']} is fast again after {event['slow_ms']} ms"
+
+
 def _controller(event: Mapping[str, Any]) -> str:
     cause = f" ({event['cause']})" if "cause" in event else ""
     return f"broker {event['controller']} controller epoch {event['controller_epoch']}{cause}"
@@ -256,6 +267,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "registration": _broker,
     "commands_behind": _behind,
     "log_dir_failed": _log_dir_failed,
+    "log_dir_slow": _log_dir_slow,
+    "log_dir_fast_again": _log_dir_fast_again,
     "controller_election": _controller,
     "controller_resignation": _controller,
 }

@@ -231,7 +231,11 @@ def _print_moved(rows: list[DirectoryMove], output: OutputFormat) -> None:
 def _state(found: LogDirDescribed) -> str:
     if found.error:
         return found.error
-    states = [("read-only", found.read_only), ("cordoned", found.cordoned)]
+    states = [
+        ("read-only", found.read_only),
+        ("slow", found.slow),
+        ("cordoned", found.cordoned),
+    ]
     return ", ".join(name for name, holds in states if holds) or "ok"
 
 
@@ -250,5 +254,6 @@ def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:
         total_bytes=found.total_bytes if found.total_bytes >= 0 else None,
         read_only=found.is_read_only,
         cordoned=found.is_cordoned,
+        slow=found.is_slow,
         replicas=replicas,
     )

@@ -96,6 +96,8 @@ class LogDirectory:
     is_read_only: bool = False
     #: It takes no new replicas (brokers of tidelog).
     is_cordoned: bool = False
+    #: Too many of its operations are slow (brokers of tidelog).
+    is_slow: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -124,6 +126,7 @@ class LogDirectory:
             answer.total_bytes,
             answer.is_read_only,
             answer.is_cordoned,
+            answer.is_slow,
         )
 
 

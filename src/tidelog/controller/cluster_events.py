@@ -46,11 +46,14 @@ REASSIGNMENT_BEGUN: Final = "reassignment_begun"
 REASSIGNMENT_ENDED: Final = "reassignment_ended"
 COMMANDS_BEHIND: Final = "commands_behind"
 LOG_DIR_FAILED: Final = "log_dir_failed"
+LOG_DIR_SLOW: Final = "log_dir_slow"
+LOG_DIR_FAST_AGAIN: Final = "log_dir_fast_again"
 EVENTS_DROPPED: Final = "events_dropped"
 KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
     REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, LEADER_AWAITED,
-    REASSIGNMENT_BEGUN, REASSIGNMENT_ENDED, COMMANDS_BEHIND, LOG_DIR_FAILED, EVENTS_DROPPED,
+    REASSIGNMENT_BEGUN, REASSIGNMENT_ENDED, COMMANDS_BEHIND, LOG_DIR_FAILED, LOG_DIR_SLOW,
+    LOG_DIR_FAST_AGAIN, EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -376,6 +379,50 @@ def log_dir_failed(
         "led": led,
     }
     return ClusterEvent(LOG_DIR_FAILED, f"{broker_id}/{broker_epoch}/{log_dir}", fields)
+
+
+def log_dir_slow(
+    broker_id: int,
+    broker_epoch: int,
+    log_dir: str,
+    number: int,
+    *,
+    threshold_ms: int,
+    longest_ms: int,
+    operations: int,
+    slow: int,
+    action: str,
+) -> ClusterEvent:
+    """Return the event of a log directory that turned slow (D13).
+
+    `number` separates such periods of a directory. `slow` of `operations` in the last window took
+    `threshold_ms` or longer.
+    """
+    fields = {
+        "broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "log_dir": log_dir,
+        "threshold_ms": threshold_ms,
+        "longest_ms": longest_ms,
+        "operations": operations,
+        "slow": slow,
+        "action": action,
+    }
+    return ClusterEvent(LOG_DIR_SLOW, f"{broker_id}/{broker_epoch}/{log_dir}/{number}", fields)
+
+
+def log_dir_fast_again(
+    broker_id: int, broker_epoch: int, log_dir: str, number: int, slow_ms: int
+) -> ClusterEvent:
+    """Return the event of a log directory that was slow and is so no more; see `log_dir_slow`."""
+    fields = {
+        "broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "log_dir": log_dir,
+        "slow_ms": slow_ms,
+    }
+    identity = f"{broker_id}/{broker_epoch}/{log_dir}/{number}"
+    return ClusterEvent(LOG_DIR_FAST_AGAIN, identity, fields)
 
 
 def commands_behind(

@@ -222,6 +222,9 @@ class BrokerConfig:
     # The log directories.
     log_dirs: tuple[str, ...] = field(default=(DEFAULT_LOG_DIR,))
     log_dir_reserve_bytes: int = log_dir_keys.reserve()
+    log_dir_slow_threshold_ms: int = log_dir_keys.slow_threshold()
+    log_dir_slow_window_ms: int = log_dir_keys.slow_window()
+    log_dir_slow_action: str = log_dir_keys.slow_action()
     cordoned_log_dirs: tuple[str, ...] = log_dir_keys.cordoned()
     log_retention_check_interval_ms: int = long(
         300_000, "How often retention looks for old segments.", at_least=1

@@ -205,7 +205,7 @@ def boolean(default: bool, meaning: str, *, ours: bool = False) -> Any:
     return _declare(default, Key(read, "true or false", meaning, ours, type=ConfigType.BOOLEAN))
 
 
-def choice(default: str, meaning: str, *allowed: str) -> Any:
+def choice(default: str, meaning: str, *allowed: str, ours: bool = False) -> Any:
     """Return a field with a fixed set of values."""
 
     def read(text: str) -> str:
@@ -213,7 +213,7 @@ def choice(default: str, meaning: str, *allowed: str) -> Any:
             raise ValueError
         return text
 
-    return _declare(default, Key(read, " or ".join(allowed), meaning))
+    return _declare(default, Key(read, " or ".join(allowed), meaning, ours))
 
 
 def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:

@@ -1,6 +1,6 @@
-"""Declarations of the keys of log directories: failed, replaced, cordoned and full ones.
+"""Declarations of the keys of log directories: failed, replaced, cordoned, full and slow ones.
 
-Rules D4, D6, D12 and D14. Each declaration is a field of `BrokerConfig`. Kafka's keys have the
+Rules D4, D6, D12, D13 and D14. Each declaration is a field of `BrokerConfig`. Kafka's keys have the
 names, types, ranges and defaults that they have in Kafka.
 """
 
@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidelog.core.config_keys import boolean, long, paths_or_all
+from tidelog.core.config_keys import boolean, choice, long, paths_or_all
 from tidelog.core.errors import ConfigError
 
 #: Stands for all log directories in cordoned.log.dirs.
 ALL: Final = "*"
 _MIB: Final = 1 << 20
+#: What a broker does with a slow log directory; each one includes those before it.
+REPORT: Final = "report"
+DEMOTE: Final = "demote"
+CORDON: Final = "cordon"
+OFFLINE: Final = "offline"
+SLOW_ACTIONS: Final = (REPORT, DEMOTE, CORDON, OFFLINE)
 
 
 def failure_timeout() -> Any:
@@ -65,3 +71,48 @@ def reserve() -> Any:
         at_least=0,
         ours=True,
     )
+
+
+def slow_threshold() -> Any:
+    """Return the field of log.dir.slow.threshold.ms.
+
+    A healthy disk under full load answers within some 100 ms, and Linux lets a writer wait 200 ms
+    at a time when a device does not keep up. So a p99 of a second is no load, but a sick device.
+    """
+    return long(
+        1_000,
+        "A log directory is slow when more than one in a hundred of its writes, or of its reads "
+        "from the disk, take this long, in three windows in a row (log.dir.slow.window.ms). 0: "
+        "nothing is watched (rule D13).",
+        at_least=0,
+        ours=True,
+    )
+
+
+def slow_window() -> Any:
+    """Return the field of log.dir.slow.window.ms."""
+    return long(
+        10_000,
+        "The time over which operations are counted: a log directory is slow after three windows, "
+        "and fast again after six (rule D13).",
+        at_least=100,
+        ours=True,
+    )
+
+
+def slow_action() -> Any:
+    """Return the field of log.dir.slow.action."""
+    return choice(
+        REPORT,
+        "What is done about a slow log directory (rule D13). Each includes those before it. "
+        "report: log, metric, event; demote: other replicas lead; cordon: no new replicas; "
+        "offline: it is given up as if it had failed, once it leads nothing and while another "
+        "one is fast.",
+        *SLOW_ACTIONS,
+        ours=True,
+    )
+
+
+def slow_action_includes(action: str, wanted: str) -> bool:
+    """Return whether an action on slow log directories includes another one."""
+    return SLOW_ACTIONS.index(action) >= SLOW_ACTIONS.index(wanted)

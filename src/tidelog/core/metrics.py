@@ -41,6 +41,7 @@ OFFLINE_LOG_DIRECTORIES: Final = "kafka_log_logmanager_offlinelogdirectorycount"
 DIRECTORY_MOVE_MAX_LAG: Final = "kafka_server_replicaalterlogdirsmanager_maxlag"
 DIRECTORY_MOVE_BYTE_RATE: Final = "kafka_server_alterlogdirsreplication_byte_rate"
 FULL_LOG_DIRECTORIES: Final = "tidelog_log_directory_full"
+SLOW_LOG_DIRECTORIES: Final = "tidelog_log_directory_slow"
 USABLE_BYTES: Final = "tidelog_log_directory_usable_bytes"
 
 METRICS: Final[Mapping[str, str]] = {
@@ -67,6 +68,7 @@ METRICS: Final[Mapping[str, str]] = {
     DIRECTORY_MOVE_MAX_LAG: "most records that a future replica is behind the present one",
     DIRECTORY_MOVE_BYTE_RATE: "bytes a second copied between log directories",
     FULL_LOG_DIRECTORIES: "1 while a log directory, the label, is read-only as its disk is full",
+    SLOW_LOG_DIRECTORIES: "1 while a log directory, the label, is slow",
     USABLE_BYTES: "usable bytes of a log directory, the label, at the last look while it was full",
 }
 

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.core.completion import Completion
+from tidelog.core.operation_times import OperationTimes
 from tidelog.core.receive_budget import ReceiveBudget
 
 Buffer = bytes | bytearray | memoryview
@@ -133,8 +134,11 @@ class Work(Enum):
     #: On the loop at once, before operations that wait for the thread: for operations that cannot
     #: wait for the disk.
     NOWAIT = "nowait"
-    #: Always on the directory's thread: fsync, delete, recovery, reads from the disk itself.
+    #: Always on the directory's thread: fsync, delete, recovery.
     SLOW = "slow"
+    #: A read from the disk itself, with the SLOW ones and in their order. Its time shows whether
+    #: the device is slow (D13).
+    READ = "read"
     #: Always on a thread, several at the same time and in no order, also to SLOW operations: the
     #: fsync of an open file. A device that syncs many files together does so only if it is asked
     #: for them together (V69).
@@ -155,14 +159,18 @@ class Lane(Protocol):
     def directory(self) -> str: ...
 
     @property
+    def times(self) -> OperationTimes:
+        """The counts of FAST operations as writes, and of READ ones as reads (D13)."""
+
+    @property
     def is_fast(self) -> bool:
         """Whether a FAST operation submitted now is done when `submit` returns."""
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)`.
 
-        FAST operations keep their order among themselves, and so do SLOW and COMPUTE ones. A FAST
-        one never overtakes an earlier FAST one that waits for the thread. A NOWAIT one is done when
+        FAST operations keep their order among themselves, and so do COMPUTE ones, and SLOW and READ
+        ones together. A FAST one never overtakes an earlier FAST one that waits for the thread. A NOWAIT one is done when
         this returns.
         """
 

@@ -116,7 +116,11 @@ def assess(
             lagging, DEGRADED, "under_replicated", lambda count: f"{count} under-replicated", steps
         ),
         *(_of_broker(each, steps) for each in now.brokers if _is_troubled(each)),
-        *(_of_log_dir(each) for each in log_dirs if each.error or each.is_read_only),
+        *(
+            _of_log_dir(each)
+            for each in log_dirs
+            if each.error or each.is_read_only or each.is_slow
+        ),
     ]
     if now.controller < 0:
         findings.append(
@@ -159,6 +163,13 @@ def _of_log_dir(found: LogDirectory) -> Finding:
         message = f"{name} cannot be used: {found.error.name}; its replicas are offline"
         step = "replace the disk, then restart the broker: it fetches its records again"
         return Finding("degraded", "log_dir_failed", message, [found.broker_id], [], step)
+    if found.is_slow and not found.is_read_only:
+        message = f"{name} is slow: too many of its operations take log.dir.slow.threshold.ms"
+        step = (
+            "look at the disk and at the kernel's log; if it is failing, move its replicas away, or"
+            f" tidelog log-dirs mark-bad --broker {found.broker_id} {found.path}"
+        )
+        return Finding("degraded", "log_dir_slow", message, [found.broker_id], [], step)
     message = f"{name} is full and serves reads only: {found.usable_bytes:,} usable bytes"
     step = "make room on the disk, by retention or otherwise; no restart is needed"
     return Finding("degraded", "log_dir_full", message, [found.broker_id], [], step)

@@ -29,6 +29,7 @@ from tidelog.log.checkpoints import (
 )
 from tidelog.log.config import LogConfig
 from tidelog.log.directory_space import DirectorySpace
+from tidelog.log.directory_speed import DirectorySpeed
 from tidelog.log.index import DamagedIndex
 from tidelog.log.loop_budget import LoopBudget
 from tidelog.log.open_files import OpenFiles
@@ -81,6 +82,8 @@ class DirectoryState:
         self.is_closed = False
         #: Whether the directory is read-only because its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
+        #: Whether the directory is slow.
+        self.speed = DirectorySpeed(self)
         #: Called once when the directory fails.
         self.on_failure: Callable[[StorageError], None] | None = None
         #: Called for a log whose first damaged offset is known now (`LogState.damage`).
@@ -248,9 +251,9 @@ class DirectoryState:
             if self.on_failure is not None:
                 self.on_failure(error)
 
-    def mark_bad(self) -> None:
-        """Fail the directory at an operator's request (D12)."""
-        why, at_ms = "an operator marked it bad", self.clock.wall_ms()
+    def mark_bad(self, why: str = "an operator marked it bad") -> None:
+        """Fail the directory at an operator's request (D12), or for another reason."""
+        at_ms = self.clock.wall_ms()
         self.failed(StorageError(self.path, "use", self.path, errno.EIO, at_ms, why))
 
     def damaged(

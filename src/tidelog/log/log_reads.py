@@ -171,7 +171,7 @@ def _read_from_disk(
                 )
                 _pass_on(following, completion)
 
-    log.directory.lane.submit(operation, Work.SLOW, "read from disk").then(read_done)
+    log.directory.lane.submit(operation, Work.READ, "read from disk").then(read_done)
     return completion
 
 

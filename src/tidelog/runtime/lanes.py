@@ -4,9 +4,9 @@ A hand-over to a thread costs 57 µs, more when the loop is busy; the operation 
 (DESIGN.md, rule 3). So FAST operations run at once until one has waited SLOW_CALL_NS for the disk.
 From then on they go to the directory's thread until CLEAN_NS have passed without a slow one. Time
 in which a busy machine ran another process is not the disk's: only a call that gave up the
-processor voluntarily has waited. SLOW operations have a thread of their own, so that an fsync under
-way does not hold up appends. SYNC operations have up to SYNC_THREADS, and COMPUTE operations one,
-which start with the first of them.
+processor voluntarily has waited. SLOW and READ operations have a thread of their own, so that an
+fsync under way does not hold up appends. SYNC operations have up to SYNC_THREADS, and COMPUTE
+operations one, which start with the first of them.
 Every failure is attributed to directory, call, path, errno and time.
 """
 
@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
+from tidelog.core.operation_times import OperationTimes
 from tidelog.core.ports import Clock, Files, Work
 from tidelog.runtime.files import CallError, OsFiles, lock_directory
 
@@ -104,6 +105,7 @@ class ThreadLane:
         self._results: list[tuple[_Worker, _Result]] = []
         self._waking = False
         self._slow_until_ns = 0
+        self._times = OperationTimes()
         self._closed = False
         self._drained: asyncio.Future[None] | None = None
 
@@ -111,6 +113,11 @@ class ThreadLane:
     def directory(self) -> str:
         """The log directory."""
         return self._directory
+
+    @property
+    def times(self) -> OperationTimes:
+        """The counts of writes and reads, by their time on the disk (D13)."""
+        return self._times
 
     def release_buffers(self) -> None:
         """Release the buffers that are kept for further reads."""
@@ -135,6 +142,8 @@ class ThreadLane:
             raise RuntimeError(f"the lane of {self._directory} is closed ({name})")
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             result, failure = self.execute(operation, work)
+            if self._times.is_report_due:
+                self._times.report()
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
         self._worker(work).put(operation, completion)
@@ -186,9 +195,9 @@ class ThreadLane:
 
         A slow FAST operation keeps the loop from running any for a while.
         """
-        timed = work is Work.FAST
-        waits = voluntary_switches() if timed else 0
-        begin_ns = time.monotonic_ns() if timed else 0
+        is_write, is_read = work is Work.FAST, work is Work.READ
+        waits = voluntary_switches() if is_write else 0
+        begin_ns = time.monotonic_ns() if is_write or is_read else 0
         try:
             return operation(self._files), None
         except OSError as error:
@@ -196,8 +205,11 @@ class ThreadLane:
         except Exception as error:
             return None, error
         finally:
-            if timed:
+            if is_read:
+                self._times.read(time.monotonic_ns() - begin_ns)
+            elif is_write:
                 end_ns = time.monotonic_ns()
+                self._times.wrote(end_ns - begin_ns)
                 if end_ns - begin_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
                     self._slow_until_ns = end_ns + CLEAN_NS
 
@@ -217,6 +229,7 @@ class ThreadLane:
         with self._wake_lock:
             results, self._results = self._results, []
             self._waking = False
+        self._times.report()
         for number, (worker, (completion, result, failure)) in enumerate(results):
             worker.waiting -= 1
             try:

@@ -84,6 +84,7 @@ class Settings:
                 "log.index.interval.bytes": "512",
                 "log.segment.delete.delay.ms": "500",
                 "log.dir.reserve.bytes": "0",
+                "log.dir.slow.threshold.ms": "0",
                 "controller.socket.timeout.ms": "1500",
                 "controller.activity.timeout.ms": "0",
                 "request.timeout.ms": "2000",

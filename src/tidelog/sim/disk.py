@@ -19,6 +19,8 @@ from tidelog.core.ports import Buffer
 from tidelog.sim.file_content import STYLES, File, Loss
 
 DEFAULT_CAPACITY_BYTES = 1 << 40
+#: Range of the time of an operation on a slow disk.
+SLOW_NS = (5_000_000, 120_000_000)
 
 __all__ = ["DEFAULT_CAPACITY_BYTES", "Directory", "Entry", "File", "Loss", "SimDisk", "os_error"]
 
@@ -68,6 +70,7 @@ class SimDisk:
         self.call_errors: dict[str, int] = {}
         #: Whether operations wait for the directory's worker (a sick or busy device).
         self.slow = False
+        self.slow_ns = SLOW_NS
         #: Range of the time of a read from the disk while reads are slow and nothing of the logs is
         #: in memory; None otherwise.
         self.read_ns: tuple[int, int] | None = None

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
+from tidelog.core.operation_times import OperationTimes
 from tidelog.core.ports import Files, Work
 from tidelog.sim.files import SimFiles
 from tidelog.sim.loop import Scheduler
@@ -25,8 +26,6 @@ T = TypeVar("T")
 
 #: Range of the time of a SLOW operation on a quick disk.
 QUICK_NS = (20_000, 1_500_000)
-#: Range of the time of an operation on a slow disk.
-SLOW_NS = (5_000_000, 120_000_000)
 #: Name of the operation that reads batches from the disk (`log.log_reads`).
 DISK_READ = "read from disk"
 #: Calls whose failure means a failed fsync (rule D17).
@@ -36,7 +35,7 @@ _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 class _Job:
     """An operation that waits for the worker."""
 
-    __slots__ = ("completion", "name", "operation", "work")
+    __slots__ = ("completion", "name", "operation", "time_ns", "work")
 
     def __init__(
         self, operation: Callable[[Files], Any], work: Work, name: str, completion: Completion[Any]
@@ -45,6 +44,8 @@ class _Job:
         self.work = work
         self.name = name
         self.completion = completion
+        #: The time that the operation takes, drawn when it begins.
+        self.time_ns = 0
 
 
 class SimLane:
@@ -69,6 +70,7 @@ class SimLane:
         self._syncing = 0
         self._fast_waiting = 0
         self._closed = False
+        self._times = OperationTimes()
         #: Completed with the next operation.
         self._draining: Completion[None] | None = None
 
@@ -76,6 +78,11 @@ class SimLane:
     def directory(self) -> str:
         """The log directory."""
         return self._directory
+
+    @property
+    def times(self) -> OperationTimes:
+        """The counts of writes and reads, by their simulated time (D13)."""
+        return self._times
 
     @property
     def is_fast(self) -> bool:
@@ -88,6 +95,8 @@ class SimLane:
         if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed")
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
+            if work is Work.FAST:
+                self._times.wrote(0)
             try:
                 return Completion.of(operation(self._files))
             except OSError as error:
@@ -126,11 +135,11 @@ class SimLane:
 
     def _schedule(self, job: _Job) -> None:
         disk = self._files.disk
-        low, high = SLOW_NS if disk.slow else QUICK_NS
+        low, high = disk.slow_ns if disk.slow else QUICK_NS
         if disk.read_ns is not None and job.name == DISK_READ:
             disk.count("slow reads")
             low, high = disk.read_ns
-        time_ns = self._draw.randrange(low, high)
+        time_ns = job.time_ns = self._draw.randrange(low, high)
         runs_after_ns = self._draw.randrange(time_ns)
         self._scheduler.after(runs_after_ns, self._process, self._run, job, time_ns - runs_after_ns)
 
@@ -158,6 +167,11 @@ class SimLane:
             if job.work is Work.FAST:
                 self._fast_waiting -= 1
             self._start()
+        if job.work is Work.FAST:
+            self._times.wrote(job.time_ns)
+        elif job.work is Work.READ:
+            self._times.read(job.time_ns)
+        self._times.report()
         if failure is not None:
             job.completion.fail(failure)
         else:

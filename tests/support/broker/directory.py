@@ -11,6 +11,7 @@ from typing import Any
 
 from tidelog.core.completion import Completion
 from tidelog.core.epochs import LeaderEpochs
+from tidelog.core.operation_times import OperationCounts
 from tidelog.core.ports import VolumePlace, VolumeSize
 from tidelog.core.types import TopicPartition
 from tidelog.log.append_queue import AppendInfo
@@ -26,6 +27,36 @@ class FakeSpace:
         self.free = SimpleNamespace(volume=None, reserve_bytes=0)
         self.on_change: Callable[[], None] | None = None
         self.on_still_full: Callable[[], None] | None = None
+
+
+class FakeSpeed:
+    """The speed of a log directory, which a test changes by hand."""
+
+    def __init__(self) -> None:
+        self.is_slow = False
+        self.is_suspect = False
+        self.slow_ms = 7
+        self.longest_ms = 1_234
+        self.periods = 0
+        self.last = OperationCounts(20, 15, 10, 0)
+        self.threshold_ms = self.window_ms = 0
+        self.on_change: Callable[[], None] | None = None
+        self.on_still_slow: Callable[[], None] | None = None
+
+    def configure(self, threshold_ms: int, window_ms: int) -> None:
+        self.threshold_ms, self.window_ms = threshold_ms, window_ms
+
+    def turn(self, *, is_slow: bool) -> None:
+        """Turn slow, or fast again."""
+        self.is_slow = self.is_suspect = is_slow
+        self.periods += is_slow
+        assert self.on_change is not None
+        self.on_change()
+
+    def stay_slow(self) -> None:
+        """End another slow window."""
+        assert self.on_still_slow is not None
+        self.on_still_slow()
 
 
 class FakeLog:
@@ -248,10 +279,12 @@ class FakeDirectory:
         self.path = "/data"
         self.lane = FakeLane()
         self.is_marked = False
+        self.marked_why = ""
         self.on_marked: Callable[[], None] = lambda: None
         #: Errors that the directory was to judge.
         self.judged: list[BaseException] = []
         self.space = FakeSpace()
+        self.speed = FakeSpeed()
         self.logs: dict[TopicPartition, Any] = {}
         self.strays: dict[str, Any] = {}
         self.future_logs: Any = SimpleNamespace(found={})
@@ -283,8 +316,8 @@ class FakeDirectory:
     def failed(self, error: BaseException) -> None:
         self.judged.append(error)
 
-    def mark_bad(self) -> None:
-        self.is_marked = True
+    def mark_bad(self, why: str = "") -> None:
+        self.is_marked, self.marked_why = True, why
         self.on_marked()
 
     def delete(self, topic_partition: TopicPartition) -> Completion[None]:

@@ -175,12 +175,12 @@ def read_only_directory_refuses_reads(original: Any) -> Any:
 
 @_breaks(
     "D14",
-    "tidelog.broker.replicas.relinquishing:Relinquishing._on_full_disks",
+    "tidelog.broker.replicas.unfit_directories:UnfitDirectories.due",
     profile="full_directories",
 )
 def full_leader_stays(_: Any) -> Any:
     """A leader on a full disk does not ask for another one."""
-    return lambda relinquishing, partitions, others: []
+    return lambda unfit, partitions, others: []
 
 
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")

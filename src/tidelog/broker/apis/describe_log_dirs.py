@@ -55,6 +55,7 @@ async def _describe(
             log_dir=directory.path,
             is_read_only=directory.space.is_full,
             is_cordoned=is_cordoned(directory.path, context.services.config.cordoned_log_dirs),
+            is_slow=directory.speed.is_slow,
         )
         response.results.append(result)
         try:

@@ -21,7 +21,7 @@ from tidelog.broker.replicas.directory_move import DirectoryMove, future_config
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_PREFERRED_LOG_DIRS
-from tidelog.core.log_dir_keys import is_cordoned
+from tidelog.core.log_dir_keys import CORDON, is_cordoned, slow_action_includes
 from tidelog.core.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
 from tidelog.core.ports import Files, Work
 from tidelog.core.throttle_keys import UNLIMITED
@@ -110,6 +110,7 @@ class DirectoryMoves:
                 f"the topic id of {topic_partition} is not known before its first role",
             )
         self._check_cordon(path)
+        self._check_speed(target)
         future = target.future_logs.found.get(topic_partition)
         await self._check_room(partition, target, 0 if future is None else future.size_bytes)
         if future is None:
@@ -152,6 +153,15 @@ class DirectoryMoves:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"log directory {path} takes no new replicas: it is cordoned (cordoned.log.dirs)",
+            )
+
+    def _check_speed(self, target: LogDirectory) -> None:
+        action = self._services.config.log_dir_slow_action
+        if target.speed.is_slow and slow_action_includes(action, CORDON):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"log directory {target.path} takes no new replicas: it is slow"
+                f" (log.dir.slow.action={action})",
             )
 
     async def _check_room(

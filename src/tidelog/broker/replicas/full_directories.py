@@ -34,7 +34,6 @@ class FullDirectories:
         self._services = services
         self._partitions = partitions
         self._relinquishing = relinquishing
-        self._is_closed = False
 
     def watch(self, directory: LogDirectory) -> None:
         """Follow the space of a directory that was opened now."""
@@ -44,10 +43,6 @@ class FullDirectories:
         if space.is_full:
             self._changed(path, space)
 
-    def close(self) -> None:
-        """Ask the controller for nothing more."""
-        self._is_closed = True
-
     def _changed(self, path: str, space: DirectorySpace) -> None:
         metrics = self._services.metrics
         if space.is_full:
@@ -56,20 +51,9 @@ class FullDirectories:
             return
         metrics.drop(FULL_LOG_DIRECTORIES, path)
         metrics.drop(USABLE_BYTES, path)
-        if self._may_ask():
-            self._relinquishing.space_returned()
+        self._relinquishing.directory_fit()
 
     def _still_full(self, path: str, space: DirectorySpace) -> None:
         if space.free.volume is not None:
             self._services.metrics.put(USABLE_BYTES, space.free.volume.usable_bytes, path)
-        if self._may_ask():
-            self._relinquishing.directory_full(self._partitions())
-
-    def _may_ask(self) -> bool:
-        services = self._services
-        return (
-            not self._is_closed
-            and services.identity.is_registered
-            and not services.fence.is_fenced
-            and services.view.controller_id >= 0
-        )
+        self._relinquishing.directory_unfit(self._partitions())

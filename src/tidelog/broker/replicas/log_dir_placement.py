@@ -1,4 +1,4 @@
-"""The log directories in which this broker creates new replicas (D2, D12, D14).
+"""The log directories in which this broker creates new replicas (D2, D12, D13, D14).
 
 `log.log_dir_choice` decides by room. Here are the facts: which directories may take replicas, the
 space of their volumes, what was placed lately, and how the directories grow. A broker with one
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.errors import StorageError
-from tidelog.core.log_dir_keys import is_cordoned
+from tidelog.core.log_dir_keys import CORDON, is_cordoned, slow_action_includes
 from tidelog.core.ports import Files, Work
 from tidelog.log.log_dir_choice import Growth, LogDirRoom, Promises, choose, expected_bytes
 
@@ -43,14 +43,21 @@ class LogDirPlacement:
             growth.sample(_held_bytes(directory), now_ms)
 
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
-        """Return the directories that may take new replicas: not full, and not cordoned.
+        """Return the directories that may take new replicas: not full, slow or cordoned.
 
-        Where all of those without a cordon are full, they are returned: they refuse a replica
-        themselves, and the controller sends its role again. Empty where all are cordoned.
+        Slow ones take them where no other has room, because all of them may be slow. Where all of
+        those without a cordon are full, they are returned: they refuse a replica themselves, and
+        the controller sends its role again. Empty where all are cordoned.
         """
         cordoned = self._services.config.cordoned_log_dirs
         allowed = [each for each in directories if not is_cordoned(each.path, cordoned)]
-        return [each for each in allowed if not each.space.is_full] or allowed
+        with_room = [each for each in allowed if not each.space.is_full]
+        return [each for each in with_room if not self.is_closed(each)] or with_room or allowed
+
+    def is_closed(self, directory: LogDirectory) -> bool:
+        """Return whether a directory is so slow that it takes no new replicas (D13)."""
+        action = self._services.config.log_dir_slow_action
+        return directory.speed.is_slow and slow_action_includes(action, CORDON)
 
     async def place(
         self, replicas: Sequence[TopicPartition], directories: Sequence[LogDirectory]

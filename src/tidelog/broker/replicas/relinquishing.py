@@ -1,7 +1,8 @@
-"""Roles that this broker must give up: slow reads (F11), a damaged log (V68), a full disk (D14).
+"""Roles that this broker must give up: slow reads (F11), a damaged log (V68), an unfit directory.
 
-Looks for such replicas each time followers are examined, when a read finds damage, and while a log
-directory is full. Asks the controller to elect another member of the ISR, and to take a damaged
+A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). Looks for such
+replicas each time followers are examined, when a read finds damage, and while a log directory is
+unfit. Asks the controller to elect another member of the ISR, and to take a damaged
 replica out of the ISR. The replica truncates its log when a command says that it is no member
 (`Partition.become_follower`). A request without a response is not repeated before the next look,
 which finds what is still due.
@@ -16,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.replicas.unfit_directories import UnfitDirectories
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.metrics import PARTITIONS_DAMAGED
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -41,18 +43,16 @@ _PURPOSE = "slow-reads"
 _MAX_NAMED = 5
 #: Reads that find the same damage again make no further request before.
 DAMAGE_PAUSE_MS: Final = 500
-#: Pause before the broker asks again for another leader in place of one on a full disk.
-FULL_PAUSE_MS: Final = 5_000
-#: Attempts to report that a full disk has space again, and the pause between them.
-_SPACE_ATTEMPTS: Final = 5
-_SPACE_PAUSE_MS: Final = 1_000
+#: Attempts to report that a directory is fit again, and the pause between them.
+_FIT_ATTEMPTS: Final = 5
+_FIT_PAUSE_MS: Final = 1_000
 _SLOW = (
     "the controller elected no other leader in place of one with slow reads: {};"
     " asking again while its reads take too long"
 )
-_FULL = (
-    "the controller elected no other leader in place of one on a full disk: {};"
-    " asking again while the disk is full"
+_UNFIT = (
+    "the controller elected no other leader in place of one on a full or slow disk: {};"
+    " asking again while the disk is full or slow"
 )
 _DAMAGED = (
     "the controller has not taken this broker out of the ISR of a partition with a damaged log: {};"
@@ -70,9 +70,9 @@ class Relinquishing:
         self._is_asking = False
         #: Damage was found while a request was under way.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
-        #: When another leader in place of one on a full disk was last asked for, monotonic, by
-        #: partition and leader epoch.
-        self._full_asked_ms: dict[tuple[TopicPartition, int], int] = {}
+        self._is_closed = False
+        #: The full and slow directories.
+        self.unfit = UnfitDirectories(services)
         #: When each damaged partition was last asked for, monotonic.
         self._asked_ms: dict[TopicPartition, int] = {}
         #: The damage that was reported of leaders that are alone in their ISR.
@@ -98,37 +98,31 @@ class Relinquishing:
         if slow:
             services.tracer.mark("leadership_relinquished")
             services.tracer.log("server", logging.WARNING, _report(slow, now_ms))
-        self._begin(slow, damaged, self._on_full_disks(hosted, [*slow, *damaged]))
+        self._begin(slow, damaged, self.unfit.due(hosted, [*slow, *damaged]))
 
-    def directory_full(self, partitions: Sequence[Partition]) -> None:
-        """Give up leaderships on full disks, except those asked for a moment ago (D14)."""
-        if not self._is_asking:  # otherwise the next probe asks
-            self._begin([], [], self._on_full_disks(partitions, []))
+    def close(self) -> None:
+        """Ask the controller for nothing more on account of directories."""
+        self._is_closed = True
 
-    def space_returned(self) -> None:
-        """Report that a full disk has space: its replicas may lead again."""
-        self._full_asked_ms.clear()
-        self._services.tasks.spawn("replicas: report space", self._report_space())
+    def directory_unfit(self, partitions: Sequence[Partition]) -> None:
+        """Give up leaderships in full and slow directories, unless they were asked for lately."""
+        if self._may_ask() and not self._is_asking:  # otherwise the next probe or window asks
+            self._begin([], [], self.unfit.due(partitions, []))
 
-    def _on_full_disks(
-        self, partitions: Iterable[Partition], others: Sequence[Partition]
-    ) -> list[Partition]:
-        """Return leaders on full disks that are due, without `others`."""
-        now_ms = self._services.clock.monotonic_ms()
-        asked = self._full_asked_ms = {
-            key: asked_ms
-            for key, asked_ms in self._full_asked_ms.items()
-            if now_ms - asked_ms < FULL_PAUSE_MS
-        }
-        return [
-            partition
-            for partition in partitions
-            if partition.log.directory.space.is_full
-            and partition.leadership is not None
-            and partition.leadership.can_be_replaced
-            and (partition.topic_partition, partition.leader_epoch) not in asked
-            and partition not in others
-        ]
+    def directory_fit(self) -> None:
+        """Report that a directory is full or slow no more: its replicas may lead again."""
+        if self._may_ask():
+            self.unfit.forget()
+            self._services.tasks.spawn("replicas: report space", self._report_fit())
+
+    def _may_ask(self) -> bool:
+        services = self._services
+        return (
+            not self._is_closed
+            and services.identity.is_registered
+            and not services.fence.is_fenced
+            and services.view.controller_id >= 0
+        )
 
     def damage_found(self, partitions: Callable[[], Sequence[Partition]]) -> None:
         """Give up damaged replicas at once, except those asked for a moment ago."""
@@ -172,13 +166,12 @@ class Relinquishing:
         return [partition for partition in found if partition.has_role and partition not in alone]
 
     def _begin(
-        self, slow: list[Partition], damaged: list[Partition], full: list[Partition]
+        self, slow: list[Partition], damaged: list[Partition], unfit: list[Partition]
     ) -> None:
         services = self._services
-        if not slow and not damaged and not full:
+        if not slow and not damaged and not unfit:
             return
-        if full:
-            self._report_full(full)
+        self._report_unfit(unfit)
         if damaged:
             services.tracer.mark("damage_reported")
         now_ms = services.clock.monotonic_ms()
@@ -195,26 +188,32 @@ class Relinquishing:
                 f" ({damage.reason})",
             )
         self._is_asking = True
-        services.tasks.spawn("replicas: relinquish", self._ask(slow, damaged, full))
+        services.tasks.spawn("replicas: relinquish", self._ask(slow, damaged, unfit))
 
-    def _report_full(self, full: list[Partition]) -> None:
+    def _report_unfit(self, unfit: list[Partition]) -> None:
         services = self._services
-        now_ms = services.clock.monotonic_ms()
-        for partition in full:
-            self._full_asked_ms[partition.topic_partition, partition.leader_epoch] = now_ms
-        services.tracer.mark("leadership_given_up_when_full")
-        services.tracer.log(
-            "server",
-            logging.WARNING,
-            f"{_names(full)}: the disk of the leader is full: asking controller"
-            f" {services.view.controller_id} for another leader from the ISR",
-        )
+        self.unfit.asked(unfit)
+        led = [partition for partition in unfit if partition.is_leader]
+        full = [partition for partition in led if partition.log.directory.space.is_full]
+        slow = [partition for partition in led if partition not in full]
+        for why, mark, some in (
+            ("full", "leadership_given_up_when_full", full),
+            ("slow", "leadership_given_up_when_disk_is_slow", slow),
+        ):
+            if some:
+                services.tracer.mark(mark)
+                services.tracer.log(
+                    "server",
+                    logging.WARNING,
+                    f"{_names(some)}: the disk of the leader is {why}: asking controller"
+                    f" {services.view.controller_id} for another leader from the ISR",
+                )
 
-    async def _report_space(self) -> None:
+    async def _report_fit(self) -> None:
         """Send a request without partitions until the controller responds."""
         services = self._services
         request = RelinquishLeadershipRequest(services.broker_id, services.broker_epoch)
-        for _ in range(_SPACE_ATTEMPTS):
+        for _ in range(_FIT_ATTEMPTS):
             try:
                 connection = services.peers.connection(services.view.controller_id, _PURPOSE)
                 if await self._is_known_to(connection):
@@ -227,19 +226,21 @@ class Relinquishing:
                     if response.error_code == ErrorCode.NOT_CONTROLLER:
                         raise KafkaError(ErrorCode.NOT_CONTROLLER)
             except TidelogError:
-                await services.tasks.sleep(_SPACE_PAUSE_MS)
+                await services.tasks.sleep(_FIT_PAUSE_MS)
             else:
+                # The controller has forgotten the followers in directories that are slow still.
+                self.unfit.forget_reports()
                 return
 
     async def _ask(
-        self, slow: list[Partition], damaged: list[Partition], full: list[Partition]
+        self, slow: list[Partition], damaged: list[Partition], unfit: list[Partition]
     ) -> None:
         services = self._services
-        text = _DAMAGED if damaged else _FULL if full else _SLOW
-        request = _request(services, [*slow, *damaged, *full])
+        text = _DAMAGED if damaged else _UNFIT if unfit else _SLOW
+        request = _request(services, [*slow, *damaged, *unfit], self.unfit)
         try:
             connection = services.peers.connection(services.view.controller_id, _PURPOSE)
-            if (damaged or full) and not await self._is_known_to(connection):
+            if (damaged or unfit) and not await self._is_known_to(connection):
                 self._fall_back(damaged)
                 return
             response: RelinquishLeadershipResponse = await connection.call(
@@ -307,7 +308,9 @@ def _report(due: list[Partition], now_ms: int) -> str:
     )
 
 
-def _request(services: Services, due: list[Partition]) -> RelinquishLeadershipRequest:
+def _request(
+    services: Services, due: list[Partition], unfit: UnfitDirectories
+) -> RelinquishLeadershipRequest:
     topics: dict[TopicId, RelinquishedTopic] = {}
     for partition in due:
         topic = topics.setdefault(partition.topic_id, RelinquishedTopic(partition.topic_id))
@@ -317,7 +320,7 @@ def _request(services: Services, due: list[Partition]) -> RelinquishLeadershipRe
                 partition.topic_partition.partition,
                 partition.leader_epoch,
                 -1 if damage is None else damage.offset,
-                partition.log.directory.space.is_full,
+                unfit.is_unfit(partition.log.directory),
             )
         )
     return RelinquishLeadershipRequest(

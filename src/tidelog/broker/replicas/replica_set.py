@@ -303,6 +303,9 @@ class ReplicaSet:
         for directory in self.directories:
             directory.default_config = self.default_log_config()
             directory.space.free.reserve_bytes = config.log_dir_reserve_bytes
+            directory.speed.configure(
+                config.log_dir_slow_threshold_ms, config.log_dir_slow_window_ms
+            )
         self.upkeep.configured()
         self.throttles.rates_changed()
         self.configs_changed(self.topics())

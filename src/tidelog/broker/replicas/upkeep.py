@@ -75,9 +75,10 @@ class ReplicaUpkeep:
         self._services = services
         self._hosted = hosted
         self._takeovers = takeovers
-        self._relinquishing = Relinquishing(services, self._give_up_damaged)
+        #: The roles that this broker gives up.
+        self.relinquishing = Relinquishing(services, self._give_up_damaged)
         #: Log directories whose disk is full.
-        self.full = FullDirectories(services, hosted.all, self._relinquishing)
+        self.full = FullDirectories(services, hosted.all, self.relinquishing)
         self._frozen_watermarks = FrozenWatermarks(services)
         self._throttle_watch = ThrottleWatch(services, throttles)
         #: The choice of the directories of new replicas (D2).
@@ -127,7 +128,7 @@ class ReplicaUpkeep:
     def damage_found(self) -> None:
         """Have the controller replace replicas with a damaged log (V68)."""
         if not self._closing and not self._services.fence.is_fenced:
-            self._relinquishing.damage_found(self._hosted.all)
+            self.relinquishing.damage_found(self._hosted.all)
 
     def _give_up_damaged(self, partition: Partition) -> None:
         self._hosted.give_up_damaged(partition)
@@ -135,7 +136,7 @@ class ReplicaUpkeep:
     def close(self) -> None:
         """Begin nothing more."""
         self._closing = True
-        self.full.close()
+        self.relinquishing.close()
 
     async def _repeat(
         self,
@@ -196,7 +197,7 @@ class ReplicaUpkeep:
             return  # the followers' fetches wait here (V47)
         for partition in self._hosted.all():
             partition.role.examine()
-        self._relinquishing.look(self._hosted.all())
+        self.relinquishing.look(self._hosted.all())
         self._frozen_watermarks.look(self._hosted.all())
         self._throttle_watch.look(self._hosted.get)
         self._takeovers.expire()

@@ -41,14 +41,14 @@ class _Registration:
 class Balance:
     """Partitions that are to return to their preferred leaders, in the order of those replicas."""
 
-    __slots__ = ("_brokers", "_full", "_slow", "_waiting")
+    __slots__ = ("_brokers", "_slow", "_unfit", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, None] = {}
         #: Brokers that reported slow reads, in which incarnation, and the looks to leave out (F11).
         self._slow: dict[int, tuple[int, int]] = {}
-        #: Replicas on full disks, by broker, likewise (D14).
-        self._full: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
+        #: Replicas on full and slow disks, by broker, likewise (D13, D14).
+        self._unfit: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
         self._brokers: dict[int, _Registration] = {}
 
     def __bool__(self) -> bool:
@@ -66,9 +66,9 @@ class Balance:
             for broker_id, (epoch, looks) in self._slow.items()
             if looks > 1
         }
-        self._full = {
+        self._unfit = {
             replica: (epoch, looks - 1)
-            for replica, (epoch, looks) in self._full.items()
+            for replica, (epoch, looks) in self._unfit.items()
             if looks > 1
         }
         self._waiting = {
@@ -120,32 +120,32 @@ class Balance:
         found = self._slow.get(broker_id)
         return broker is not None and found is not None and found[0] == broker.broker_epoch
 
-    def note_full(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> None:
-        """Give a live broker no leadership of this partition: its replica's disk is full (D14).
+    def note_unfit(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> None:
+        """Give a live broker no leadership of this partition: its disk is full or slow (D13, D14).
 
-        Until the broker reports space, or to the second look from now: the report may be lost.
+        Until the broker takes that back, or to the second look from now: the report may be lost.
         """
         epoch = image.brokers[broker_id].broker_epoch
-        self._full[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
+        self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
 
-    def note_space(self, broker_id: int) -> None:
-        """Forget that disks of a broker are full: one of them has space again."""
-        self._full = {
-            replica: found for replica, found in self._full.items() if replica[0] != broker_id
+    def note_fit(self, broker_id: int) -> None:
+        """Forget that disks of a broker are full or slow: one of them is well again."""
+        self._unfit = {
+            replica: found for replica, found in self._unfit.items() if replica[0] != broker_id
         }
 
     def is_avoided(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> bool:
-        """Return whether a broker should not lead a partition: slow reads, full disk (F11, D14)."""
+        """Return whether a broker should not lead a partition: slow reads, unfit disk."""
         if self.is_slow(broker_id, image):
             return True
         broker = image.brokers.get(broker_id)
-        found = self._full.get((broker_id, topic_partition))
+        found = self._unfit.get((broker_id, topic_partition))
         return broker is not None and found is not None and found[0] == broker.broker_epoch
 
     @property
     def counts_looks(self) -> bool:
         """Whether looks are due even if no leadership returns automatically."""
-        return bool(self._slow or self._full)
+        return bool(self._slow or self._unfit)
 
     def held_back(self) -> tuple[int, ...]:
         """Return the brokers that had to catch up first, at the last step."""
@@ -169,7 +169,7 @@ class Balance:
         other = Balance()
         other._waiting = dict(self._waiting)
         other._slow = dict(self._slow)
-        other._full = dict(self._full)
+        other._unfit = dict(self._unfit)
         other._brokers = {key: replace(registration) for key, registration in self._brokers.items()}
         return other
 

@@ -1,12 +1,13 @@
-"""Leaders that step back: slow reads (F11), a damaged log (V68), or a full disk (D14).
+"""Leaders that step back: slow reads (F11), a damaged log (V68), a full or slow disk (D13, D14).
 
 The leader that replaces a slow one has every committed record, and the slow one stays in the ISR. A
 broker that reported slow reads takes over from no other one, and gets no leadership back
 automatically before the second rebalance look after that (`Balance`). So leadership does not move
 back and forth between slow brokers. Where no other member can lead, the leader stays.
 
-A leader on a full disk serves reads and refuses records. It is replaced like a slow one, but only
-its own partitions avoid the broker, until it reports space by a request without partitions.
+A leader on a full or slow disk is replaced like one with slow reads, but only the partitions there
+avoid the broker, until a request without partitions takes the report back. A broker also names the
+followers on its slow disks: they are avoided, and nothing else changes.
 
 A replica with a damaged log leaves the ISR, or the eligible replicas, and truncates its log only
 then. A leader that is alone in the ISR stays: its log is the only one.
@@ -56,26 +57,26 @@ class Named:
 
 
 def note_reports(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
-    """Note that the sender's reads are slow or its disks full: it takes no leadership for now.
+    """Note that the sender's reads are slow or its disks unfit: it takes no leadership for now.
 
-    A damaged log or a full disk says nothing about other partitions of the sender. A request
-    without partitions takes back that disks of the sender are full.
+    A damaged log or an unfit disk says nothing about other partitions of the sender. A request
+    without partitions takes back that disks of the sender are full or slow.
     """
     request = asked.request
     if not _is_current(request, image):
         return
     if not request.topics:
-        balance.note_space(request.broker_id)
+        balance.note_fit(request.broker_id)
     for topic in request.topics:
         name = image.topic_name(topic.topic_id)
         for data in topic.partitions:
             if data.damaged_offset >= 0:
                 continue
-            if not data.is_full:
+            if not data.is_unfit:
                 balance.note_slow(request.broker_id, image)
             elif name is not None:
                 replica = TopicPartition(name, data.partition_index)
-                balance.note_full(request.broker_id, replica, image)
+                balance.note_unfit(request.broker_id, replica, image)
 
 
 def relinquish(asked: RelinquishAsked, draft: Draft, balance: Balance) -> None:
@@ -107,8 +108,8 @@ def _replace_leader(
     data: RelinquishedPartition,
     draft: Draft,
     balance: Balance,
-) -> int:
-    """Elect another leader; return the index of the write. Raises KafkaError."""
+) -> int | None:
+    """Elect another leader; return the index of the write, None without one. Raises KafkaError."""
     image, sender = draft.image, request.broker_id
     name = image.topic_name(topic_id)
     if name is None or image.is_deleting(name):
@@ -123,6 +124,8 @@ def _replace_leader(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
         )
     is_damaged = data.damaged_offset >= 0
+    if data.is_unfit and not is_damaged and state.leader != sender:
+        return None  # a report of a follower
     if state.leader_epoch != data.leader_epoch or (state.leader != sender and not is_damaged):
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,
@@ -147,7 +150,7 @@ def _replace_leader(
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"no other member of the ISR {list(state.isr)} of {topic_partition} can lead; brokers"
-            f" {slow} reported slow reads or full disks",
+            f" {slow} reported slow reads, or full or slow disks",
         )
     return draft.write_state(
         WritePartitionState(topic_partition, elected.state, state.partition_epoch)

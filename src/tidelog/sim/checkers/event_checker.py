@@ -121,7 +121,14 @@ class EventChecker:
         match event["kind"]:
             case "leader_change" | "isr_change":
                 return self._state_fault(event)
-            case "session_loss" | "registration" | "shutdown" | "log_dir_failed":
+            case (
+                "session_loss"
+                | "registration"
+                | "shutdown"
+                | "log_dir_failed"
+                | "log_dir_slow"
+                | "log_dir_fast_again"
+            ):
                 if (event["broker"], event["broker_epoch"]) not in self._registrations:
                     return f"broker {event['broker']} never had epoch {event['broker_epoch']}"
             case "controller_election" | "controller_resignation":

@@ -13,6 +13,7 @@ from tidelog.wire.structs import dataclass
 
 READ_ONLY_TAG = 20_040
 CORDONED_TAG = 20_041
+SLOW_TAG = 20_042
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ class DescribeLogDirsResult:
     is_read_only: bool = boolean("2+", ignorable=True, tag=READ_ONLY_TAG)
     #: The directory takes no new replicas (KIP-1066); Kafka has this in version 5.
     is_cordoned: bool = boolean("2+", ignorable=True, tag=CORDONED_TAG)
+    #: The directory is slow (D13).
+    is_slow: bool = boolean("2+", ignorable=True, tag=SLOW_TAG)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """RelinquishLeadership (key 20005), version 0: a leader asks the controller for another leader.
 
-An API of tidelog's own (F11, V68, D14, G5): Kafka has no request for it. A leader asks because its
-reads are slow, its log is damaged, or its disk is full. A member that follows by then asks because
-of damage, too. A request without partitions takes back that disks of the sender are full.
+An API of tidelog's own (F11, V68, D13, D14, G5): Kafka has no request for it. A leader asks because
+its reads are slow, its log is damaged, or its disk is full or slow. A member that follows by then
+asks because of damage, too. One that follows on a slow disk is named so that it is not elected. A
+request without partitions takes back that disks of the sender are full or slow.
 Flexible.
 """
 
@@ -20,8 +21,9 @@ class RelinquishedPartition:
     leader_epoch: int = int32("0+")
     #: The first offset that the sender's log has lost to damage (V68); -1: its reads are slow.
     damaged_offset: int = int64("0+", -1)
-    #: The log directory of the replica is full (D14). Earlier controllers take it for slow reads.
-    is_full: bool = boolean("0+", tag=0)
+    #: The log directory of the replica is full (D14) or slow (D13): it should not lead. Earlier
+    #: controllers take it for slow reads.
+    is_unfit: bool = boolean("0+", tag=0)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,154 @@
+"""Slow log directories of this broker, and what `log.dir.slow.action` does about them (D13).
+
+Each action includes those before it:
+
+- report: log lines, metric, cluster events, and the state in DescribeLogDirs.
+- demote: leaders ask for others in their place (`unfit_directories`), until it is fast again.
+- cordon: no new replicas, and no moves into it. Nothing of that is stored: a restart forgets it.
+- offline: it is given up as if it had failed, when it leads nothing any more.
+
+If all directories of a broker are slow, the machine may be slow and not a disk. Leaders move to
+other brokers all the same, but nothing is given up: another directory must be fast, and its last
+window good. A directory stays as well while it leads a partition that no other replica can lead.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.controller.cluster_events import log_dir_fast_again, log_dir_slow
+from tidelog.core.log_dir_keys import DEMOTE, OFFLINE, slow_action_includes
+from tidelog.core.metrics import SLOW_LOG_DIRECTORIES
+
+if TYPE_CHECKING:
+    from tidelog.broker.events.cluster_events import ClusterEvents
+    from tidelog.broker.replicas.replica_set import ReplicaSet
+    from tidelog.broker.services import Services
+    from tidelog.log.log_directory import LogDirectory
+
+#: Partitions that one log line names.
+_MAX_NAMED: Final = 5
+
+
+class SlowDirectories:
+    """The slow log directories of one broker."""
+
+    def __init__(self, services: Services, replicas: ReplicaSet, events: ClusterEvents) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._events = events
+        #: By directory, why it is not given up, as logged last.
+        self._kept: dict[str, str] = {}
+        self._is_closed = False
+
+    def watch(self, directory: LogDirectory) -> None:
+        """Follow the speed of a directory that was opened now."""
+        config, speed = self._services.config, directory.speed
+        speed.on_change = lambda: self._changed(directory)
+        speed.on_still_slow = lambda: self._still_slow(directory)
+        speed.configure(config.log_dir_slow_threshold_ms, config.log_dir_slow_window_ms)
+
+    def close(self) -> None:
+        """Do nothing more: the broker has left the cluster."""
+        self._is_closed = True
+
+    def _includes(self, action: str) -> bool:
+        return slow_action_includes(self._services.config.log_dir_slow_action, action)
+
+    def _changed(self, directory: LogDirectory) -> None:
+        if self._is_closed:
+            return
+        services, path, speed = self._services, directory.path, directory.speed
+        if speed.is_slow:
+            services.metrics.put(SLOW_LOG_DIRECTORIES, 1, path)
+            self._kept.pop(path, None)
+            self._events.record(
+                [
+                    log_dir_slow(
+                        services.broker_id,
+                        services.broker_epoch,
+                        path,
+                        speed.periods,
+                        threshold_ms=speed.threshold_ms,
+                        longest_ms=speed.longest_ms,
+                        operations=speed.last.operations,
+                        slow=speed.last.slow,
+                        action=services.config.log_dir_slow_action,
+                    )
+                ]
+            )
+            self._warn_if_all_are_slow()
+            self._demote()
+            return
+        services.metrics.drop(SLOW_LOG_DIRECTORIES, path)
+        self._events.record(
+            [
+                log_dir_fast_again(
+                    services.broker_id, services.broker_epoch, path, speed.periods, speed.slow_ms
+                )
+            ]
+        )
+        if self._includes(DEMOTE):
+            self._replicas.upkeep.relinquishing.directory_fit()
+
+    def _still_slow(self, directory: LogDirectory) -> None:
+        if self._is_closed:
+            return
+        self._demote()
+        if self._includes(OFFLINE):
+            self._give_up(directory)
+
+    def _demote(self) -> None:
+        if self._includes(DEMOTE):
+            self._replicas.upkeep.relinquishing.directory_unfit(self._replicas.all())
+
+    def _warn_if_all_are_slow(self) -> None:
+        directories = self._replicas.directories
+        if len(directories) > 1 and all(each.speed.is_slow for each in directories):
+            self._services.tracer.log(
+                "server",
+                logging.WARNING,
+                f"all {len(directories)} log directories are slow: the machine may be slow, and not"
+                " a disk",
+            )
+
+    def _give_up(self, directory: LogDirectory) -> None:
+        """Give a slow directory up, unless that would cost more than it is worth."""
+        services, replicas = self._services, self._replicas
+        if not services.identity.is_registered or services.fence.is_fenced:
+            return  # the controller could not learn of it
+        others = [
+            each
+            for each in replicas.directories
+            if each is not directory and each.path not in replicas.failed
+        ]
+        if all(each.speed.is_suspect for each in others):
+            services.tracer.mark("slow_directory_kept")
+            self._keep(directory.path, "no other log directory of this broker is fast")
+            return
+        led = [
+            str(each.topic_partition)
+            for each in replicas.all()
+            if each.directory is directory and each.is_leader
+        ]
+        if led:
+            more = f" and {len(led) - _MAX_NAMED} more" if len(led) > _MAX_NAMED else ""
+            names = ", ".join(led[:_MAX_NAMED]) + more
+            self._keep(directory.path, f"no other replica has taken over {names}")
+            return
+        services.tracer.mark("slow_directory_given_up")
+        services.metrics.drop(SLOW_LOG_DIRECTORIES, directory.path)
+        directory.mark_bad(
+            f"it has been slow for {directory.speed.slow_ms:,} ms (log.dir.slow.action=offline)"
+        )
+
+    def _keep(self, path: str, why: str) -> None:
+        if self._kept.get(path) != why:
+            self._kept[path] = why
+            self._services.tracer.log(
+                "server",
+                logging.WARNING,
+                f"log directory {path} is slow and is not given up (log.dir.slow.action=offline):"
+                f" {why}; its leaders move away where others can lead",
+            )

@@ -1,0 +1,244 @@
+"""The watch on the speed of one log directory, and its probes while it is slow (D13).
+
+The lane counts operations (`core.operation_times`), and `slow_directories` decides. The watch begins
+with a slow operation, and has a timer for each window. Without slow operations there is no timer.
+
+A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
+write, sync and read a small file, one after the other. They go to the device, where reads from the
+page cache would prove nothing. A failed sync of a probe fails the directory, as any other (D17).
+Loop only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import FULL_ERRNOS, StorageError
+from tidelog.core.operation_times import NO_LIMIT_NS, OperationCounts
+from tidelog.core.ports import Clock, Files, Handle, Lane, Tracer, Work
+from tidelog.log import names
+from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, Verdict
+
+_NS_PER_MS: Final = 1_000_000
+#: The file of the probes; a start removes it as any temporary file.
+_PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
+_PROBE: Final = bytes(4096)
+
+
+class SpeedOwner(Protocol):
+    """The log directory whose speed this is."""
+
+    lane: Lane
+    path: str
+    clock: Clock
+    tracer: Tracer
+    failure: StorageError | None
+    is_closed: bool
+
+    def failed(self, error: BaseException) -> None:
+        """Judge a failed operation."""
+
+    def log_note(self, level: int, text: str) -> None:
+        """Log a line about the directory."""
+
+
+class DirectorySpeed:
+    """The speed of one log directory."""
+
+    __slots__ = (
+        "_began",
+        "_decision",
+        "_is_watching",
+        "_owner",
+        "_probes_left",
+        "_slow_since_ms",
+        "_window_ms",
+        "last",
+        "on_change",
+        "on_still_slow",
+        "periods",
+        "threshold_ms",
+    )
+
+    def __init__(self, owner: SpeedOwner) -> None:
+        """Nothing is watched before `configure`."""
+        self._owner = owner
+        self._decision = SlowDirectory()
+        self.threshold_ms = 0
+        self._window_ms = 0
+        self._is_watching = False
+        #: The counts when the present window began.
+        self._began = OperationCounts()
+        self._probes_left = 0
+        self._slow_since_ms = 0
+        #: The operations of the last window.
+        self.last = OperationCounts()
+        #: Number of times that the directory has turned slow in this process.
+        self.periods = 0
+        #: Called when the directory turns slow, and when it is fast again.
+        self.on_change: Callable[[], None] | None = None
+        #: Called after each window of a slow directory.
+        self.on_still_slow: Callable[[], None] | None = None
+        owner.lane.times.on_slow = self._met_slow_operation
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the directory is slow."""
+        return self._decision.is_slow
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the directory is slow, or may turn slow."""
+        return self._decision.is_suspect
+
+    @property
+    def slow_ms(self) -> int:
+        """For how long the directory has been slow."""
+        return self._owner.clock.monotonic_ms() - self._slow_since_ms
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest operation since the watch began."""
+        return self._owner.lane.times.longest_ns // _NS_PER_MS
+
+    def configure(self, threshold_ms: int, window_ms: int) -> None:
+        """Set the threshold of slow operations and the length of windows; threshold 0: no watch."""
+        times = self._owner.lane.times
+        self._window_ms = window_ms
+        if threshold_ms == self.threshold_ms:
+            return
+        self.threshold_ms = threshold_ms
+        times.limit_ns = threshold_ms * _NS_PER_MS if threshold_ms else NO_LIMIT_NS
+        # What was counted before had another limit.
+        was_slow = self.is_slow
+        self._decision.reset()
+        self._began, times.longest_ns = times.counts, 0
+        if was_slow:
+            self._turned_fast("log.dir.slow.threshold.ms was changed")
+
+    def _is_over(self) -> bool:
+        owner = self._owner
+        return owner.is_closed or owner.failure is not None
+
+    def _met_slow_operation(self) -> None:
+        """Begin the watch."""
+        if self._is_watching or self._is_over() or not self.threshold_ms:
+            return
+        now, before = self._owner.lane.times.counts, self._began
+        # The slow operations belong to the window that they begin.
+        writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
+        self._began = OperationCounts(
+            now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads
+        )
+        self._watch()
+
+    def _watch(self) -> None:
+        self._is_watching = True
+        self._owner.clock.call_later(self._window_ms, self._window_ended)
+
+    def _window_ended(self) -> None:
+        self._is_watching = False
+        if self._is_over() or not self.threshold_ms:
+            return
+        times = self._owner.lane.times
+        now = times.counts
+        self.last, self._began = now.since(self._began), now
+        verdict = self._decision.ended(self.last)
+        if verdict is Verdict.REST:
+            times.longest_ns = 0
+            return
+        self._watch()
+        if verdict is Verdict.TURNED_SLOW:
+            self._turned_slow()
+        elif verdict is Verdict.TURNED_FAST:
+            times.longest_ns = 0
+            self._turned_fast(f"{self.last.slow} of {self.last.operations} operations are slow")
+        elif self.is_slow:
+            if verdict is Verdict.UNDECIDED:
+                self._probe()
+            if self.on_still_slow is not None:
+                self.on_still_slow()
+
+    def _turned_slow(self) -> None:
+        owner, last = self._owner, self.last
+        self.periods += 1
+        self._slow_since_ms = owner.clock.monotonic_ms()
+        owner.tracer.mark("directory_slow")
+        owner.tracer.event(
+            "log_directory_slow", directory=owner.path, operations=last.operations, slow=last.slow,
+            longest_ms=self.longest_ms,
+        )  # fmt: skip
+        owner.log_note(
+            logging.WARNING,
+            f"log directory {owner.path} is slow: {last.slow_writes} of {last.writes} writes and"
+            f" {last.slow_reads} of {last.reads} reads of the last {self._window_ms} ms took"
+            f" {self.threshold_ms} ms or longer (log.dir.slow.threshold.ms), up to"
+            f" {self.longest_ms:,} ms",
+        )
+        if self.on_change is not None:
+            self.on_change()
+
+    def _turned_fast(self, why: str) -> None:
+        owner, slow_ms = self._owner, self.slow_ms
+        owner.tracer.mark("directory_fast_again")
+        owner.tracer.event("log_directory_fast_again", directory=owner.path, slow_ms=slow_ms)
+        owner.log_note(
+            logging.WARNING,
+            f"log directory {owner.path} is fast again after {slow_ms:,} ms: {why}",
+        )
+        if self.on_change is not None:
+            self.on_change()
+
+    def _probe(self) -> None:
+        """Begin probes, as many as decide a window."""
+        if not self._probes_left:
+            self._probes_left = LEAST_OPERATIONS
+            self._next_probe()
+
+    def _next_probe(self) -> None:
+        if not self._probes_left or self._is_over() or not self.is_slow:
+            self._probes_left = 0
+            return
+        path = f"{self._owner.path}/{_PROBE_FILE}"
+
+        def done(probe: Completion[None]) -> None:
+            self._probes_left -= 1
+            if probe.error is not None:
+                self._probes_left = 0
+                self._owner.failed(probe.error)
+            self._next_probe()
+
+        self._owner.lane.submit(
+            lambda files: _write_and_read(files, path), Work.READ, "probe speed"
+        ).then(done)
+
+
+def _write_and_read(files: Files, path: str) -> None:
+    """Write, sync, read and remove a small file, as far as there is room. Raises OSError."""
+    try:
+        handle = files.open(path, write=True, create=True)
+    except OSError as error:
+        if error.errno in FULL_ERRNOS:
+            return
+        raise
+    try:
+        if _has_room(files, handle):
+            files.fsync(handle)
+            files.pread(handle, len(_PROBE), 0)
+    finally:
+        files.close(handle)
+    files.unlink(path)
+
+
+def _has_room(files: Files, handle: Handle) -> bool:
+    """Write the content of a probe; return whether there was room. Raises OSError."""
+    try:
+        files.pwritev(handle, [_PROBE], 0)
+    except OSError as error:
+        if error.errno in FULL_ERRNOS:
+            return False
+        raise
+    return True
