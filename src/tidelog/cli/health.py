@@ -59,9 +59,9 @@ def health(
     """Report whether the cluster is healthy, what is wrong, and what helps.
 
     The exit code is 0 for a healthy cluster. It is 1 for a degraded one: a partition is
-    under-replicated, a broker is down or paused, a log directory has failed, is full or is slow, there
-    is no controller, or the controller has lost its metadata store. It is 2 if a partition has no leader,
-    or an ISR below min.insync.replicas.
+    under-replicated, a broker is down or paused, a log directory has failed, is full or is slow,
+    there is no controller, or the controller has lost its metadata store. It is 2 if a partition
+    has no leader, or an ISR below min.insync.replicas.
     It is 3 if no broker responds, or if there is no cluster.
     """
     place = _place(bootstrap, directory)

@@ -170,8 +170,8 @@ class Lane(Protocol):
         """Run `operation(files)`.
 
         FAST operations keep their order among themselves, and so do COMPUTE ones, and SLOW and READ
-        ones together. A FAST one never overtakes an earlier FAST one that waits for the thread. A NOWAIT one is done when
-        this returns.
+        ones together. A FAST one never overtakes an earlier FAST one that waits for the thread. A
+        NOWAIT one is done when this returns.
         """
 
     async def close(self) -> None:

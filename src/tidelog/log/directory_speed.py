@@ -1,7 +1,8 @@
 """The watch on the speed of one log directory, and its probes while it is slow (D13).
 
-The lane counts operations (`core.operation_times`), and `slow_directories` decides. The watch begins
-with a slow operation, and has a timer for each window. Without slow operations there is no timer.
+The lane counts operations (`core.operation_times`), and `slow_directories` decides. The watch
+begins with a slow operation, and has a timer for each window. Without slow operations there is no
+timer.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the
@@ -90,9 +91,9 @@ class DirectorySpeed:
         return self._decision.is_slow
 
     @property
-    def is_suspect(self) -> bool:
-        """Whether the directory is slow, or may turn slow."""
-        return self._decision.is_suspect
+    def counts(self) -> OperationCounts:
+        """The operations so far."""
+        return self._owner.lane.times.counts
 
     @property
     def slow_ms(self) -> int:

@@ -57,11 +57,6 @@ class SlowDirectory:
         #: Operations of these windows.
         self._counts = OperationCounts()
 
-    @property
-    def is_suspect(self) -> bool:
-        """Whether the directory is slow, or was slow in the last window."""
-        return self.is_slow or self._run > 0
-
     def ended(self, window: OperationCounts) -> Verdict:
         """Judge a window that has ended, by the operations in it."""
         counts = self._counts = OperationCounts(
@@ -101,6 +96,11 @@ def is_over(counts: OperationCounts) -> bool:
     return _is_kind_over(counts.writes, counts.slow_writes) or _is_kind_over(
         counts.reads, counts.slow_reads
     )
+
+
+def proves_fast(counts: OperationCounts) -> bool:
+    """Return whether a directory with these operations is fast; an idle one proves nothing."""
+    return counts.operations >= LEAST_OPERATIONS and counts.slow * _ONE_IN <= counts.operations
 
 
 def _is_open(counts: OperationCounts) -> bool:

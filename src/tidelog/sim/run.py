@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
-from tidelog.sim import absence, full_directory, offline_directory
+from tidelog.sim import absence, full_directory, offline_directory, slow_directory
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
@@ -83,6 +83,8 @@ class SeedRun:
         self.simulator.trace.listener = listener
         self._draw = stream(seed, "run")
         settings = _settings(self._draw, self.profile.properties)
+        for key, values in self.profile.drawn_properties.items():
+            settings.properties[key] = stream(seed, key).choice(values)
         settings.compacted = self.profile.compacted
         settings.compacted_topics = COMPACTED_TOPICS
         settings.store_latency_ms = self.profile.store_latency_ms
@@ -171,6 +173,10 @@ class SeedRun:
             if not full_directory.play(
                 self.cluster, self._workload, draw, self._wait, LIVENESS_LIMIT_NS
             ):
+                return
+        if self.profile.has_slow_directory:
+            draw = stream(self.seed, "slow directory")
+            if not slow_directory.play(self.cluster, draw, self._wait, LIVENESS_LIMIT_NS):
                 return
         self._final_phase.run(
             was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)

@@ -34,11 +34,11 @@ class FakeSpeed:
 
     def __init__(self) -> None:
         self.is_slow = False
-        self.is_suspect = False
         self.slow_ms = 7
         self.longest_ms = 1_234
         self.periods = 0
         self.last = OperationCounts(20, 15, 10, 0)
+        self.counts = OperationCounts()
         self.threshold_ms = self.window_ms = 0
         self.on_change: Callable[[], None] | None = None
         self.on_still_slow: Callable[[], None] | None = None
@@ -48,7 +48,7 @@ class FakeSpeed:
 
     def turn(self, *, is_slow: bool) -> None:
         """Turn slow, or fast again."""
-        self.is_slow = self.is_suspect = is_slow
+        self.is_slow = is_slow
         self.periods += is_slow
         assert self.on_change is not None
         self.on_change()
@@ -72,7 +72,7 @@ class FakeLog:
         self.flush_error: BaseException | None = None
         self.is_closed = False
         self.damage: Any = None
-        self.directory = SimpleNamespace(failure=None, space=FakeSpace())
+        self.directory = SimpleNamespace(failure=None, space=FakeSpace(), speed=FakeSpeed())
         self.config: Any = LogConfig()
         #: Taken instead of the one segment that holds the records.
         self.set_segments: list[Any] | None = None

@@ -1,4 +1,4 @@
-"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D4, D14, D17).
+"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D4, D13, D14, D17).
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -181,6 +181,46 @@ def read_only_directory_refuses_reads(original: Any) -> Any:
 def full_leader_stays(_: Any) -> Any:
     """A leader on a full disk does not ask for another one."""
     return lambda unfit, partitions, others: []
+
+
+@_breaks(
+    "D13",
+    "tidelog.broker.replicas.unfit_directories:UnfitDirectories.is_slow",
+    profile="slow_directories",
+)
+def slow_leader_stays(_: Any) -> Any:
+    """A leader on a slow disk does not ask for another one."""
+    return lambda unfit, directory: False
+
+
+@_breaks(
+    "D13",
+    "tidelog.broker.replicas.unfit_directories:UnfitDirectories._is_of_use",
+    profile="slow_directories",
+)
+def slow_followers_lead_again(_: Any) -> Any:
+    """The controller does not learn of followers on slow disks, and elects them."""
+
+    def is_of_use(unfit: Any, partition: Any) -> bool:
+        return partition.leadership is not None and partition.leadership.can_be_replaced
+
+    return is_of_use
+
+
+@_breaks(
+    "D13",
+    "tidelog.broker.replicas.slow_directories:SlowDirectories._is_fast",
+    profile="slow_directories",
+)
+def slow_machine_gives_directories_up(_: Any) -> Any:
+    """A slow directory is given up although no other one of its broker is fast."""
+    return lambda slow, directory, slow_path: True
+
+
+@_breaks("D13", "tidelog.log.directory_speed:DirectorySpeed._probe", profile="slow_directories")
+def idle_directory_stays_slow(_: Any) -> Any:
+    """A slow directory without work is not probed when it is quick again."""
+    return lambda speed: None
 
 
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")

@@ -8,8 +8,8 @@ Each action includes those before it:
 - offline: it is given up as if it had failed, when it leads nothing any more.
 
 If all directories of a broker are slow, the machine may be slow and not a disk. Leaders move to
-other brokers all the same, but nothing is given up: another directory must be fast, and its last
-window good. A directory stays as well while it leads a partition that no other replica can lead.
+other brokers all the same, but nothing is given up: another directory must have proven to be fast
+since. A directory stays as well while it leads a partition that no other replica can lead.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Final
 from tidelog.controller.cluster_events import log_dir_fast_again, log_dir_slow
 from tidelog.core.log_dir_keys import DEMOTE, OFFLINE, slow_action_includes
 from tidelog.core.metrics import SLOW_LOG_DIRECTORIES
+from tidelog.log.slow_directories import proves_fast
 
 if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.services import Services
+    from tidelog.core.operation_times import OperationCounts
     from tidelog.log.log_directory import LogDirectory
 
 #: Partitions that one log line names.
@@ -40,6 +42,8 @@ class SlowDirectories:
         self._events = events
         #: By directory, why it is not given up, as logged last.
         self._kept: dict[str, str] = {}
+        #: By slow directory, the operations of all directories when it turned slow.
+        self._counts: dict[str, dict[str, OperationCounts]] = {}
         self._is_closed = False
 
     def watch(self, directory: LogDirectory) -> None:
@@ -63,6 +67,9 @@ class SlowDirectories:
         if speed.is_slow:
             services.metrics.put(SLOW_LOG_DIRECTORIES, 1, path)
             self._kept.pop(path, None)
+            self._counts[path] = {
+                each.path: each.speed.counts for each in self._replicas.directories
+            }
             self._events.record(
                 [
                     log_dir_slow(
@@ -118,14 +125,9 @@ class SlowDirectories:
         services, replicas = self._services, self._replicas
         if not services.identity.is_registered or services.fence.is_fenced:
             return  # the controller could not learn of it
-        others = [
-            each
-            for each in replicas.directories
-            if each is not directory and each.path not in replicas.failed
-        ]
-        if all(each.speed.is_suspect for each in others):
+        if not any(self._is_fast(each, directory.path) for each in replicas.directories):
             services.tracer.mark("slow_directory_kept")
-            self._keep(directory.path, "no other log directory of this broker is fast")
+            self._keep(directory.path, "no other log directory of this broker is known to be fast")
             return
         led = [
             str(each.topic_partition)
@@ -141,6 +143,16 @@ class SlowDirectories:
         services.metrics.drop(SLOW_LOG_DIRECTORIES, directory.path)
         directory.mark_bad(
             f"it has been slow for {directory.speed.slow_ms:,} ms (log.dir.slow.action=offline)"
+        )
+
+    def _is_fast(self, directory: LogDirectory, slow_path: str) -> bool:
+        """Return whether a directory was fast while the one at `slow_path` was slow."""
+        before = self._counts[slow_path].get(directory.path)
+        return (
+            before is not None
+            and directory.path not in self._replicas.failed
+            and not directory.speed.is_slow
+            and proves_fast(directory.speed.counts.since(before))
         )
 
     def _keep(self, path: str, why: str) -> None:

@@ -65,7 +65,7 @@ class UnfitDirectories:
         """Note that the controller is asked to replace these leaders, or learns of the others."""
         now_ms = self._services.clock.monotonic_ms()
         interval_s = self._services.config.leader_imbalance_check_interval_seconds
-        report_ms = max(UNFIT_PAUSE_MS, interval_s * _MS_PER_S // 2)
+        report_ms = interval_s * _MS_PER_S // 2
         for partition in partitions:
             pause_ms = UNFIT_PAUSE_MS if partition.is_leader else report_ms
             self._until_ms[self._key(partition)] = now_ms + pause_ms

@@ -10,6 +10,7 @@ import errno
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.sim import slow_speed
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
@@ -248,6 +249,35 @@ def fill_directory(context: FaultContext) -> bool:
     context.later(draw.choice((500, 2_500, 6_000)) * draw.uniform(0.5, 1.5), free)
     context.at_end(free)
     return bool(filled)
+
+
+@kind
+def slow_directory(context: FaultContext) -> bool:
+    """Slow down one log directory, all of a broker, or all of the cluster, for seconds."""
+    broker, draw = context.any_broker(), context.draw
+    if broker is None:
+        return False
+    pairs = [(broker, context.any_disk(broker))]
+    if draw.random() < 0.25:
+        pairs = [(broker, disk) for disk in broker.logs.disks]
+    elif draw.random() < 0.25:
+        brokers = context.cluster.brokers.values()
+        pairs = [(each, disk) for each in brokers for disk in each.logs.disks]
+    slowed = [(each, disk) for each, disk in pairs if not disk.slow]
+    for _, disk in slowed:
+        slow_speed.slow(disk)
+    names = ", ".join(f"{disk.root} of {each.node_id}" for each, disk in slowed)
+    context.note(f"slow directories: {names}")
+    slow_speed.restart_given_up(context.cluster)
+
+    def quick() -> None:
+        for _, disk in slowed:
+            slow_speed.quicken(disk)
+        context.note(f"quick again: {names}")
+
+    context.later(draw.choice((800, 2_500, 6_000)) * draw.uniform(0.5, 1.5), quick)
+    context.at_end(quick)
+    return bool(slowed)
 
 
 @kind

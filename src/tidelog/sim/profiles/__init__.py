@@ -98,6 +98,7 @@ _ORDER: Final = (
     "directory_moves",
     "full_directories",
     "damaged_leaders_offline",
+    "slow_directories",
 )
 _BY_NAME: Final = {
     profile.name: profile

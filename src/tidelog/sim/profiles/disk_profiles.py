@@ -284,6 +284,40 @@ DISKS: Final = (
         has_full_directory=True,
         has_own_streams=True,
     ),
+    # Log directories are slow for seconds, one by one, all of a broker, or all of the cluster, and
+    # brokers report them, move their leaders away, or give them up (D13). Notes of the controller
+    # do not last long, so that brokers repeat them.
+    Profile(
+        "slow_directories",
+        weights={
+            "slow_directory": 8.0,
+            "crash_leader": 2.0,
+            "stop": 1.5,
+            "lose_power": 1.0,
+            "fill_directory": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 2.0,
+            "crash_controller": 1.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.1,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        churn_share=0.3,
+        properties={
+            "log.dir.slow.threshold.ms": "4",
+            "log.dir.slow.window.ms": "300",
+            "leader.imbalance.check.interval.seconds": "1",
+            "log.flush.interval.messages": "20",
+            "log.segment.bytes": "6000",
+        },
+        drawn_properties={
+            "log.dir.slow.action": ("demote", "demote", "demote", "report", "cordon", "offline"),
+        },
+        log_dirs=(1, 2),
+        has_slow_directory=True,
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence

@@ -39,6 +39,8 @@ class Profile:
     has_offline_directory: bool = False
     #: Whether log directories are full after the faults, of one broker or of all (D14).
     has_full_directory: bool = False
+    #: Whether log directories are slow after the faults (D13).
+    has_slow_directory: bool = False
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,
@@ -57,6 +59,8 @@ class Profile:
     session_timeout_ms: int = 0
     #: Configuration of the brokers, beside the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
+    #: Values of further keys, of which a seed draws one for all brokers.
+    drawn_properties: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: Whether the topics are compacted.
     compacted: bool = False
     #: Whether an administrator alters a topic and adds partitions all the time.

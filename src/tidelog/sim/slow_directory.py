@@ -1,0 +1,154 @@
+"""Log directories that stay slow: others lead, and they are well again when they are quick (D13).
+
+After the faults, when all replicas are in sync, one directory of a broker is slow, or all of its
+directories, or all of all brokers. What must hold once the brokers have found that:
+
+- A broker alone leads no partition there for which another member of the ISR is up.
+- Between brokers that are all slow, leadership comes to rest: it moves once to each at most.
+- A broker whose directories are all slow gives none up: the machine may be slow and not a disk.
+- Quick directories count as fast again, also those without work.
+
+Then the final phase finds out whether producers and replicas go on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.core.log_dir_keys import DEMOTE, slow_action_includes
+from tidelog.sim import absence, slow_speed
+from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.disk import SimDisk
+from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.sim_broker import SimBroker
+from tidelog.sim.sim_cluster import SimCluster
+
+#: Time within which a directory with work counts as slow; an idle one keeps its secret.
+_FOUND_NS: Final = 8 * NS_PER_S
+#: Time within which others lead.
+_LED_NS: Final = 15 * NS_PER_S
+#: Range of the time that the directories stay slow in the end.
+_STAYS_MS: Final = (0, 8_000)
+#: Time within which quick directories are fast again: six windows and their probes.
+_HEALS_NS: Final = 10 * NS_PER_S
+
+#: Runs until a condition no longer holds; returns whether it ended in time without a violation.
+Wait = Callable[[Callable[[], bool], int, str], bool]
+_Pair = tuple[SimBroker, SimDisk]
+
+
+def play(cluster: SimCluster, draw: random.Random, wait: Wait, limit_ns: int) -> bool:
+    """Play the phase; return whether nothing was violated. It begins within `limit_ns`."""
+    simulator = cluster.simulator
+    if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
+        return False
+    slow_speed.restart_given_up(cluster)
+    # Directories that faults left slow are judged anew.
+    due_ns = simulator.now_ns + _HEALS_NS
+    if not wait(lambda: bool(_found_slow(cluster)), due_ns, "fast before the phase"):
+        return False
+    epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}
+    slowed = _slow(cluster, draw)
+    until_ns = simulator.now_ns + _FOUND_NS
+    while not all(_is_found(*each) for each in slowed) and simulator.now_ns < until_ns:
+        if simulator.violations:
+            return False
+        simulator.run_until(simulator.now_ns + 20 * NS_PER_MS)
+    brokers = list(dict.fromkeys(broker for broker, _ in slowed))
+    if len(brokers) == 1 and not _wait_for_others(cluster, slowed, wait):
+        return False
+    simulator.run_until(simulator.now_ns + draw.randrange(*_STAYS_MS) * NS_PER_MS)
+    if len(brokers) == 1 and not _wait_for_others(cluster, slowed, wait):
+        return False
+    if len(brokers) > 1:
+        _check_rest(cluster, epochs)
+    _check_kept(brokers, cluster)
+    for _, disk in slowed:
+        slow_speed.quicken(disk)
+    simulator.note(-1, "fault", "the slow directories are quick again")
+    due_ns = simulator.now_ns + _HEALS_NS
+    return wait(lambda: bool(_found_slow(cluster)), due_ns, "quick directories are fast again")
+
+
+def _slow(cluster: SimCluster, draw: random.Random) -> list[_Pair]:
+    broker = draw.choice(list(cluster.brokers.values()))
+    disks = {log.disk: None for log in broker.logs.logs.values()}
+    what = draw.choice(("directory", "machine", "cluster"))
+    pairs = [(broker, disk) for disk in broker.logs.disks]
+    if what == "directory" and disks:
+        pairs = [(broker, draw.choice(list(disks)))]
+    elif what == "cluster":
+        pairs = [(each, disk) for each in cluster.brokers.values() for disk in each.logs.disks]
+    for each, disk in pairs:
+        slow_speed.slow(disk)
+        cluster.simulator.note(-1, "fault", f"{disk.root} of {each.node_id} stays slow")
+    return pairs
+
+
+def _is_found(broker: SimBroker, disk: SimDisk) -> bool:
+    """Return whether a broker has found a directory slow, or has given it up."""
+    if broker.broker is None:
+        return False
+    replicas = broker.broker.replicas
+    return disk.root in replicas.failed or any(
+        each.path == disk.root and each.speed.is_slow for each in replicas.directories
+    )
+
+
+def _found_slow(cluster: SimCluster) -> str:
+    """Return a directory that its broker finds slow or gave up; empty if there is none."""
+    for broker in cluster.brokers.values():
+        for disk in broker.logs.disks:
+            if _is_found(broker, disk):
+                return f"{disk.root} of {broker.node_id}"
+    return ""
+
+
+def _wait_for_others(cluster: SimCluster, slowed: list[_Pair], wait: Wait) -> bool:
+    due_ns = cluster.simulator.now_ns + _LED_NS
+    if wait(lambda: bool(_led(cluster, slowed)), due_ns, "led by fast directories"):
+        return True
+    cluster.simulator.note(-1, "directory", _led(cluster, slowed))
+    return False
+
+
+def _led(cluster: SimCluster, slowed: list[_Pair]) -> str:
+    """Return a partition that a directory found slow still leads in vain; empty without any."""
+    if not slow_action_includes(cluster.settings.of(1).log_dir_slow_action, DEMOTE):
+        return ""
+    slow = {(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)}
+    present = absence.present_brokers(cluster)
+    for name, state in absence.partitions(cluster):
+        leader = cluster.brokers.get(state.leader)
+        log = None if leader is None else leader.logs.logs.get(state.key)
+        if log is None or (state.leader, log.disk) not in slow:
+            continue
+        if any(each in present and each != state.leader for each in state.isr):
+            return f"{name}: leader {state.leader} in {log.disk.root}, which is slow"
+    return ""
+
+
+def _check_rest(cluster: SimCluster, epochs: dict[LogKey, int]) -> None:
+    """Check that leadership does not go round brokers that are all slow."""
+    for key, epoch in epochs.items():
+        state = cluster.published.partitions.get(key)
+        if state is None or cluster.published.is_over(key):
+            continue
+        changes = state.leader_epoch - epoch
+        if changes > len(cluster.brokers):
+            cluster.simulator.violate(
+                f"leadership of partition {key.partition} of {key.topic_id.hex()} moved {changes}"
+                " times between slow brokers (D13)"
+            )
+
+
+def _check_kept(brokers: list[SimBroker], cluster: SimCluster) -> None:
+    """Check that a broker whose directories are all slow gave none up."""
+    for broker in brokers:
+        given_up = slow_speed.given_up(broker)
+        if given_up and all(disk.slow for disk in broker.logs.disks):
+            cluster.simulator.violate(
+                f"broker {broker.node_id} gave {given_up} up, and all of its directories are slow"
+            )
