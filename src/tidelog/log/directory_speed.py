@@ -6,7 +6,8 @@ timer.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the
-page cache would prove nothing. A failed sync of a probe fails the directory, as any other (D17).
+page cache would prove nothing. A failed sync of a probe fails the directory, as any other (D17),
+and one that finds no room makes it read-only (D14).
 Loop only.
 """
 
@@ -17,10 +18,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.core.completion import Completion
-from tidelog.core.errors import FULL_ERRNOS, StorageError
+from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import NO_LIMIT_NS, OperationCounts
-from tidelog.core.ports import Clock, Files, Handle, Lane, Tracer, Work
+from tidelog.core.ports import Clock, Files, Lane, Tracer, Work
 from tidelog.log import names
+from tidelog.log.directory_space import DirectorySpace
 from tidelog.log.slow_directories import LEAST_OPERATIONS, SlowDirectory, Verdict
 
 _NS_PER_MS: Final = 1_000_000
@@ -38,6 +40,7 @@ class SpeedOwner(Protocol):
     tracer: Tracer
     failure: StorageError | None
     is_closed: bool
+    space: DirectorySpace
 
     def failed(self, error: BaseException) -> None:
         """Judge a failed operation."""
@@ -194,8 +197,8 @@ class DirectorySpeed:
             self.on_change()
 
     def _probe(self) -> None:
-        """Begin probes, as many as decide a window."""
-        if not self._probes_left:
+        """Begin probes, as many as decide a window; a full disk has no room for them."""
+        if not self._probes_left and not self._owner.space.is_full:
             self._probes_left = LEAST_OPERATIONS
             self._next_probe()
 
@@ -218,28 +221,7 @@ class DirectorySpeed:
 
 
 def _write_and_read(files: Files, path: str) -> None:
-    """Write, sync, read and remove a small file, as far as there is room. Raises OSError."""
-    try:
-        handle = files.open(path, write=True, create=True)
-    except OSError as error:
-        if error.errno in FULL_ERRNOS:
-            return
-        raise
-    try:
-        if _has_room(files, handle):
-            files.fsync(handle)
-            files.pread(handle, len(_PROBE), 0)
-    finally:
-        files.close(handle)
+    """Write, sync, read and remove a small file. Raises OSError."""
+    files.replace_file(path, _PROBE, sync=True)
+    files.read_file(path)
     files.unlink(path)
-
-
-def _has_room(files: Files, handle: Handle) -> bool:
-    """Write the content of a probe; return whether there was room. Raises OSError."""
-    try:
-        files.pwritev(handle, [_PROBE], 0)
-    except OSError as error:
-        if error.errno in FULL_ERRNOS:
-            return False
-        raise
-    return True

@@ -309,7 +309,7 @@ class FakeDirectory:
         for topic_partition, topic_id, config in replicas:
             log = self.logs[topic_partition] = self.log_type(topic_partition, topic_id)
             log.config = config
-            log.directory.space = self.space
+            log.directory.space, log.directory.speed = self.space, self.speed
             logs.append(log)
         return Completion.of(logs)
 
