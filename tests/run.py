@@ -59,6 +59,7 @@ DECISION_RULES = tuple(
         "recovery",
         "relinquishing",
         "request_node",
+        "slow_directory",
         "superseded_change",
         "synced",
     )

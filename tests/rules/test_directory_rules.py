@@ -46,6 +46,8 @@ class TestDescribeLogDirs:
         self,
         outcome: VolumeSize | StorageError = VOLUME,
         topics: Sequence[DescribableLogDirTopic] | None = None,
+        *,
+        is_slow: bool = False,
     ) -> Any:
         cluster = a_cluster()
         await replicate(cluster)
@@ -55,6 +57,7 @@ class TestDescribeLogDirs:
             SimpleNamespace(size_bytes=12),
         ]
         broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[assignment]  # a fake stands in
+        broker.directory.speed.is_slow = is_slow
         message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
         asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
         pending = describe_log_dirs.handle(broker, asked)  # type: ignore[arg-type]  # a fake stands in
@@ -74,6 +77,14 @@ class TestDescribeLogDirs:
             [one] = topic.partitions
             assert (topic.name, one.partition_index, one.partition_size) == ("t", 0, 42)
             assert (one.offset_lag, one.is_future_key) == (0, False)
+
+        run(story())
+
+    @pytest.mark.rule("D13")
+    @pytest.mark.parametrize("is_slow", [False, True])
+    def test_whether_the_directory_is_slow(self, is_slow: bool) -> None:
+        async def story() -> None:
+            assert (await self.described(is_slow=is_slow)).is_slow == is_slow
 
         run(story())
 

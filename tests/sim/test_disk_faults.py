@@ -61,6 +61,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "sync_errors": (("pages dropped", "E(IO|NOSPC) fsync"), "log directory failed: fsync"),
     "full_disk": (("full",), "failed with ENOSPC"),
     "fill_directory": (("full",), r"log_directory_full directory=\S+"),
+    "slow_directory": (("slow directory", "waited"), r"log_directory_slow directory=\S+"),
     "short_writes": (("short write",), ""),
     "replaced_disk": (
         ("replaced",),

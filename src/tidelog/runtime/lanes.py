@@ -36,6 +36,8 @@ CLEAN_NS = 10_000_000_000
 #: SYNC operations at the same time. A device merges the syncs that it gets together.
 SYNC_THREADS = 8
 
+_Operation = Callable[[Files], Any]
+_Job = tuple[_Operation, Completion[Any], Work]
 _Result = tuple[Completion[Any], Any, BaseException | None]
 
 
@@ -47,22 +49,19 @@ def voluntary_switches() -> int:
 class _Worker:
     """A thread that runs operations in order and returns results to the loop with one wake-up."""
 
-    def __init__(self, name: str, lane: ThreadLane, work: Work) -> None:
+    def __init__(self, name: str, lane: ThreadLane) -> None:
         self._lane = lane
-        self._work = work
-        self._jobs: queue.SimpleQueue[tuple[Callable[[Files], Any], Completion[Any]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self.waiting = 0
         #: When the operation under way began (monotonic), 0 while there is none.
         self.under_way_since_ns = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, operation: Callable[[Files], Any], completion: Completion[Any]) -> None:
+    def put(self, operation: _Operation, completion: Completion[Any], work: Work) -> None:
         """Queue an operation; on the loop."""
         self.waiting += 1
-        self._jobs.put((operation, completion))
+        self._jobs.put((operation, completion, work))
 
     def end(self) -> None:
         """End the thread after all queued operations."""
@@ -70,9 +69,9 @@ class _Worker:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            operation, completion = job
+            operation, completion, work = job
             self.under_way_since_ns = time.monotonic_ns()
-            result, failure = self._lane.execute(operation, self._work)
+            result, failure = self._lane.execute(operation, work)
             self.under_way_since_ns = 0
             self._lane.finished(self, (completion, result, failure))
             # Otherwise this thread would hold the data that it read last until the next job.
@@ -95,8 +94,8 @@ class ThreadLane:
         self._clock = clock
         self._files: Files = files if files is not None else OsFiles()
         self._lock_descriptor = lock_descriptor
-        self._fast = _Worker(f"lane-fast {directory}", self, Work.FAST)
-        self._slow = _Worker(f"lane-slow {directory}", self, Work.SLOW)
+        self._fast = _Worker(f"lane-fast {directory}", self)
+        self._slow = _Worker(f"lane-slow {directory}", self)
         #: Few brokers get batches that need it.
         self._compute: _Worker | None = None
         self._syncs: list[_Worker] = []
@@ -146,7 +145,7 @@ class ThreadLane:
                 self._times.report()
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
-        self._worker(work).put(operation, completion)
+        self._worker(work).put(operation, completion, work)
         return completion
 
     def _worker(self, work: Work) -> _Worker:
@@ -157,7 +156,7 @@ class ThreadLane:
         if work is not Work.COMPUTE:
             return self._slow
         if self._compute is None:
-            self._compute = _Worker(f"lane-compute {self._directory}", self, work)
+            self._compute = _Worker(f"lane-compute {self._directory}", self)
         return self._compute
 
     def _sync_worker(self) -> _Worker:
@@ -165,7 +164,7 @@ class ThreadLane:
         syncs = self._syncs
         least = min(syncs, key=lambda worker: worker.waiting, default=None)
         if least is None or (least.waiting and len(syncs) < SYNC_THREADS):
-            least = _Worker(f"lane-sync-{len(syncs)} {self._directory}", self, Work.SYNC)
+            least = _Worker(f"lane-sync-{len(syncs)} {self._directory}", self)
             syncs.append(least)
         return least
 
@@ -188,9 +187,7 @@ class ThreadLane:
         workers = [self._fast, self._slow, *self._syncs]
         return workers if self._compute is None else [*workers, self._compute]
 
-    def execute(
-        self, operation: Callable[[Files], Any], work: Work
-    ) -> tuple[Any, BaseException | None]:
+    def execute(self, operation: _Operation, work: Work) -> tuple[Any, BaseException | None]:
         """Run an operation on this thread; return its result, or its failure with attribution.
 
         A slow FAST operation keeps the loop from running any for a while.

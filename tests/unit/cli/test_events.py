@@ -40,6 +40,19 @@ def test_changes_of_partitions() -> None:
     assert line(isr) == "t-0 ISR [1,2,3] -> [1,2] leader 1 epoch 5 (fell_behind)"
 
 
+def test_log_directories() -> None:
+    slow = cluster_events.log_dir_slow(
+        1, 9, "/d", 2, threshold_ms=50, longest_ms=80, operations=30, slow=12, action="demote"
+    )
+    assert line(slow) == (
+        "broker 1 epoch 9: /d is slow: 12 of 30 operations took 50 ms or longer, up to 80 ms"
+    )
+    fast = cluster_events.log_dir_fast_again(1, 9, "/d", 2, 700)
+    assert line(fast) == "broker 1 epoch 9: /d is fast again after 700 ms"
+    assert slow.identity == fast.identity == "1/9//d/2"
+    assert {slow.kind, fast.kind} < set(cluster_events.KINDS)
+
+
 def test_failovers_and_fetches() -> None:
     turn = Turn(9, 13, 14, 34)
     [failover] = Failovers(7).commanded(turn, 35, Loss([1]), [])

@@ -61,6 +61,19 @@ def test_a_full_log_directory_degrades_and_a_failed_one_too() -> None:
     )
 
 
+def test_a_slow_log_directory_degrades_and_a_full_one_is_called_full() -> None:
+    slow = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_slow=True)
+    both = LogDirectory(3, "/c", ErrorCode.NONE, (), 0, 20_000, is_read_only=True, is_slow=True)
+    now = ClusterStatus("h:1", "c", 1, True, (broker(2), broker(3)), (partition(0),))
+    found = assess(now, {"t": 1}, LOCAL, None, [slow, both])
+    assert [each.kind for each in found.findings] == ["log_dir_slow", "log_dir_full"]
+    assert found.findings[0].message == (
+        "log directory /b of broker 2 is slow: too many of its operations take"
+        " log.dir.slow.threshold.ms"
+    )
+    assert "tidelog log-dirs mark-bad --broker 2 /b" in found.findings[0].next
+
+
 def test_a_whole_cluster_is_healthy() -> None:
     found = judge(broker(1), broker(2), broker(3), partition(0))
     assert (found.level, found.exit_code, found.findings) == ("healthy", 0, [])

@@ -122,6 +122,45 @@ def test_after_a_slow_call_fast_operations_leave_the_loop(
     run(test, tmp_path)
 
 
+def test_writes_and_reads_are_counted_by_their_time_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the loop and on threads; what takes long by its nature is not counted (D13)."""
+    now_ns = [1_000_000_000]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(lanes, "voluntary_switches", itertools.count().__next__)
+
+    async def test(lane: ThreadLane) -> None:
+        def taking(time_ms: int) -> Callable[[Files], None]:
+            def operation(_: Files) -> None:
+                now_ns[0] += time_ms * 1_000_000
+
+            return operation
+
+        def fails(_: Files) -> None:
+            now_ns[0] += 60_000_000
+            raise OSError(errno.EIO, "bad sector")
+
+        seen: list[tuple[int, ...]] = []
+        times = lane.times
+        times.limit_ns = 50_000_000
+        times.on_slow = lambda: seen.append(tuple(times.counts))
+        lane.submit(taking(10), Work.FAST, "write").result()
+        assert seen == []
+        lane.submit(taking(50), Work.FAST, "write").result()
+        assert seen == [(2, 1, 0, 0)] and not lane.is_fast
+        await lane.submit(taking(49), Work.FAST, "write on the thread")
+        await lane.submit(taking(70), Work.READ, "read from disk")
+        for work in (Work.SLOW, Work.SYNC, Work.COMPUTE, Work.NOWAIT):
+            await lane.submit(taking(1_000), work, "long by its nature")
+        assert seen == [(2, 1, 0, 0), (3, 1, 1, 1)]
+        with pytest.raises(StorageError):
+            await lane.submit(fails, Work.READ, "read from disk")
+        assert times.counts == (3, 1, 2, 2) and times.longest_ns == 70_000_000
+
+    run(test, tmp_path)
+
+
 def test_a_fast_operation_never_overtakes_one_that_waits(tmp_path: Path) -> None:
     async def test(lane: ThreadLane) -> None:
         gate = threading.Event()

@@ -52,6 +52,24 @@ def test_fast_operations_of_a_quick_disk_are_done_at_once(simulator: Simulator) 
     assert content(simulator, "/data/a") == b"hello"
 
 
+def test_writes_and_reads_are_counted_by_their_simulated_time(simulator: Simulator) -> None:
+    _, lane = opened(simulator)
+    disk, times = simulator.disk(1, "/data"), lane.times
+    times.limit_ns = 4 * MS
+    slow: list[int] = []
+    times.on_slow = lambda: slow.append(times.counts.slow)
+    lane.submit(append("/data/a", b"a"), Work.FAST, "append")
+    lane.submit(append("/data/a", b"b"), Work.READ, "read")
+    simulator.run_until(simulator.now_ns + S)
+    assert times.counts == (1, 0, 1, 0) and slow == []
+    disk.slow, disk.slow_ns = True, (5 * MS, 6 * MS)
+    for work in (Work.FAST, Work.READ, Work.SLOW, Work.SYNC):
+        lane.submit(append("/data/a", b"c"), work, work.value)
+    simulator.run_until(simulator.now_ns + S)
+    assert times.counts == (2, 1, 2, 1) and slow == [1, 2]
+    assert 5 * MS <= times.longest_ns < 6 * MS
+
+
 def test_slow_operations_take_virtual_time_and_keep_their_order(simulator: Simulator) -> None:
     node, lane = opened(simulator)
     order: list[str] = []
