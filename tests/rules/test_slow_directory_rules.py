@@ -104,6 +104,14 @@ def test_a_window_goes_on_until_it_has_enough_operations() -> None:
 
 
 @pytest.mark.rule("D13")
+def test_a_directory_with_operations_of_a_whole_window_is_found_slow() -> None:
+    decision = SlowDirectory()
+    one = OperationCounts(writes=1, slow_writes=1)
+    verdicts = [decision.ended(one) for _ in range(SLOW_WINDOWS * LEAST_OPERATIONS)]
+    assert Verdict.REST not in verdicts and verdicts[-1] is Verdict.TURNED_SLOW
+
+
+@pytest.mark.rule("D13")
 def test_an_idle_directory_is_neither_found_slow_nor_fast() -> None:
     decision = SlowDirectory()
     decision.ended(SLOW)

@@ -24,7 +24,7 @@ from tidelog.core.operation_times import OperationCounts
 LEAST_OPERATIONS: Final = 10
 SLOW_WINDOWS: Final = 3
 FAST_WINDOWS: Final = 6
-#: A watch without enough operations for so many windows ends: an idle directory is not slow.
+#: A watch without a slow operation for so many windows ends: an idle directory is not slow.
 MOST_UNDECIDED: Final = 6
 #: More than one operation in this number is slow: the p99 is over the threshold.
 _ONE_IN: Final = 100
@@ -52,9 +52,9 @@ class SlowDirectory:
         self.is_slow = False
         #: Windows in a row that contradict `is_slow`.
         self._run = 0
-        #: Windows in a row without enough operations.
+        #: Windows in a row without enough operations and without a slow one.
         self._undecided = 0
-        #: Operations of these windows.
+        #: Operations of all windows since the last one with enough.
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts) -> Verdict:
@@ -64,7 +64,7 @@ class SlowDirectory:
         )
         is_over_now = is_over(counts)
         if not is_over_now and _is_open(counts):
-            return self._lacks_operations()
+            return self._lacks_operations(window)
         self._undecided = 0
         self._counts = OperationCounts()
         if is_over_now == self.is_slow:
@@ -83,8 +83,9 @@ class SlowDirectory:
         self._run = self._undecided = 0
         self._counts = OperationCounts()
 
-    def _lacks_operations(self) -> Verdict:
-        self._undecided += 1
+    def _lacks_operations(self, window: OperationCounts) -> Verdict:
+        # Where each operation takes longer than a window, few of them end.
+        self._undecided = 0 if window.slow else self._undecided + 1
         if self.is_slow or self._undecided < MOST_UNDECIDED:
             return Verdict.UNDECIDED
         self.reset()
