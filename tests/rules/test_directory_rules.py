@@ -48,6 +48,7 @@ class TestDescribeLogDirs:
         topics: Sequence[DescribableLogDirTopic] | None = None,
         *,
         is_slow: bool = False,
+        last: VolumeSize | None = None,
     ) -> Any:
         cluster = a_cluster()
         await replicate(cluster)
@@ -58,6 +59,7 @@ class TestDescribeLogDirs:
         ]
         broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[assignment]  # a fake stands in
         broker.directory.speed.is_slow = is_slow
+        broker.directory.space.free.volume = last
         message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
         asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
         pending = describe_log_dirs.handle(broker, asked)  # type: ignore[arg-type]  # a fake stands in
@@ -81,10 +83,15 @@ class TestDescribeLogDirs:
         run(story())
 
     @pytest.mark.rule("D13")
-    @pytest.mark.parametrize("is_slow", [False, True])
-    def test_whether_the_directory_is_slow(self, is_slow: bool) -> None:
+    def test_a_slow_directory_is_described_without_waiting_for_it(self) -> None:
         async def story() -> None:
-            assert (await self.described(is_slow=is_slow)).is_slow == is_slow
+            looked = await self.described(VolumeSize(99, 77))
+            assert (looked.is_slow, looked.total_bytes, looked.usable_bytes) == (False, 99, 77)
+            seen = await self.described(VolumeSize(99, 77), is_slow=True)
+            assert (seen.is_slow, seen.total_bytes, seen.usable_bytes) == (True, -1, -1)
+            last = VolumeSize(98, 76)
+            seen = await self.described(VolumeSize(99, 77), is_slow=True, last=last)
+            assert (seen.total_bytes, seen.usable_bytes) == last
 
         run(story())
 

@@ -178,7 +178,7 @@ class DirectorySpeed:
         owner.log_note(
             logging.WARNING,
             f"log directory {owner.path} is slow: {last.slow_writes} of {last.writes} writes and"
-            f" {last.slow_reads} of {last.reads} reads of the last {self._window_ms} ms took"
+            f" {last.slow_reads} of {last.reads} reads of the last {self._window_ms:,} ms took"
             f" {self.threshold_ms} ms or longer (log.dir.slow.threshold.ms), up to"
             f" {self.longest_ms:,} ms",
         )

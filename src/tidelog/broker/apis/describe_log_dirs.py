@@ -34,6 +34,7 @@ CARD = Card(api_key=35, min_version=1, max_version=4)
 _LOG_DIRS_ERROR_VERSION = 3
 #: Kafka's INVALID_OFFSET_LAG.
 _UNKNOWN_LAG = -1
+_UNKNOWN_SIZE = VolumeSize(-1, -1)
 
 
 def handle(context: ApiContext, request: Request[DescribeLogDirsRequest]) -> Pending:
@@ -83,7 +84,13 @@ async def _describe(
 
 
 async def _volume_size(directory: LogDirectory) -> VolumeSize:
+    """Look at the volume; of a slow directory return what was seen last (D13).
+
+    A look would wait for the operations before it, longer than the client.
+    """
     path = directory.path
+    if directory.speed.is_slow:
+        return directory.space.free.volume or _UNKNOWN_SIZE
 
     def look(files: Files) -> VolumeSize:
         return files.volume_size(path)
