@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 def run_with(kind: str, seed: int) -> Seen:
     profile = "damaged_disks" if kind.startswith("damaged") else "failing_disks"
-    profile = "damaged_leaders" if kind == "damaged_leaders" else profile
+    profile = {"damaged_leaders": kind, "slow_directory": "slow_directories"}.get(kind, profile)
     told: list[str] = []
 
     def listen(line: str) -> None:

@@ -1,12 +1,10 @@
 """Log directories that stay slow: others lead, and they are well again when they are quick (D13).
 
 After the faults, when all replicas are in sync, one directory of a broker is slow, or all of its
-directories, or all of all brokers. What must hold once the brokers have found that:
-
-- A broker alone leads no partition there for which another member of the ISR is up.
-- Between brokers that are all slow, leadership comes to rest: it moves once to each at most.
-- A broker whose directories are all slow gives none up: the machine may be slow and not a disk.
-- Quick directories count as fast again, also those without work.
+directories, or all of all brokers. Once the brokers have found that, four things must hold. One
+broker alone leads no partition there for which another member of the ISR is up. Between brokers that are
+all slow, leadership comes to rest: it moves once to each at most. A broker whose directories are
+all slow gives none up. Quick directories count as fast again, also those without work.
 
 Then the final phase finds out whether producers and replicas go on.
 """
@@ -45,7 +43,7 @@ def play(cluster: SimCluster, draw: random.Random, wait: Wait, limit_ns: int) ->
     if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
         return False
     slow_speed.restart_given_up(cluster)
-    # Directories that faults left slow are judged anew.
+    # Otherwise a directory would be slow since the faults.
     due_ns = simulator.now_ns + _HEALS_NS
     if not wait(lambda: bool(_found_slow(cluster)), due_ns, "fast before the phase"):
         return False

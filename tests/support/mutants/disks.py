@@ -217,12 +217,6 @@ def slow_machine_gives_directories_up(_: Any) -> Any:
     return lambda slow, directory, slow_path: True
 
 
-@_breaks("D13", "tidelog.log.directory_speed:DirectorySpeed._probe", profile="slow_directories")
-def idle_directory_stays_slow(_: Any) -> Any:
-    """A slow directory without work is not probed when it is quick again."""
-    return lambda speed: None
-
-
 @_breaks("V81", "tidelog.broker.controller.channels:Channel._keep_refused", profile="failing_disks")
 def full_disk_refusal_is_final(_: Any) -> Any:
     """The controller does not send a role again after a full disk rejected it."""

@@ -196,18 +196,21 @@ class Relinquishing:
         led = [partition for partition in unfit if partition.is_leader]
         full = [partition for partition in led if partition.log.directory.space.is_full]
         slow = [partition for partition in led if partition not in full]
-        for why, mark, some in (
-            ("full", "leadership_given_up_when_full", full),
-            ("slow", "leadership_given_up_when_disk_is_slow", slow),
-        ):
-            if some:
-                services.tracer.mark(mark)
-                services.tracer.log(
-                    "server",
-                    logging.WARNING,
-                    f"{_names(some)}: the disk of the leader is {why}: asking controller"
-                    f" {services.view.controller_id} for another leader from the ISR",
-                )
+        if full:
+            services.tracer.mark("leadership_given_up_when_full")
+            self._log_asking(full, "full")
+        if slow:
+            services.tracer.mark("leadership_given_up_when_disk_is_slow")
+            self._log_asking(slow, "slow")
+
+    def _log_asking(self, led: list[Partition], why: str) -> None:
+        services = self._services
+        services.tracer.log(
+            "server",
+            logging.WARNING,
+            f"{_names(led)}: the disk of the leader is {why}: asking controller"
+            f" {services.view.controller_id} for another leader from the ISR",
+        )
 
     async def _report_fit(self) -> None:
         """Send a request without partitions until the controller responds."""

@@ -1,11 +1,10 @@
 """Slow log directories of this broker, and what `log.dir.slow.action` does about them (D13).
 
-Each action includes those before it:
-
-- report: log lines, metric, cluster events, and the state in DescribeLogDirs.
-- demote: leaders ask for others in their place (`unfit_directories`), until it is fast again.
-- cordon: no new replicas, and no moves into it. Nothing of that is stored: a restart forgets it.
-- offline: it is given up as if it had failed, when it leads nothing any more.
+Each action includes those before it. With `report` there are log lines, a metric, cluster events,
+and the state in DescribeLogDirs. With `demote` leaders ask for others in their place until it is
+fast again (`unfit_directories`). With `cordon` it takes no new replicas and no moves. Nothing of
+that is stored: a restart forgets it. With `offline` it is given up as if it had failed, when it
+leads nothing any more.
 
 If all directories of a broker are slow, the machine may be slow and not a disk. Leaders move to
 other brokers all the same, but nothing is given up: another directory must have proven to be fast
