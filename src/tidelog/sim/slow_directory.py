@@ -2,9 +2,10 @@
 
 After the faults, when all replicas are in sync, one directory of a broker is slow, or all of its
 directories, or all of all brokers. Once the brokers have found that, four things must hold. One
-broker alone leads no partition there for which another member of the ISR is up. Between brokers that are
-all slow, leadership comes to rest: it moves once to each at most. A broker whose directories are
-all slow gives none up. Quick directories count as fast again, also those without work.
+broker alone leads no partition there for which another member of the ISR is up. Between brokers
+that are all slow, leadership comes to rest: it moves once to each at most. A broker whose
+directories are all slow gives none up. Quick directories count as fast again, also those without
+work.
 
 Then the final phase finds out whether producers and replicas go on.
 """
