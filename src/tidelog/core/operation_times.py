@@ -73,8 +73,12 @@ class OperationTimes:
         """Count a write."""
         self.writes += 1
         if time_ns >= self.limit_ns:
-            self.slow_writes += 1
-            self._was_slow(time_ns)
+            self.was_slow_write(time_ns)
+
+    def was_slow_write(self, time_ns: int) -> None:
+        """Count a write, which `writes` contains, as a slow one."""
+        self.slow_writes += 1
+        self._was_slow(time_ns)
 
     def read(self, time_ns: int) -> None:
         """Count a read."""

@@ -192,9 +192,9 @@ class ThreadLane:
 
         A slow FAST operation keeps the loop from running any for a while.
         """
-        is_write, is_read = work is Work.FAST, work is Work.READ
+        is_write = work is Work.FAST
         waits = voluntary_switches() if is_write else 0
-        begin_ns = time.monotonic_ns() if is_write or is_read else 0
+        begin_ns = time.monotonic_ns()
         try:
             return operation(self._files), None
         except OSError as error:
@@ -202,13 +202,16 @@ class ThreadLane:
         except Exception as error:
             return None, error
         finally:
-            if is_read:
-                self._times.read(time.monotonic_ns() - begin_ns)
-            elif is_write:
-                end_ns = time.monotonic_ns()
-                self._times.wrote(end_ns - begin_ns)
-                if end_ns - begin_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
+            if is_write:
+                end_ns, times = time.monotonic_ns(), self._times
+                took_ns = end_ns - begin_ns
+                times.writes += 1  # not by a call: this is on the way of each record
+                if took_ns >= times.limit_ns:
+                    times.was_slow_write(took_ns)
+                if took_ns >= SLOW_CALL_NS and voluntary_switches() != waits:
                     self._slow_until_ns = end_ns + CLEAN_NS
+            elif work is Work.READ:
+                self._times.read(time.monotonic_ns() - begin_ns)
 
     def finished(self, worker: _Worker, result: _Result) -> None:
         """Record the result of a thread's operation; wake the loop, unless that is scheduled."""
