@@ -44,7 +44,7 @@ from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ConnectionLost, ErrorCode, StorageError
-from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS
+from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS, SLOW_LOG_DIRECTORIES
 from tidelog.core.ports import Files, VolumePlace, Work
 from tidelog.core.types import NO_LEADER
 from tidelog.log import known_log_dirs
@@ -235,6 +235,19 @@ def test_replicas_on_a_failed_directory_serve_nothing_and_the_others_go_on() -> 
         assert event.key == b"log_dir_failed/1/%d//a" % one.broker_epoch
         said = [event.fields[name] for name in ("error", "operation", "replicas", "led")]
         assert said == ["EIO", "pwritev", 1, 1]
+
+    run(story())
+
+
+@pytest.mark.rule("D10", "D13")
+def test_a_directory_that_failed_is_not_counted_as_slow() -> None:
+    async def story() -> None:
+        at = TwoDirectories()
+        for path in ("/a", "/b"):
+            at.broker.metrics.put(SLOW_LOG_DIRECTORIES, 1, path)
+        await at.fail("/a")
+        slow = [label for name, label, _ in at.broker.metrics if name == SLOW_LOG_DIRECTORIES]
+        assert slow == ["/b"]
 
     run(story())
 

@@ -11,6 +11,7 @@ import pytest
 from tests.support.sim import Running
 
 from tidelog.core.errors import StorageError
+from tidelog.core.log_dir_keys import SLOW_ACTIONS
 from tidelog.core.ports import Files, Work
 from tidelog.core.types import topic_id_to_text
 from tidelog.sim.batches import encode_batch
@@ -22,6 +23,7 @@ from tidelog.sim.faults import KINDS, Faults
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.run import SeedRun
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
 
@@ -286,6 +288,18 @@ def test_a_disk_that_is_emptied_excuses_no_damage_of_another(cluster: SimCluster
     assert (broker.was_damaged, broker.was_refused) == (True, True)
     broker.empty_disk(second)
     assert (broker.was_damaged, broker.was_refused) == (False, False)
+
+
+def test_a_profile_draws_a_key_for_all_brokers_of_a_seed() -> None:
+    drawn: dict[str, None] = {}
+    for seed in range(30):
+        run = SeedRun(seed, "slow_directories")
+        settings = run.cluster.settings
+        actions = {settings.of(number).log_dir_slow_action for number in run.cluster.brokers}
+        assert len(actions) == 1
+        drawn[actions.pop()] = None
+        run.simulator.close()
+    assert sorted(drawn) == sorted(SLOW_ACTIONS)
 
 
 def test_only_profiles_of_log_directories_have_more_than_one() -> None:

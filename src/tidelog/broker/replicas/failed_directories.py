@@ -14,7 +14,7 @@ from errno import errorcode
 from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.cluster_events import log_dir_failed
-from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES
+from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, SLOW_LOG_DIRECTORIES
 from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class FailedDirectories:
         services = self._services
         self._replicas.failed[path] = error
         services.metrics.put(OFFLINE_LOG_DIRECTORIES, len(self._replicas.failed))
+        services.metrics.drop(SLOW_LOG_DIRECTORIES, path)
         services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
 
     def _give_up(self, path: str, error: StorageError) -> None:

@@ -139,7 +139,6 @@ class SlowDirectories:
             self._keep(directory.path, f"no other replica has taken over {names}")
             return
         services.tracer.mark("slow_directory_given_up")
-        services.metrics.drop(SLOW_LOG_DIRECTORIES, directory.path)
         directory.mark_bad(
             f"it has been slow for {directory.speed.slow_ms:,} ms (log.dir.slow.action=offline)"
         )
