@@ -176,7 +176,9 @@ class SeedRun:
                 return
         if self.profile.has_slow_directory:
             draw = stream(self.seed, "slow directory")
-            if not slow_directory.play(self.cluster, draw, self._wait, LIVENESS_LIMIT_NS):
+            if not slow_directory.play(
+                self.cluster, self._workload, draw, self._wait, LIVENESS_LIMIT_NS
+            ):
                 return
         self._final_phase.run(
             was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)

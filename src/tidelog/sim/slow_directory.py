@@ -19,6 +19,7 @@ from typing import Final
 from tidelog.core.log_dir_keys import DEMOTE, slow_action_includes
 from tidelog.sim import absence, slow_speed
 from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.sim_broker import SimBroker
@@ -32,13 +33,23 @@ _LED_NS: Final = 15 * NS_PER_S
 _STAYS_MS: Final = (0, 8_000)
 #: Time within which quick directories are fast again: six windows and their probes.
 _HEALS_NS: Final = 10 * NS_PER_S
+#: Kinds of churn that begin leader epochs.
+_ELECTING: Final = (
+    "leaders_elected", "partitions_moved", "moves_queued", "moves_throttled", "nodes_edited",
+)  # fmt: skip
 
 #: Runs until a condition no longer holds; returns whether it ended in time without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 _Pair = tuple[SimBroker, SimDisk]
 
 
-def play(cluster: SimCluster, draw: random.Random, wait: Wait, limit_ns: int) -> bool:
+def play(
+    cluster: SimCluster,
+    workload: ClientWorkload,
+    draw: random.Random,
+    wait: Wait,
+    limit_ns: int,
+) -> bool:
     """Play the phase; return whether nothing was violated. It begins within `limit_ns`."""
     simulator = cluster.simulator
     if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
@@ -61,7 +72,7 @@ def play(cluster: SimCluster, draw: random.Random, wait: Wait, limit_ns: int) ->
     simulator.run_until(simulator.now_ns + draw.randrange(*_STAYS_MS) * NS_PER_MS)
     if len(brokers) == 1 and not _wait_for_others(cluster, slowed, wait):
         return False
-    if len(brokers) > 1:
+    if len(brokers) > 1 and not _administrators_elect(workload):
         _check_rest(cluster, epochs)
     _check_kept(brokers, cluster)
     for _, disk in slowed:
@@ -127,6 +138,12 @@ def _led(cluster: SimCluster, slowed: list[_Pair]) -> str:
         if any(each in present and each != state.leader for each in state.isr):
             return f"{name}: leader {state.leader} in {log.disk.root}, which is slow"
     return ""
+
+
+def _administrators_elect(workload: ClientWorkload) -> bool:
+    """Return whether requests of administrators change leaders, too."""
+    churning = workload.churning
+    return churning is not None and any(each.name in _ELECTING for each in churning.kinds)
 
 
 def _check_rest(cluster: SimCluster, epochs: dict[LogKey, int]) -> None:
