@@ -226,6 +226,10 @@ class BrokerConfig:
     log_dir_slow_window_ms: int = log_dir_keys.slow_window()
     log_dir_slow_action: str = log_dir_keys.slow_action()
     cordoned_log_dirs: tuple[str, ...] = log_dir_keys.cordoned()
+    draining_log_dirs: tuple[str, ...] = log_dir_keys.draining()
+    log_dir_balance_enable: bool = log_dir_keys.balance_enable()
+    log_dir_balance_threshold_percent: int = log_dir_keys.balance_threshold()
+    log_dir_balance_check_interval_seconds: int = log_dir_keys.balance_interval()
     log_retention_check_interval_ms: int = long(
         300_000, "How often retention looks for old segments.", at_least=1
     )

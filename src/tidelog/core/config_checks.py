@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def check_together(config: BrokerConfig, warnings: list[str]) -> None:
     """Check a whole configuration; add to `warnings`. Raises ConfigError for a contradiction."""
     log_dir_keys.check_cordoned(config.cordoned_log_dirs, config.log_dirs)
+    log_dir_keys.check_draining(config.draining_log_dirs, config.log_dirs)
     lag_ms, wait_ms = config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms
     if wait_ms >= lag_ms:
         raise ConfigError(

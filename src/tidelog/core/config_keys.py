@@ -255,6 +255,18 @@ def paths_or_all(meaning: str) -> Any:
     return _declare((), Key(read, "* or a comma list of paths", meaning, type=ConfigType.LIST))
 
 
+def paths(meaning: str, *, ours: bool = False) -> Any:
+    """Return a field of Kafka's type LIST that names directories."""
+
+    def read(text: str) -> tuple[str, ...]:
+        values = [each if each == "/" else each.rstrip("/") for each in comma_list(text)]
+        return tuple(dict.fromkeys(values))
+
+    return _declare(
+        (), Key(read, "a comma list of paths", meaning, type=ConfigType.LIST, ours=ours)
+    )
+
+
 def _is_replica(element: str) -> bool:
     if not element:
         return True  # Kafka's pattern takes an empty element

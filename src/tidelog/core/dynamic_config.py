@@ -20,6 +20,7 @@ from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, read_
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
 from tidelog.core.inert_keys import inert_broker_keys
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
+from tidelog.core.log_dir_keys import still_there
 from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
@@ -29,6 +30,7 @@ from tidelog.core.unsupported import why
 _DYNAMIC = (
     "cluster.events.enable",
     "cordoned.log.dirs",
+    "draining.log.dirs",
     "follower.replication.throttled.rate",
     "leader.relinquish.on.slow.reads.enable",
     "leader.replication.throttled.rate",
@@ -37,6 +39,9 @@ _DYNAMIC = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
+    "log.dir.balance.check.interval.seconds",
+    "log.dir.balance.enable",
+    "log.dir.balance.threshold.percent",
     "log.dir.reserve.bytes",
     "log.dir.slow.action",
     "log.dir.slow.threshold.ms",
@@ -114,12 +119,13 @@ def broker_config(
             if name not in known:
                 problems.append(_skip_reason(name))
                 continue
+            text = still_there(name, layer[name], static.log_dirs)
             try:
-                config = static.with_dynamic({**usable, name: layer[name]})
+                config = static.with_dynamic({**usable, name: text})
             except ConfigError as error:
                 problems.append(str(error))
             else:
-                usable[name] = layer[name]
+                usable[name] = text
     return config, tuple(problems)
 
 

@@ -1,14 +1,22 @@
-"""Declarations of the keys of log directories: failed, replaced, cordoned, full and slow ones.
+"""Declarations of the keys of log directories.
 
-Rules D4, D6, D12, D13 and D14. Each declaration is a field of `BrokerConfig`. Kafka's keys have the
-names, types, ranges and defaults that they have in Kafka.
+They may be failed, replaced, cordoned, drained, full, slow, or balanced: rules D4, D6 and D12 to
+D15. Each declaration is a field of `BrokerConfig`. Kafka's keys have the names, types, ranges and defaults that they have in Kafka.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from tidelog.core.config_keys import boolean, choice, long, paths_or_all
+from tidelog.core.config_keys import (
+    boolean,
+    choice,
+    comma_list,
+    integer,
+    long,
+    paths,
+    paths_or_all,
+)
 from tidelog.core.errors import ConfigError
 
 #: Stands for all log directories in cordoned.log.dirs.
@@ -54,6 +62,87 @@ def check_cordoned(cordoned_dirs: tuple[str, ...], log_dirs: tuple[str, ...]) ->
                 f"cordoned.log.dirs={','.join(cordoned_dirs)!r} names {path}, which is none of"
                 f" log.dirs={','.join(log_dirs)}"
             )
+
+
+def draining() -> Any:
+    """Return the field of draining.log.dirs."""
+    return paths(
+        "Log directories whose replicas move to the others, and that take no new ones; "
+        "`tidelog log-dirs drain` sets it (rule D12).",
+        ours=True,
+    )
+
+
+def check_draining(draining_dirs: tuple[str, ...], log_dirs: tuple[str, ...]) -> None:
+    """Raise ConfigError for a drained directory that is none of the broker's, or for all of them.
+
+    Replicas that leave a directory need another one.
+    """
+    text = f"draining.log.dirs={','.join(draining_dirs)!r}"
+    for path in draining_dirs:
+        if path not in log_dirs:
+            raise ConfigError(
+                f"{text} names {path}, which is none of log.dirs={','.join(log_dirs)}"
+            )
+    if draining_dirs and len(draining_dirs) == len(log_dirs):
+        raise ConfigError(f"{text} names all of log.dirs: no directory is left for their replicas")
+
+
+#: Dynamic keys that name log directories.
+_NAMING: Final = ("cordoned.log.dirs", "draining.log.dirs")
+
+
+def still_there(name: str, text: str, log_dirs: tuple[str, ...]) -> str:
+    """Return the stored value of a key without directories that the broker has no more.
+
+    A directory that was drained leaves log.dirs, and its name stays in the store for a while. Other
+    keys keep their value.
+    """
+    if name not in _NAMING:
+        return text
+    known = (ALL, *log_dirs)
+    kept = [each for each in comma_list(text) if each in known or each.rstrip("/") in known]
+    if name == "draining.log.dirs" and len(kept) == len(log_dirs):
+        return ""
+    return ",".join(kept)
+
+
+def takes_no_new(path: str, cordoned_dirs: tuple[str, ...], draining_dirs: tuple[str, ...]) -> bool:
+    """Return whether a log directory takes no new replicas: it is cordoned, or drained."""
+    return is_cordoned(path, cordoned_dirs) or path in draining_dirs
+
+
+def balance_enable() -> Any:
+    """Return the field of log.dir.balance.enable."""
+    return boolean(
+        False,
+        "Whether the broker moves replicas from full volumes to emptier ones by itself. It needs a "
+        "limit in replica.alter.log.dirs.io.max.bytes.per.second, and rests without one (rule "
+        "D15).",
+        ours=True,
+    )
+
+
+def balance_threshold() -> Any:
+    """Return the field of log.dir.balance.threshold.percent."""
+    return integer(
+        10,
+        "Balancing begins when the fills of two volumes differ by more, in percent of a volume, "
+        "and brings them within half of it.",
+        at_least=1,
+        at_most=100,
+        ours=True,
+    )
+
+
+def balance_interval() -> Any:
+    """Return the field of log.dir.balance.check.interval.seconds."""
+    return long(
+        300,
+        "How often the broker looks whether its volumes are balanced.",
+        at_least=1,
+        ours=True,
+    )
 
 
 def is_cordoned(path: str, cordoned_dirs: tuple[str, ...]) -> bool:

@@ -1,0 +1,186 @@
+"""Moves that balance the volumes of a broker's log directories, with few bytes (D15).
+
+The fill of a volume is the share of its bytes that is used, or soon will be: by growth, and by
+moves on the way. Balancing begins when two volumes differ by more than a threshold. It brings them
+within half of it, so that they may drift apart again for a while before anything else moves.
+
+From the fullest volume to the emptiest moves the smallest replica that brings either of them near
+the mean, or else the largest one that is not too large. A move is too large if a volume would pass
+the mean by more than an eighth of the threshold, or has too little room. So each move lowers the
+sum of the squared fills, weighted by size: no sequence of plans comes back to where it was. A
+volume that can neither give nor take is left out of the mean. Directories of one volume share its
+room, and moves between them would gain nothing. Pure. Source: D15 (open ground).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.core.types import TopicPartition
+from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedMove, room_left
+
+#: The part of the threshold within which balancing brings two volumes.
+_GOAL_PART: Final = 0.5
+#: The part of that by which a move may bring a volume past the mean. With half of it, a move could
+#: exchange the fills of two volumes.
+_PASSING_PART: Final = 0.25
+
+
+@dataclass(slots=True)
+class _Volume:
+    """A volume while moves are planned."""
+
+    total_bytes: int
+    #: With all that is on the way.
+    used_bytes: float
+    #: Bytes that moves may still bring to it.
+    room_bytes: int
+    #: Directories of it that may take replicas, with what each will hold.
+    open: dict[str, int]
+    #: Replicas that may leave it, the smallest first.
+    replicas: list[MovableReplica]
+    #: A planned move changes it: it goes on to the goal.
+    is_touched: bool = False
+
+    @property
+    def fill(self) -> float:
+        return self.used_bytes / self.total_bytes
+
+    def above(self, fill: float) -> float:
+        """Return by how many bytes it holds more than with this fill."""
+        return self.used_bytes - fill * self.total_bytes
+
+
+def plan(
+    directories: Sequence[LogDirState],
+    replicas: Iterable[MovableReplica],
+    threshold_percent: int,
+    *,
+    is_under_way: bool = False,
+) -> list[PlannedMove]:
+    """Return the moves that balance the volumes, in the order in which they are to begin.
+
+    `replicas` are those that do not move yet. With `is_under_way`, an earlier plan was cut short:
+    it is completed, although no pair may differ by more than the threshold any more. Volumes of
+    unknown size, and directories that are drained, take no part.
+    """
+    threshold = threshold_percent / 100
+    goal = threshold * _GOAL_PART
+    volumes = _volumes(directories, replicas)
+    planned: list[PlannedMove] = []
+    while (found := _next(volumes, threshold, goal, is_under_way)) is not None:
+        high, low, replica = found
+        target = min(low.open, key=lambda path: (low.open[path], path))
+        before = high.fill, low.fill
+        high.replicas.remove(replica)
+        high.used_bytes -= replica.size_bytes
+        low.used_bytes += replica.size_bytes
+        low.room_bytes -= replica.size_bytes
+        low.open[target] += replica.size_bytes
+        high.is_touched = low.is_touched = True
+        reason = (
+            f"{replica.source} is {before[0]:.1%} full and {target} {before[1]:.1%}; afterwards"
+            f" {high.fill:.1%} and {low.fill:.1%}"
+        )
+        planned.append(
+            PlannedMove(replica.replica, replica.source, target, replica.size_bytes, reason)
+        )
+    return planned
+
+
+def spread_percent(directories: Sequence[LogDirState]) -> float:
+    """Return by how much the fills of the fullest and the emptiest volume differ, in percent."""
+    fills = [each.fill for each in _volumes(directories, ())]
+    return 100 * (max(fills) - min(fills)) if fills else 0.0
+
+
+def _volumes(
+    directories: Sequence[LogDirState], replicas: Iterable[MovableReplica]
+) -> list[_Volume]:
+    by_volume: dict[int, list[LogDirState]] = {}
+    for each in directories:
+        by_volume.setdefault(each.room.volume, []).append(each)
+    volumes = []
+    places: dict[str, _Volume] = {}
+    for volume, of_it in by_volume.items():
+        totals = [each.total_bytes for each in of_it if each.total_bytes]
+        usable = [each.room.usable_bytes for each in of_it if each.room.usable_bytes is not None]
+        if len(totals) < len(of_it) or len(usable) < len(of_it):
+            continue
+        changes = sum(
+            each.room.growth_bytes + each.coming_bytes - each.leaving_bytes for each in of_it
+        )
+        volumes.append(
+            _Volume(
+                total_bytes=max(totals),
+                used_bytes=max(totals) - min(usable) + changes,
+                room_bytes=room_left(of_it, volume),
+                open={
+                    each.path: each.room.held_bytes + each.coming_bytes
+                    for each in of_it
+                    if not each.closed and not each.is_draining
+                },
+                replicas=[],
+            )
+        )
+        places |= {each.path: volumes[-1] for each in of_it if not each.is_draining}
+    for replica in sorted(replicas, key=_rank):
+        # An empty one frees nothing.
+        if replica.source in places and replica.size_bytes > 0:
+            places[replica.source].replicas.append(replica)
+    return volumes
+
+
+def _next(
+    volumes: Sequence[_Volume], threshold: float, goal: float, is_under_way: bool
+) -> tuple[_Volume, _Volume, MovableReplica] | None:
+    """Return the next move: from a volume, to a volume, and the replica; None when done."""
+    active = list(volumes)
+    while len(active) > 1:
+        high = max(active, key=_fill)
+        low = min(active, key=_fill)
+        is_begun = is_under_way or high.is_touched or low.is_touched
+        if high.fill - low.fill <= (goal if is_begun else threshold):
+            return None
+        mean = sum(each.used_bytes for each in active) / sum(each.total_bytes for each in active)
+        replica = _pick(high, low, mean, goal)
+        if replica is not None:
+            return high, low, replica
+        # Without the one that cannot help, the others have another mean.
+        least_bytes = high.replicas[0].size_bytes if high.replicas else math.inf
+        gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
+        active.remove(low if gives else high)
+    return None
+
+
+def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> MovableReplica | None:
+    """Return the replica whose move brings one of two volumes near the mean with few bytes.
+
+    Neither passes the mean by more than a small part of the goal.
+    """
+    if not low.open:
+        return None
+    near, beyond = goal / 2, goal * _PASSING_PART
+    most_bytes = min(high.above(mean - beyond), -low.above(mean + beyond), low.room_bytes)
+    # A volume that is near the mean already is not what the move is for.
+    needed = [each for each in (high.above(mean + near), -low.above(mean - near)) if each > 0]
+    index = bisect_left(high.replicas, min(needed, default=0), key=_size)
+    if index == len(high.replicas) or high.replicas[index].size_bytes > most_bytes:
+        index = bisect_right(high.replicas, most_bytes, key=_size) - 1
+    return high.replicas[index] if index >= 0 else None
+
+
+def _fill(volume: _Volume) -> float:
+    return volume.fill
+
+
+def _size(replica: MovableReplica) -> int:
+    return replica.size_bytes
+
+
+def _rank(replica: MovableReplica) -> tuple[int, TopicPartition]:
+    return replica.size_bytes, replica.replica

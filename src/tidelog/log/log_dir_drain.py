@@ -1,0 +1,75 @@
+"""Where the replicas of a drained log directory go (D12).
+
+Each goes where a new replica of its size would go: by room and growth (`log_dir_choice`, D2). Large
+replicas choose first, so that small ones fill what is left. A directory takes a replica only if all
+of it fits beside what is on the way there. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.core.types import TopicPartition
+from tidelog.log.log_dir_choice import choose
+from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedMove, room_left
+
+#: Why a directory did not take a replica, by replica and directory.
+Refusals = Mapping[tuple[TopicPartition, str], str]
+
+
+def plan(
+    replicas: Iterable[MovableReplica], directories: Iterable[LogDirState], refused: Refusals
+) -> list[PlannedMove]:
+    """Return where each replica goes, largest first; one that fits nowhere has no target.
+
+    `directories` are the good ones, those that are drained among them. Moves that were `refused`
+    lately are not planned again.
+    """
+    states = {each.path: each for each in directories}
+    planned = []
+    for each in sorted(replicas, key=lambda replica: (-replica.size_bytes, replica.replica)):
+        hindrances = {
+            path: _hindrance(each, path, states, refused) for path in states if path != each.source
+        }
+        targets = [states[path] for path, why in hindrances.items() if not why]
+        target, reason = None, _nowhere(hindrances)
+        if targets:
+            (index,) = choose(1, each.size_bytes, [state.room for state in targets])
+            target = targets[index].path
+            left = room_left(states.values(), states[target].room.volume)
+            reason = f"{left:,} bytes are left there"
+            if not _stays_on_volume(each, target, states):
+                states[target] = states[target].expecting(each.size_bytes)
+        planned.append(PlannedMove(each.replica, each.source, target, each.size_bytes, reason))
+    return planned
+
+
+def _hindrance(
+    replica: MovableReplica, path: str, states: Mapping[str, LogDirState], refused: Refusals
+) -> str:
+    """Return why a replica cannot go to a directory; empty where it can."""
+    state = states[path]
+    if state.closed:
+        return state.closed
+    if (replica.replica, path) in refused:
+        return refused[replica.replica, path]
+    if state.room.usable_bytes is None:
+        return "has free space that is not known"
+    left = room_left(states.values(), state.room.volume)
+    if replica.size_bytes > left:
+        return f"is too small: {max(0, left):,} of {replica.size_bytes:,} bytes are left"
+    return ""
+
+
+def _stays_on_volume(
+    replica: MovableReplica, target: str, states: Mapping[str, LogDirState]
+) -> bool:
+    """Return whether the move takes no room for long: its source frees the same volume."""
+    source = states.get(replica.source)
+    return source is not None and source.room.volume == states[target].room.volume
+
+
+def _nowhere(hindrances: Mapping[str, str]) -> str:
+    if not hindrances:
+        return "the broker has no other good log directory"
+    return "; ".join(f"{path} {why}" for path, why in hindrances.items())
