@@ -29,6 +29,7 @@ from tidelog.core.config_keys import comma_list
 from tidelog.core.log_dir_keys import ALL
 
 _KEY = "cordoned.log.dirs"
+DRAINING_KEY = "draining.log.dirs"
 BrokerOption = Annotated[
     int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)
 ]
@@ -70,7 +71,7 @@ def uncordon(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 30.0,
 ) -> None:
-    """Let log directories take new replicas again."""
+    """Let log directories take new replicas again; a drain of them ends."""
     _change(broker, paths, bootstrap, directory, timeout, dry_run, output, is_cordon=False)
 
 
@@ -115,11 +116,24 @@ def _change(
     with choose_target(bootstrap, directory).client(timeout_s) as client:
         broker_named(client, broker)
         known = [each.path for each in client.describe_log_dirs(broker, ())]
-        (found,) = client.describe_configs(resource, [_KEY])
-        before = comma_list(found.value or "")
-        after = cordoned_after(before, paths, known, is_cordon=is_cordon)
-        change = ConfigChange(ConfigOperation.SET, _KEY, ",".join(after))
-        change_configs(client, resource, [change], dry_run, output)
+        before = {
+            each.name: comma_list(each.value or "")
+            for each in client.describe_configs(resource, [_KEY, DRAINING_KEY])
+        }
+        draining = before.get(DRAINING_KEY, [])
+        # A directory that has left log.dirs may still have its cordon.
+        known += [each for each in (*before[_KEY], *draining) if each not in (*known, ALL)]
+        after = cordoned_after(before[_KEY], paths, known, is_cordon=is_cordon)
+        changes = [ConfigChange(ConfigOperation.SET, _KEY, ",".join(after))]
+        kept = [] if ALL in paths else [each for each in draining if each not in plain(paths)]
+        if not is_cordon and kept != draining:
+            changes.append(ConfigChange(ConfigOperation.SET, DRAINING_KEY, ",".join(kept)))
+        change_configs(client, resource, changes, dry_run, output)
+
+
+def plain(paths: Sequence[str]) -> list[str]:
+    """Return paths without a slash at their end, as brokers name them."""
+    return [each if each in (ALL, "/") else each.rstrip("/") for each in paths]
 
 
 def cordoned_after(
@@ -129,7 +143,7 @@ def cordoned_after(
 
     `known` are all directories of the broker. Raises NotFoundError for a path that is none of them.
     """
-    wanted = [each if each in (ALL, "/") else each.rstrip("/") for each in paths]
+    wanted = plain(paths)
     for path in wanted:
         if path != ALL and path not in known:
             raise NotFoundError(

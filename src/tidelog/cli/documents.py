@@ -601,7 +601,8 @@ class LogDirDescribed:
 
     Bytes of the volume are null if the broker does not report them. With `read_only` its disk is
     full: it serves reads, and takes no records until there is space. With `cordoned` it takes no
-    new replicas. With `slow` too many of its writes or reads take log.dir.slow.threshold.ms.
+    new replicas. With `slow` too many of its writes or reads take log.dir.slow.threshold.ms. With
+    `draining` those that are there move to others.
     """
 
     broker: int
@@ -613,6 +614,7 @@ class LogDirDescribed:
     read_only: bool
     cordoned: bool
     slow: bool
+    draining: bool
     replicas: list[Replica]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import cordons
+from tidelog.cli import balancing, cordons, drains
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.directory_moves import (
     Found,
@@ -56,6 +56,8 @@ from tidelog.core.errors import ErrorCode
 
 app = CommandGroup("Show log directories, move replicas between them, take them out of use.")
 cordons.register(app)
+drains.register(app)
+balancing.register(app)
 
 
 @app.command(
@@ -234,7 +236,9 @@ def _state(found: LogDirDescribed) -> str:
     states = [
         ("read-only", found.read_only),
         ("slow", found.slow),
-        ("cordoned", found.cordoned),
+        ("draining", found.draining and bool(found.replicas)),
+        ("drained", found.draining and not found.replicas),
+        ("cordoned", found.cordoned and not found.draining),
     ]
     return ", ".join(name for name, holds in states if holds) or "ok"
 
@@ -255,5 +259,6 @@ def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:
         read_only=found.is_read_only,
         cordoned=found.is_cordoned,
         slow=found.is_slow,
+        draining=found.is_draining,
         replicas=replicas,
     )

@@ -28,8 +28,17 @@ class NotYetError(TidelogError):
     """The error of a condition that did not hold in time."""
 
 
-def wait_for(what: str, total: int, count: Callable[[], int], timeout_s: float) -> None:
-    """Return when `count` reaches `total`. Raises NotYetError after `timeout_s`, naming `what`."""
+def wait_for(
+    what: str,
+    total: int,
+    count: Callable[[], int],
+    timeout_s: float,
+    left: Callable[[], str] = lambda: "",
+) -> None:
+    """Return when `count` reaches `total`. Raises NotYetError after `timeout_s`, naming `what`.
+
+    `left` is shown beside the bar.
+    """
     deadline = time.monotonic() + timeout_s
     console = Console(stderr=True)
     columns = (
@@ -43,7 +52,7 @@ def wait_for(what: str, total: int, count: Callable[[], int], timeout_s: float) 
         task = bar.add_task(what, total=total)
         while True:
             done = count()
-            bar.update(task, completed=done)
+            bar.update(task, completed=done, description=f"{what} {left()}".rstrip())
             if done >= total:
                 return
             if time.monotonic() > deadline:

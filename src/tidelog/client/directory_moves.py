@@ -7,7 +7,8 @@ request may be repeated: a replica is where it was asked to be, or on its way th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, expect
@@ -22,7 +23,23 @@ from tidelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from tidelog.wire.registry import ALTER_REPLICA_LOG_DIRS
+from tidelog.wire.messages.plan_log_dir_moves import (
+    OWN_THRESHOLD,
+    PlanLogDirMovesRequest,
+    PlanLogDirMovesResponse,
+)
+from tidelog.wire.registry import ALTER_REPLICA_LOG_DIRS, PLAN_LOG_DIR_MOVES
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """A replica that a broker would move; `target` None: it fits nowhere, for the reason."""
+
+    tp: TopicPartition
+    source: str
+    target: str | None
+    size_bytes: int
+    reason: str
 
 
 class DirectoryMoveAdmin:
@@ -73,3 +90,44 @@ class DirectoryMoveAdmin:
             return outcomes
 
         return self._router.repeat(f"moving replicas within broker {broker_id}", attempt)
+
+    def plan_drain(self, broker_id: int, paths: Sequence[str]) -> Operation[list[PlannedMove]]:
+        """Return where the replicas of log directories would go; nothing moves by it (D12).
+
+        The API is tidelog's own. Raises KafkaError where the directories cannot be drained.
+        """
+        return self._plan(broker_id, PlanLogDirMovesRequest(list(paths)))
+
+    def plan_balance(
+        self, broker_id: int, threshold_percent: int | None = None
+    ) -> Operation[list[PlannedMove]]:
+        """Return the moves that balance the log directories of a broker; nothing moves (D15).
+
+        The threshold is that of the broker unless given. The API is tidelog's own. Raises
+        KafkaError.
+        """
+        threshold = OWN_THRESHOLD if threshold_percent is None else threshold_percent
+        return self._plan(broker_id, PlanLogDirMovesRequest([], threshold))
+
+    def _plan(
+        self, broker_id: int, message: PlanLogDirMovesRequest
+    ) -> Operation[list[PlannedMove]]:
+        def attempt(patience: Patience) -> Operation[list[PlannedMove]]:
+            node = yield from self._router.broker(broker_id, patience)
+            left_ms = max(1, patience.remaining_ms)
+            answer = yield Call(node.address, PLAN_LOG_DIR_MOVES, always(message), left_ms)
+            response = expect(answer, PlanLogDirMovesResponse)
+            if response.error_code:
+                raise KafkaError(error_code(response.error_code), response.error_message or "")
+            return [
+                PlannedMove(
+                    TopicPartition(each.topic, each.partition),
+                    each.source,
+                    each.target,
+                    each.size_bytes,
+                    each.reason,
+                )
+                for each in response.moves
+            ]
+
+        return self._router.repeat(f"planning moves within broker {broker_id}", attempt)

@@ -98,6 +98,8 @@ class LogDirectory:
     is_cordoned: bool = False
     #: Too many of its operations are slow (brokers of tidelog).
     is_slow: bool = False
+    #: Its replicas move to other directories (brokers of tidelog).
+    is_draining: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -127,6 +129,7 @@ class LogDirectory:
             answer.is_read_only,
             answer.is_cordoned,
             answer.is_slow,
+            answer.is_draining,
         )
 
 

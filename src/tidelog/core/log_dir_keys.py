@@ -1,7 +1,8 @@
 """Declarations of the keys of log directories.
 
 They may be failed, replaced, cordoned, drained, full, slow, or balanced: rules D4, D6 and D12 to
-D15. Each declaration is a field of `BrokerConfig`. Kafka's keys have the names, types, ranges and defaults that they have in Kafka.
+D15. Each declaration is a field of `BrokerConfig`. Kafka's keys have the names, types, ranges and
+defaults that they have in Kafka.
 """
 
 from __future__ import annotations

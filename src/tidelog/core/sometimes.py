@@ -134,5 +134,11 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "directory_move_restarted": "a future replica begins again where the present one begins",
     "directory_move_throttled": "a move waits for its throttle",
     "future_replica_removed": "a future replica is removed that belongs to no present one",
+    "directory_drained": "a log directory that is drained has no replica any more",
+    "drain_cancelled": "a move ends because its source is not drained any more",
+    "drained_replica_goes_elsewhere": "a drain gives a replica another target than before",
+    "drained_replica_fits_nowhere": "a replica of a drained directory has to wait for room",
+    "planned_move_refused": "a directory refuses a replica that a drain or balancing sends there",
+    "directory_balance_begun": "a replica begins to move to an emptier volume by itself",
     "moved_replica_found_twice": "a start finds a replica and the one in whose place it was put",
 }

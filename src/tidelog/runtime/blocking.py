@@ -16,7 +16,7 @@ from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.client.configs import ConfigAdmin, ConfigChange, ConfigResource, ConfigValue
 from tidelog.client.consuming import GroupConsumer, PartitionConsumer
 from tidelog.client.coordinators import Coordinators
-from tidelog.client.directory_moves import DirectoryMoveAdmin
+from tidelog.client.directory_moves import DirectoryMoveAdmin, PlannedMove
 from tidelog.client.fetching import (
     EARLIEST,
     READ_UNCOMMITTED,
@@ -254,6 +254,16 @@ class BlockingClient:
     ) -> dict[TopicPartition, ErrorCode]:
         """Have replicas of a broker in these log directories; return the outcome of each (D11)."""
         return self.run(self._directory_moves.move(broker_id, directories))
+
+    def plan_drain(self, broker_id: int, paths: Sequence[str]) -> list[PlannedMove]:
+        """Return where the replicas of log directories would go in a drain (D12)."""
+        return self.run(self._directory_moves.plan_drain(broker_id, paths))
+
+    def plan_balance(
+        self, broker_id: int, threshold_percent: int | None = None
+    ) -> list[PlannedMove]:
+        """Return the moves that would balance the log directories of a broker (D15)."""
+        return self.run(self._directory_moves.plan_balance(broker_id, threshold_percent))
 
     def sample_moves(self) -> MoveSamples:
         """Return one sample of each reassignment under way, for a `ProgressMeter` (R16)."""

@@ -67,6 +67,7 @@ from tidelog.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    plan_log_dir_moves,
     produce,
     relinquish_leadership,
     remove_partitions,
@@ -151,6 +152,7 @@ REQUEST_COMMANDS: Final = FIRST_OWN_KEY + 3
 DESCRIBE_REPLICAS: Final = FIRST_OWN_KEY + 4
 RELINQUISH_LEADERSHIP: Final = FIRST_OWN_KEY + 5
 MARK_LOG_DIRS_BAD: Final = FIRST_OWN_KEY + 6
+PLAN_LOG_DIR_MOVES: Final = FIRST_OWN_KEY + 7
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -224,6 +226,7 @@ API: Final[dict[int, Api]] = {
         describe_replicas.API,
         relinquish_leadership.API,
         mark_log_dirs_bad.API,
+        plan_log_dir_moves.API,
     )
 }
 
@@ -299,4 +302,5 @@ __all__ = [
     "DESCRIBE_REPLICAS",
     "RELINQUISH_LEADERSHIP",
     "MARK_LOG_DIRS_BAD",
+    "PLAN_LOG_DIR_MOVES",
 ]

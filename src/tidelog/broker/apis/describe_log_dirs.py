@@ -52,11 +52,13 @@ async def _describe(
         }
     response = DescribeLogDirsResponse()
     for directory in context.replicas.directories:
+        config = context.services.config
         result = DescribeLogDirsResult(
             log_dir=directory.path,
             is_read_only=directory.space.is_full,
-            is_cordoned=is_cordoned(directory.path, context.services.config.cordoned_log_dirs),
+            is_cordoned=is_cordoned(directory.path, config.cordoned_log_dirs),
             is_slow=directory.speed.is_slow,
+            is_draining=directory.path in config.draining_log_dirs,
         )
         response.results.append(result)
         try:

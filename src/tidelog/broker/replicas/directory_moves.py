@@ -14,14 +14,14 @@ failed directory goes on to move replicas.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.replicas.directory_move import DirectoryMove, future_config
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_PREFERRED_LOG_DIRS
-from tidelog.core.log_dir_keys import CORDON, is_cordoned, slow_action_includes
+from tidelog.core.log_dir_keys import CORDON, slow_action_includes, takes_no_new
 from tidelog.core.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
 from tidelog.core.ports import Files, Work
 from tidelog.core.throttle_keys import UNLIMITED
@@ -76,12 +76,18 @@ class DirectoryMoves:
         self._copying = 0
         self._waiting: list[Completion[None]] = []
         self._is_closing = False
+        #: Called when a move has begun to be over: it is done, cancelled, or has failed.
+        self.on_ended: Callable[[], None] = lambda: None
         #: When the metrics were last put.
         self._shown_ms = -_SHOW_MS
 
     def get(self, topic_partition: TopicPartition) -> DirectoryMove | None:
         """Return the move of a replica, None without one."""
         return self._moves.get(topic_partition)
+
+    def under_way(self) -> list[DirectoryMove]:
+        """Return all moves."""
+        return list(self._moves.values())
 
     # requests
 
@@ -149,7 +155,8 @@ class DirectoryMoves:
         )
 
     def _check_cordon(self, path: str) -> None:
-        if is_cordoned(path, self._services.config.cordoned_log_dirs):
+        config = self._services.config
+        if takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"log directory {path} takes no new replicas: it is cordoned (cordoned.log.dirs)",
@@ -288,6 +295,7 @@ class DirectoryMoves:
         if move is not None:
             move.is_over = True
             self._show_progress(self._services.clock.monotonic_ms())
+            self.on_ended()
         return move
 
     async def _remove_futures(

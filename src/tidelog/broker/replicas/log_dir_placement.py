@@ -8,23 +8,29 @@ device error fails it (D1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.core.errors import StorageError
-from tidelog.core.log_dir_keys import CORDON, is_cordoned, slow_action_includes
-from tidelog.core.ports import Files, Work
+from tidelog.core.log_dir_keys import CORDON, is_cordoned, slow_action_includes, takes_no_new
+from tidelog.core.ports import Files, VolumeSize, Work
 from tidelog.log.log_dir_choice import Growth, LogDirRoom, Promises, choose, expected_bytes
+from tidelog.log.log_dir_plan import LogDirState
 
 if TYPE_CHECKING:
+    from tidelog.broker.replicas.directory_move import DirectoryMove
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory
 
 
 class _Volume(NamedTuple):
-    usable_bytes: int | None
+    size: VolumeSize | None
     device: int
+
+    @property
+    def usable_bytes(self) -> int | None:
+        return None if self.size is None else self.size.usable_bytes
 
 
 class LogDirPlacement:
@@ -43,14 +49,15 @@ class LogDirPlacement:
             growth.sample(_held_bytes(directory), now_ms)
 
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
-        """Return the directories that may take new replicas: not full, slow or cordoned.
+        """Return the directories that may take new replicas: not full, slow, cordoned or drained.
 
         Slow ones take them where no other has room, because all of them may be slow. Where all of
         those without a cordon are full, they are returned: they refuse a replica themselves, and
         the controller sends its role again. Empty where all are cordoned.
         """
-        cordoned = self._services.config.cordoned_log_dirs
-        allowed = [each for each in directories if not is_cordoned(each.path, cordoned)]
+        config = self._services.config
+        cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs
+        allowed = [each for each in directories if not takes_no_new(each.path, cordoned, draining)]
         with_room = [each for each in allowed if not each.space.is_full]
         return [each for each in with_room if not self.is_closed(each)] or with_room or allowed
 
@@ -83,11 +90,54 @@ class LogDirPlacement:
             self._promises.make(directories[index].path, replica, expected, now_ms)
         return shares
 
+    async def states(
+        self,
+        directories: Sequence[LogDirectory],
+        moves: Collection[DirectoryMove],
+        leaving: Collection[str] = (),
+    ) -> list[LogDirState]:
+        """Return the facts of which moves between these directories are planned.
+
+        `moves` are under way. Directories of the paths `leaving` count as drained.
+        """
+        volumes = [await self._volume(each) for each in directories]
+        now_ms = self._services.clock.monotonic_ms()
+        return [
+            LogDirState(
+                path=directory.path,
+                room=self._room(directory, volume, now_ms),
+                total_bytes=None if volume.size is None else volume.size.total_bytes,
+                spare_bytes=0 if volume.size is None else _spare_bytes(directory, volume.size),
+                coming_bytes=sum(each.awaited_bytes for each in moves if each.target is directory),
+                leaving_bytes=sum(
+                    each.partition.log.size_bytes for each in moves if each.source is directory
+                ),
+                closed=self._why_closed(directory, leaving),
+                is_draining=self._is_draining(directory.path, leaving),
+            )
+            for directory, volume in zip(directories, volumes, strict=True)
+        ]
+
+    def _is_draining(self, path: str, leaving: Collection[str]) -> bool:
+        return path in leaving or path in self._services.config.draining_log_dirs
+
+    def _why_closed(self, directory: LogDirectory, leaving: Collection[str]) -> str:
+        """Return why no replica may move to a directory; empty where it may."""
+        if directory.failure is not None:
+            return "has failed"
+        if self._is_draining(directory.path, leaving):
+            return "is drained"
+        if is_cordoned(directory.path, self._services.config.cordoned_log_dirs):
+            return "is cordoned"
+        if directory.space.is_full:
+            return "is full"
+        return "is slow" if self.is_closed(directory) else ""
+
     async def _volume(self, directory: LogDirectory) -> _Volume:
         path = directory.path
 
         def look(files: Files) -> _Volume:
-            return _Volume(files.volume_size(path).usable_bytes, files.volume_place(path).device)
+            return _Volume(files.volume_size(path), files.volume_place(path).device)
 
         try:
             return await directory.lane.submit(look, Work.SLOW, "volume_size")
@@ -111,3 +161,8 @@ class LogDirPlacement:
 
 def _held_bytes(directory: LogDirectory) -> int:
     return sum(log.size_bytes for log in directory.logs.values())
+
+
+def _spare_bytes(directory: LogDirectory, volume: VolumeSize) -> int:
+    """Return the bytes that moves leave free: with fewer, a full directory does not heal (D14)."""
+    return 2 * directory.space.free.reserve_of(volume)

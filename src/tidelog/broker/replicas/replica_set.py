@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.replicas import duplicate_replicas, patient_reads
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
+from tidelog.broker.replicas.directory_balance import DirectoryBalance
+from tidelog.broker.replicas.directory_drains import DirectoryDrains
 from tidelog.broker.replicas.directory_moves import DirectoryMoves
 from tidelog.broker.replicas.early_batches import EarlyBatches
 from tidelog.broker.replicas.partition import Partition
@@ -119,6 +121,10 @@ class ReplicaSet:
         #: Replicas on their way between the log directories (D11).
         self.moves = DirectoryMoves(services, self)
         self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
+        #: Moves that this broker plans itself (D12, D15).
+        self.drains = DirectoryDrains(services, self)
+        self.balance = DirectoryBalance(services, self, self.drains)
+        self.moves.on_ended = self._directory_move_ended
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None
         #: Has a damaged replica replaced by a controller that cannot be asked for it (V68).
@@ -307,8 +313,14 @@ class ReplicaSet:
                 config.log_dir_slow_threshold_ms, config.log_dir_slow_window_ms
             )
         self.upkeep.configured()
+        self.drains.configured()
+        self.balance.configured()
         self.throttles.rates_changed()
         self.configs_changed(self.topics())
+
+    def _directory_move_ended(self) -> None:
+        self.drains.move_ended()
+        self.balance.move_ended()
 
     # start and end
 
@@ -325,6 +337,8 @@ class ReplicaSet:
         for partition in self.all():
             partition.log.config = self.log_config(partition.topic_partition.topic)
         self.upkeep.start()
+        self.drains.configured()
+        self.balance.configured()
 
     def stop_leading(self, reason: str) -> None:
         """End every leadership; all waiting requests get NOT_LEADER_OR_FOLLOWER (V38, V65)."""

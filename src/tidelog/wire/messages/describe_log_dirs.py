@@ -14,6 +14,7 @@ from tidelog.wire.structs import dataclass
 READ_ONLY_TAG = 20_040
 CORDONED_TAG = 20_041
 SLOW_TAG = 20_042
+DRAINING_TAG = 20_045
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class DescribeLogDirsResult:
     is_cordoned: bool = boolean("2+", ignorable=True, tag=CORDONED_TAG)
     #: The directory is slow (D13).
     is_slow: bool = boolean("2+", ignorable=True, tag=SLOW_TAG)
+    #: All of its replicas move to other directories (D12).
+    is_draining: bool = boolean("2+", ignorable=True, tag=DRAINING_TAG)
 
 
 @dataclass(slots=True)

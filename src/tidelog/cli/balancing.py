@@ -1,0 +1,94 @@
+"""`tidelog log-dirs balance`: replicas move from full volumes of a broker to emptier ones (D15).
+
+The broker plans, as it does for automatic balancing, and the command asks it for the moves. Each is
+shown with its reason. The moves are not remembered as a whole: a repeated command plans what is
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.cordons import BrokerOption
+from tidelog.cli.directory_moves import Place, ask, await_all, is_begun, say_refused
+from tidelog.cli.documents import prints
+from tidelog.cli.drains import planned_document, print_planned
+from tidelog.cli.names import broker_named
+from tidelog.cli.output import OutputFormat, OutputOption, print_document, say
+from tidelog.cli.planned_documents import DirectoryMovePlanned
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.core.errors import ErrorCode
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command(epilog="Example: tidelog log-dirs balance --broker 1 --dry-run")(balance)
+
+
+@prints(list[DirectoryMovePlanned])
+def balance(
+    broker: BrokerOption,
+    threshold: Annotated[
+        int | None,
+        typer.Option(
+            "--threshold",
+            min=1,
+            max=100,
+            help="Percent by which the fills of two volumes may differ [that of the broker].",
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the replicas are there.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Move replicas from full volumes of a broker to emptier ones, with few bytes.
+
+    Nothing moves while the fills of the volumes differ by no more than
+    log.dir.balance.threshold.percent of the broker. The exit code is 1 if a move was refused; the
+    others go on. The request goes to the listener between brokers.
+    """
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        broker_named(client, broker)
+        planned = client.plan_balance(broker, threshold)
+        wanted = {Place(broker, each.tp): each.target for each in planned if each.target}
+        outcomes = dict.fromkeys(wanted, ErrorCode.NONE) if dry_run else ask(client, wanted)
+        begun = {
+            place: target
+            for place, target in wanted.items()
+            if is_begun(outcomes[place], may_be_missing=False)
+        }
+        if wait and begun and not dry_run:
+            await_all(client, begun)
+    rows = []
+    for each in planned:
+        row = planned_document(broker, each, is_begun=not dry_run)
+        error = outcomes[Place(broker, each.tp)]
+        result = "done" if wait and not dry_run else row.result
+        rows.append(replace(row, result=result if error is ErrorCode.NONE else error.name))
+    _print(rows, output)
+    if say_refused(outcomes, may_be_missing=False):
+        raise typer.Exit(1)
+
+
+def _print(rows: Sequence[DirectoryMovePlanned], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_document(list(rows))
+    elif rows:
+        print_planned(rows)
+    else:
+        say("nothing is to be moved: the volumes are balanced, or no move would help")

@@ -1,0 +1,246 @@
+"""`tidelog log-dirs drain`: all replicas leave a log directory for others of the broker (D12).
+
+The broker's setting `draining.log.dirs` has the drain, so it outlives this command and restarts of
+the broker. The command looks first at the broker's plan: where something does not fit, it names
+each replica and begins nothing, unless forced. A repeated command changes nothing, and may wait for
+the drain that is under way. `log-dirs uncordon` ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.configs import change_configs
+from tidelog.cli.cordons import DRAINING_KEY, BrokerOption, cordoned_after, plain
+from tidelog.cli.directory_moves import PATIENCE_S
+from tidelog.cli.documents import prints
+from tidelog.cli.names import NotFoundError, broker_named
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_document,
+    print_table,
+    say,
+    size_text,
+)
+from tidelog.cli.planned_documents import DirectoryMovePlanned, LogDirDrained
+from tidelog.cli.target import (
+    BootstrapOption,
+    DryRunOption,
+    OptionalDirectoryOption,
+    TimeoutOption,
+    choose_target,
+)
+from tidelog.cli.waiting import wait_for
+from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.client.directory_moves import PlannedMove
+from tidelog.client.upkeep import LogDirectory
+from tidelog.core.config_keys import comma_list
+from tidelog.core.errors import ErrorCode
+from tidelog.runtime.blocking import BlockingClient
+
+_CORDONED_KEY = "cordoned.log.dirs"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command(epilog="Example: tidelog log-dirs drain --broker 1 /disks/b --wait")(drain)
+
+
+@prints(list[LogDirDrained])
+def drain(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="DIR...", help="Log directories of the broker.")
+    ],
+    broker: BrokerOption,
+    force: Annotated[
+        bool, typer.Option("--force", help="Begin although some replicas fit nowhere now.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the directories are empty.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    timeout: TimeoutOption = 30.0,
+) -> None:
+    """Move all replicas out of log directories, and keep new ones out.
+
+    They go to the broker's other directories, at most at
+    replica.alter.log.dirs.io.max.bytes.per.second, and the broker goes on with it by itself, also
+    after a restart. `log-dirs uncordon` ends a drain. Where replicas fit nowhere, each is named,
+    the exit code is 1, and nothing begins without --force. The request goes to the listener
+    between brokers.
+    """
+    wanted = list(dict.fromkeys(plain(paths)))
+    with choose_target(bootstrap, directory).client(timeout) as client:
+        broker_named(client, broker)
+        planned = client.plan_drain(broker, wanted)
+        lacking = say_lacking(planned)
+        is_refused = lacking > 0 and not force and not _is_drained(client, broker, wanted)
+        is_begun = not dry_run and not is_refused
+        if is_begun:
+            _begin(client, broker, wanted)
+            if wait:
+                _await_empty(client, broker, wanted)
+                planned = []
+        left = _described(client, broker, wanted)
+    _print(broker, left, planned, output, is_begun=is_begun)
+    if is_refused:
+        if not dry_run:
+            say("tidelog: nothing was begun: make room, or begin with --force")
+        raise typer.Exit(1)
+
+
+def _is_drained(client: BlockingClient, broker: int, paths: Sequence[str]) -> bool:
+    """Return whether the directories are drained already."""
+    found = {each.path: each.is_draining for each in client.describe_log_dirs(broker, ())}
+    return all(found[path] for path in paths)
+
+
+def _begin(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
+    """Set the drain, and a cordon with it, in one request."""
+    resource = ConfigResource(BROKER, str(broker))
+    before = {
+        each.name: comma_list(each.value or "")
+        for each in client.describe_configs(resource, [_CORDONED_KEY, DRAINING_KEY])
+    }
+    known = [each.path for each in client.describe_log_dirs(broker, ())]
+    cordoned = cordoned_after(before[_CORDONED_KEY], paths, known, is_cordon=True)
+    draining = [each for each in known if each in before[DRAINING_KEY] or each in paths]
+    changes = [
+        ConfigChange(ConfigOperation.SET, key, ",".join(after))
+        for key, after in ((_CORDONED_KEY, cordoned), (DRAINING_KEY, draining))
+        if after != before[key]
+    ]
+    if changes:
+        change_configs(client, resource, changes, dry_run=False, output=OutputFormat.TABLE)
+
+
+def say_lacking(planned: Sequence[PlannedMove]) -> int:
+    """Name the replicas that fit nowhere; return how many there are."""
+    lacking = [each for each in planned if each.target is None]
+    for each in lacking:
+        say(
+            f"tidelog: {each.tp} of {size_text(each.size_bytes)} cannot leave {each.source}:"
+            f" {each.reason}"
+        )
+    return len(lacking)
+
+
+def _described(client: BlockingClient, broker: int, paths: Sequence[str]) -> list[LogDirectory]:
+    return [each for each in client.describe_log_dirs(broker) if each.path in paths]
+
+
+def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
+    """Wait until the directories have no replica; name those that cannot leave, once each.
+
+    Raises NotFoundError where a directory fails meanwhile, or its drain is cancelled.
+    """
+    total = sum(len(each.replicas) for each in _described(client, broker, paths))
+    said: dict[object, None] = {}
+    text = ""
+
+    def count() -> int:
+        nonlocal text, total
+        found = _described(client, broker, paths)
+        for each in found:
+            if each.error is not ErrorCode.NONE:
+                raise NotFoundError(f"{each.path} of broker {broker} has failed meanwhile")
+        left = sum(len(each.replicas) for each in found)
+        size_bytes = sum(each.size_bytes for each in found)
+        text = f"{left} replicas, {size_text(size_bytes)} left"
+        if left:
+            _check_goes_on(client, broker, found)
+            lacking = [each for each in client.plan_drain(broker, paths) if each.target is None]
+            say_lacking([each for each in lacking if each.tp not in said])
+            said.update(dict.fromkeys(each.tp for each in lacking))
+        return max(0, total - left)
+
+    wait_for("drain", total, count, PATIENCE_S, lambda: text)
+
+
+def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirectory]) -> None:
+    """Raise NotFoundError where a drain was cancelled; a broker may not know of it yet."""
+    (value,) = client.describe_configs(ConfigResource(BROKER, str(broker)), [DRAINING_KEY])
+    draining = comma_list(value.value or "")
+    for each in found:
+        if each.path not in draining:
+            raise NotFoundError(f"the drain of {each.path} of broker {broker} was cancelled")
+
+
+def _print(
+    broker: int,
+    left: Sequence[LogDirectory],
+    planned: Sequence[PlannedMove],
+    output: OutputFormat,
+    *,
+    is_begun: bool,
+) -> None:
+    if output is OutputFormat.JSON:
+        print_document(
+            [
+                LogDirDrained(
+                    broker,
+                    each.path,
+                    is_begun,
+                    len(each.replicas),
+                    each.size_bytes,
+                    [
+                        planned_document(broker, move, is_begun=is_begun)
+                        for move in planned
+                        if move.source == each.path
+                    ],
+                )
+                for each in left
+            ]
+        )
+        return
+    if planned:
+        print_planned([planned_document(broker, each, is_begun=is_begun) for each in planned])
+    for each in left:
+        if is_begun and not each.replicas:
+            say(
+                f"{each.path} of broker {broker} has no replica any more. To take it out of use,"
+                f" stop the broker, take {each.path} out of log.dirs, start the broker, and type"
+                f" `tidelog log-dirs uncordon --broker {broker} {each.path}`"
+            )
+
+
+def planned_document(broker: int, move: PlannedMove, *, is_begun: bool) -> DirectoryMovePlanned:
+    """Return a planned move as commands print it."""
+    result = "waits" if move.target is None else "accepted" if is_begun else "would_move"
+    return DirectoryMovePlanned(
+        broker,
+        move.tp.topic,
+        move.tp.partition,
+        result,
+        move.source,
+        move.target,
+        move.size_bytes,
+        move.reason,
+    )
+
+
+def print_planned(rows: Sequence[DirectoryMovePlanned]) -> None:
+    """Print a table of planned moves, each with its reason."""
+    print_table(
+        ("broker", "topic", "partition", "result", "from", "to", "size", "reason"),
+        (
+            (
+                each.broker,
+                each.topic,
+                each.partition,
+                each.result,
+                each.log_dir_before,
+                each.log_dir,
+                size_text(each.size_bytes),
+                each.reason,
+            )
+            for each in rows
+        ),
+    )

@@ -1,0 +1,38 @@
+"""A pause that may end early, for a loop that looks from time to time and when something happens.
+
+What happens while the loop works is remembered: the next pause ends at once then. Loop only.
+"""
+
+from __future__ import annotations
+
+from tidelog.core.completion import Completion
+from tidelog.core.ports import Clock
+
+
+class Pause:
+    """The pauses of one loop."""
+
+    __slots__ = ("_clock", "_is_woken", "_waiting")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._is_woken = False
+        self._waiting: Completion[None] | None = None
+
+    async def wait(self, longest_ms: float) -> None:
+        """Return after this time, or when woken before; cancellable."""
+        if not self._is_woken:
+            self._waiting = Completion()
+            timer = self._clock.call_later(longest_ms, self.wake)
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+                timer.cancel()
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """End the pause, or the next one."""
+        self._is_woken = True
+        if self._waiting is not None and not self._waiting.done:
+            self._waiting.resolve(None)
