@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.core.config import BrokerConfig
+from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES
 
 PORT: Final = 9092
 #: The first log directory; a number follows in the names of further ones.
@@ -36,6 +37,8 @@ class Settings:
     properties: dict[str, str] = field(default_factory=dict)
     #: Number of log directories of each broker.
     log_dirs: int = 1
+    #: Size of each disk; the largest of all disks where a run has nothing to balance.
+    disk_bytes: int = DEFAULT_CAPACITY_BYTES
     #: Whether all topics are compacted, so that checkers expect gaps.
     compacted: bool = False
     #: Topics that are compacted even if not all are.

@@ -50,7 +50,8 @@ class SimDisk:
 
     def __init__(self, root: str, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
         self.root = root
-        self.capacity_bytes = capacity_bytes
+        #: Bytes of the disk, and those that other programs leave to the broker.
+        self.size_bytes = self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         #: Called before each call with (call, path); returns the errno of a failure, or 0.
         self.fault: Callable[[str, str], int] | None = None
@@ -295,7 +296,7 @@ class SimDisk:
     @property
     def is_filled(self) -> bool:
         """Whether a fault took the space that the disk had."""
-        return self.capacity_bytes != DEFAULT_CAPACITY_BYTES
+        return self.capacity_bytes != self.size_bytes
 
     def fill(self, room_bytes: int) -> None:
         """Leave this many free bytes: another program has the rest."""
@@ -303,7 +304,7 @@ class SimDisk:
 
     def free(self) -> None:
         """Give the space back."""
-        self.capacity_bytes = DEFAULT_CAPACITY_BYTES
+        self.capacity_bytes = self.size_bytes
 
     # Damage
 

@@ -75,6 +75,8 @@ class FinalPhase:
             return
         if not self._end_producers(limit_ns) or not self._end_groups(limit_ns):
             return
+        if not self._balanced():
+            return
         is_promised = self._profile.keeps_promises
         if is_promised and not self._wait(self._unread, limit_ns, "everything committed is read"):
             return
@@ -148,6 +150,15 @@ class FinalPhase:
         if self._wait(lambda: bool(left_over()), limit_ns, "no move leaves a copy behind"):
             return True
         self._simulator.note(-1, "move", left_over())
+        return False
+
+    def _balanced(self) -> bool:
+        """Wait until nothing moves by a plan of a broker any more: all sizes are the last (D15)."""
+        planned = self._cluster.planned_moves
+        limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
+        if self._wait(planned.is_restless, limit_ns, "planned moves come to rest"):
+            return True
+        self._simulator.note(-1, "move", planned.latest)
         return False
 
     # Producers

@@ -96,6 +96,7 @@ class SeedRun:
             settings.detect_ms = None
         settings.levels = _levels(seed, self.profile)
         settings.log_dirs = stream(seed, "log_dirs").choice(self.profile.log_dirs)
+        settings.disk_bytes = self.profile.disk_bytes
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._outcomes = OutcomeWatch(self.cluster)
         self._crashes = 0

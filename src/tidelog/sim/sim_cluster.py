@@ -27,6 +27,7 @@ from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
 from tidelog.sim.checkers.log_dir_checker import LogDirChecker
+from tidelog.sim.checkers.planned_move_checker import PlannedMoveChecker
 from tidelog.sim.checkers.published_state import Published
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
@@ -99,6 +100,7 @@ class SimCluster:
         self.on_broker_death: Callable[[SimBroker], None] | None = None
         self._last_start_error: dict[int, str] = {}
         simulator.network.add_host(STORE_HOST)
+        simulator.disk_bytes = settings.disk_bytes
         for broker_id in range(1, broker_count + 1):
             node = simulator.add_node(broker_id, host_of(broker_id))
             broker = SimBroker(self, node, settings.of(broker_id))
@@ -118,6 +120,7 @@ class SimCluster:
         simulator.network.frame_watch = self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
+        self.planned_moves = PlannedMoveChecker(simulator.violate, lambda: simulator.now_ns)
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         self._attach()
@@ -289,6 +292,10 @@ class SimCluster:
             self.directory_moves.swapped(
                 incarnation.node_id, fields["partition"], fields["source"], fields["target"]
             )
+        elif name == "directory_move_planned":
+            running = self.brokers[incarnation.node_id].broker
+            assert running is not None, "a broker traces while it runs"
+            self.planned_moves.begun(incarnation.node_id, running.config, **fields)
         elif name == "log_directory_failed":
             self.log_dirs.failed(incarnation, fields["directory"])
         elif name in ("replicas_offline", "log_directory_unusable"):

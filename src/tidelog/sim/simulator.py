@@ -14,7 +14,7 @@ from typing import Any
 
 from tidelog.core.errors import ConfigError
 from tidelog.core.ports import Lane
-from tidelog.sim.disk import Loss, SimDisk
+from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.files import SimFiles
 from tidelog.sim.lanes import SimLane
 from tidelog.sim.loop import EventOwner, Scheduler
@@ -39,6 +39,8 @@ class Simulator:
         self.network = SimNetwork(self.scheduler, self.note, stream(seed, "network"))
         self.nodes: dict[int, SimNode] = {}
         self.disks: dict[tuple[int, str], SimDisk] = {}
+        #: Size of a disk that is made.
+        self.disk_bytes = DEFAULT_CAPACITY_BYTES
         #: Violations in order; the first one ends the run.
         self.violations: list[str] = []
         #: Called with (incarnation, event name, fields) for each traced state change.
@@ -72,7 +74,7 @@ class Simulator:
         """Return the disk of a log directory, created on first use; it outlives incarnations."""
         found = self.disks.get((node_id, directory))
         if found is None:
-            found = self.disks[(node_id, directory)] = SimDisk(directory)
+            found = self.disks[(node_id, directory)] = SimDisk(directory, self.disk_bytes)
         return found
 
     def open_lane(self, incarnation: Incarnation, directory: str) -> Lane:

@@ -22,6 +22,7 @@ from tests.support.mutants import (
     logs,
     moves,
     orders,
+    planned_moves,
     recovery,
     removals,
     roles,
@@ -56,6 +57,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         synced,
         throttles,
         directory_moves,
+        planned_moves,
     )
     for name, mutant in part.CATALOGUE.mutants.items()
 }

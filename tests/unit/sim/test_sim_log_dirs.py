@@ -309,4 +309,5 @@ def test_only_profiles_of_log_directories_have_more_than_one() -> None:
         "directory_moves",
         "full_directories",
         "slow_directories",
+        "drained_directories",
     ]

@@ -316,7 +316,8 @@ class _LeaderAndIsr:
         )
         for topic_partition in strays:
             partition = self.replicas.get(topic_partition)
-            assert partition is not None
+            if partition is None:
+                continue  # its log directory failed with the stray before it: a start judges it
             await self.release(partition)
             try:
                 await partition.directory.set_aside(topic_partition, partition.high_watermark)

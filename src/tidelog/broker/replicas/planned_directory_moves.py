@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.core.errors import KafkaError
+from tidelog.core.log_dir_keys import takes_no_new
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.log.log_dir_plan import MovableReplica, PlannedMove
 
@@ -97,6 +98,12 @@ class PlannedDirectoryMoves:
             partition = replicas.get(key)
             if partition is None or partition.directory.path != planned.source:
                 return False
+            if self._is_closed(target):
+                return False  # since the plan was made
+            self._services.tracer.event(
+                "directory_move_planned", kind=self._kind, partition=str(key),
+                source=planned.source, target=target, size_bytes=planned.size_bytes,
+            )  # fmt: skip
             try:
                 await replicas.moves.move(key, target)
             except KafkaError as error:
@@ -113,6 +120,10 @@ class PlannedDirectoryMoves:
             f" {target}: {planned.reason}",
         )
         return True
+
+    def _is_closed(self, path: str) -> bool:
+        config = self._services.config
+        return takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs)
 
     def _was_refused(self, planned: PlannedMove, target: str, why: str) -> None:
         until_ms = self._services.clock.monotonic_ms() + REFUSED_MS

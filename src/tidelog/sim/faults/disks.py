@@ -12,7 +12,7 @@ from typing import Final
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim import slow_speed
 from tidelog.sim.checkers.replica_logs import LogKey
-from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
+from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import kind, scenario
 from tidelog.sim.loop import NS_PER_MS
@@ -216,13 +216,10 @@ def full_disk(context: FaultContext) -> bool:
     name = context.named(broker, disk)
     context.note(f"full disk of {name}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
 
-    def make_room() -> None:
-        disk.capacity_bytes = DEFAULT_CAPACITY_BYTES
-
     context.later(
-        context.draw.choice((200, 1_500, 4_000)) * context.draw.uniform(0.5, 1.5), make_room
+        context.draw.choice((200, 1_500, 4_000)) * context.draw.uniform(0.5, 1.5), disk.free
     )
-    context.at_end(make_room)
+    context.at_end(disk.free)
     return True
 
 

@@ -99,6 +99,7 @@ _ORDER: Final = (
     "full_directories",
     "damaged_leaders_offline",
     "slow_directories",
+    "drained_directories",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -254,6 +254,46 @@ DISKS: Final = (
         has_offline_directory=True,
         has_own_streams=True,
     ),
+    # Operators drain log directories and cancel drains, and brokers balance their volumes by
+    # themselves (D12, D15). Meanwhile brokers die at any step, targets fail and fill up, leaders
+    # change, and topics come and go. In the end drained directories are empty.
+    Profile(
+        "drained_directories",
+        weights={
+            "crash_leader": 2.0,
+            "stop": 1.5,
+            "strike": 2.0,
+            "expire_session": 1.0,
+            "crash_controller": 0.5,
+            "elect_preferred": 2.0,
+            "slow_disk": 1.0,
+            "lose_power": 2.0,
+            "write_errors": 0.5,
+            "full_disk": 2.0,
+            "fill_directory": 3.0,
+            "replaced_disk": 0.5,
+            "fail_directory": 2.0,
+            "strike_directory_move": 4.0,
+        },
+        left_out=0.3,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        topic_life_ms=(500, 4_000),
+        properties={
+            "log.dir.reserve.bytes": "3000",
+            "log.flush.interval.messages": "20",
+            "log.segment.bytes": "6000",
+            "replica.fetch.max.bytes": "1200",
+            "log.dir.balance.threshold.percent": "1",
+            "log.dir.balance.check.interval.seconds": "1",
+        },
+        churn=("directories_drained",),
+        churn_share=0.2,
+        brokers=4,
+        log_dirs=(2, 3, 3),
+        disk_bytes=2_000_000,
+        has_own_streams=True,
+    ),
     # Log directories are full for seconds, one by one or on all brokers at once, and are read-only
     # meanwhile (D14). Retention and deletions of records free space. Brokers with one directory
     # and with two restart on full ones.

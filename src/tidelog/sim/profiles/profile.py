@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidelog.sim.broker_settings import STORE_LATENCY_MS
+from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES
 from tidelog.sim.profiles.fault_weights import DEFAULT_WEIGHTS
 
 
@@ -86,6 +87,8 @@ class Profile:
     log_dirs: tuple[int, ...] = (1,)
     #: APIs that no broker serves, because Kafka's controllers do not.
     withheld_apis: tuple[int, ...] = ()
+    #: Size of each disk, of which all replicas of a broker take a part that can be balanced (D15).
+    disk_bytes: int = DEFAULT_CAPACITY_BYTES
     #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.

@@ -7,6 +7,7 @@ from tidelog.sim.workload import (  # noqa: F401
     client_churn,
     description_churn,
     directory_churn,
+    drain_churn,
     edit_churn,
     leader_churn,
     lookup_churn,

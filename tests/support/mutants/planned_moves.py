@@ -1,0 +1,68 @@
+"""Mutants of the moves that a broker plans itself: drains and balancing (D12, D15).
+
+Each plans into a directory that is closed, gives a drain up, or never comes to rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.support.mutants.mutant import Catalogue
+
+CATALOGUE: Final = Catalogue()
+_breaks = CATALOGUE.breaks
+_PROFILE: Final = "drained_directories"
+_DRAINS: Final = "tidelog.broker.replicas.directory_drains:DirectoryDrains"
+
+
+@_breaks(
+    "D12",
+    "tidelog.broker.replicas.log_dir_placement:LogDirPlacement._why_closed",
+    "tidelog.broker.replicas.planned_directory_moves:PlannedDirectoryMoves._is_closed",
+    "tidelog.broker.replicas.directory_moves:DirectoryMoves._check_cordon",
+    profile=_PROFILE,
+)
+def drain_places_into_cordon(*_: Any) -> Any:
+    """A drain moves replicas into directories that are cordoned or drained themselves."""
+    return (
+        lambda placement, directory, leaving: "",
+        lambda planned, path: False,
+        lambda moves, path: None,
+    )
+
+
+@_breaks("D12", f"{_DRAINS}._round", profile=_PROFILE)
+def drain_forgets_what_was_cut_short(original: Any) -> Any:
+    """A drain begins the move of each replica once, and not again where that came to nothing."""
+
+    async def act(drains: Any, paths: Any) -> None:
+        begun = drains.__dict__.setdefault("begun", {})
+        for partition in drains._leaving(paths):
+            key = partition.topic_partition
+            if key in begun and drains._replicas.moves.get(key) is None:
+                drains._unfit[key] = 1 << 62, "it was begun before"
+        await original(drains, paths)
+        for move in drains._replicas.moves.under_way():
+            begun[move.partition.topic_partition] = None
+
+    return act
+
+
+@_breaks(
+    "D15",
+    "tidelog.log.log_dir_balance:_next",
+    profile=_PROFILE,
+)
+def balance_without_hysteresis(_: Any) -> Any:
+    """Balancing begins at any difference, and moves the largest replica whatever that brings."""
+
+    def move(volumes: Any, threshold: float, goal: float, is_under_way: bool) -> Any:
+        if any(each.is_touched for each in volumes) or len(volumes) < 2:
+            return None
+        high = max(volumes, key=lambda each: each.fill)
+        low = min(volumes, key=lambda each: each.fill)
+        if high.fill <= low.fill or not low.open or not high.replicas:
+            return None
+        return high, low, high.replicas[-1]
+
+    return move
