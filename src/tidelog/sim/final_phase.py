@@ -155,6 +155,7 @@ class FinalPhase:
     def _balanced(self) -> bool:
         """Wait until nothing moves by a plan of a broker any more: all sizes are the last (D15)."""
         planned = self._cluster.planned_moves
+        planned.nothing_grows()
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if self._wait(planned.is_restless, limit_ns, "planned moves come to rest"):
             return True

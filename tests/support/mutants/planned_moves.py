@@ -1,6 +1,6 @@
 """Mutants of the moves that a broker plans itself: drains and balancing (D12, D15).
 
-Each plans into a directory that is closed, gives a drain up, or never comes to rest.
+Each plans into a directory that is closed, or never comes to rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from tests.support.mutants.mutant import Catalogue
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 _PROFILE: Final = "drained_directories"
-_DRAINS: Final = "tidelog.broker.replicas.directory_drains:DirectoryDrains"
 
 
 @_breaks(
@@ -29,23 +28,6 @@ def drain_places_into_cordon(*_: Any) -> Any:
         lambda planned, path: False,
         lambda moves, path: None,
     )
-
-
-@_breaks("D12", f"{_DRAINS}._round", profile=_PROFILE)
-def drain_forgets_what_was_cut_short(original: Any) -> Any:
-    """A drain begins the move of each replica once, and not again where that came to nothing."""
-
-    async def act(drains: Any, paths: Any) -> None:
-        begun = drains.__dict__.setdefault("begun", {})
-        for partition in drains._leaving(paths):
-            key = partition.topic_partition
-            if key in begun and drains._replicas.moves.get(key) is None:
-                drains._unfit[key] = 1 << 62, "it was begun before"
-        await original(drains, paths)
-        for move in drains._replicas.moves.under_way():
-            begun[move.partition.topic_partition] = None
-
-    return act
 
 
 @_breaks(

@@ -144,7 +144,8 @@ class DirectoryDrains:
             self._unfit.pop(each.replica, None)
             if replicas.moves.get(each.replica) is not None:
                 self._services.tracer.mark("drained_replica_goes_elsewhere")
-            await self._planned.begin(each)
+            if not await self._planned.begin(each):
+                self._pause.wake()  # to plan again, without what refused it
 
     async def _end_unwanted(self, paths: Collection[str]) -> None:
         """End the moves of cancelled drains, and those into drained directories."""

@@ -15,6 +15,8 @@ from tidelog.sim.loop import NS_PER_S
 
 #: No planned move for this long is rest: brokers look for balance each second.
 _REST_NS: Final = 4 * NS_PER_S
+#: So often a replica may move for balance when nothing grows: others may come and go once more.
+_MOST_MOVES: Final = 4
 
 
 class PlannedMoveChecker:
@@ -28,6 +30,8 @@ class PlannedMoveChecker:
         self.latest = ""
         #: Number of moves that began, by the kind of their plan.
         self.counts: dict[str, int] = {}
+        #: Moves of each replica for balance since all sizes are the last ones; None before.
+        self._since_last: dict[tuple[int, str], int] | None = None
 
     def begun(
         self,
@@ -50,6 +54,16 @@ class PlannedMoveChecker:
             self._violate(f"{self.latest}, which takes no new replicas (D12)")
         elif kind == "balance" and source in config.draining_log_dirs:
             self._violate(f"{self.latest}: its directory is drained (D15)")
+        elif kind == "balance" and self._since_last is not None:
+            count = self._since_last[node_id, partition] = 1 + self._since_last.get(
+                (node_id, partition), 0
+            )
+            if count > _MOST_MOVES:
+                self._violate(f"{self.latest}, {count} times since nothing grows (D15)")
+
+    def nothing_grows(self) -> None:
+        """Note that all sizes are the last ones: from now on few moves are left."""
+        self._since_last = {}
 
     def is_restless(self) -> bool:
         """Whether a planned move began lately."""

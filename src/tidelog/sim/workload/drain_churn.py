@@ -54,11 +54,13 @@ class DirectoriesDrained(ChurnKind):
             broker_id, roll = draw.choice(brokers), draw.random()
             if roll < _DRAINS:
                 path = self._path()
-                await self._set(broker_id, {_CORDONED: path, _DRAINING: path})
+                cordoned = dict.fromkeys([path, *self._paths()])
+                values = {_CORDONED: ",".join(cordoned), _DRAINING: path}
+                await self._set(broker_id, values)
             elif roll < _DRAINS + _CANCELS:
                 await self._set(broker_id, {_CORDONED: "", _DRAINING: ""})
             elif roll < _DRAINS + _CANCELS + _CORDONS:
-                await self._set(broker_id, {_CORDONED: self._path()})
+                await self._set(broker_id, {_CORDONED: ",".join(self._paths())})
             else:
                 enable = draw.choice(("true", "true", "false"))
                 rate = str(draw.choice(_RATES))
@@ -76,6 +78,11 @@ class DirectoriesDrained(ChurnKind):
 
     def _path(self) -> str:
         return self.draw.choice(self.work.cluster.settings.log_directories)
+
+    def _paths(self) -> list[str]:
+        """Return some directories, seldom all, mostly none."""
+        directories = self.work.cluster.settings.log_directories
+        return self.draw.sample(directories, max(0, self.draw.randrange(-2, len(directories) + 1)))
 
     async def _set(self, broker_id: int, values: dict[str, str]) -> bool:
         """Set keys of a broker in one request; return whether that is acknowledged."""
