@@ -360,7 +360,7 @@ def test_drains_of_unknown_failed_and_last_directories_are_refused(tmp_path: Pat
         three.files(1).refuse = lambda call, path: errno.EIO
         await three.plan(0)
         response = await three.plan(1)
-        assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert response.error_code == ErrorCode.INVALID_REQUEST
         assert f"{three.paths[1]} of broker 1 has failed" in response.error_message
 
     story(tmp_path, play)

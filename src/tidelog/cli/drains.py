@@ -166,8 +166,8 @@ def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> N
 
 def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirectory]) -> None:
     """Raise NotFoundError where a drain was cancelled; a broker may not know of it yet."""
-    (value,) = client.describe_configs(ConfigResource(BROKER, str(broker)), [DRAINING_KEY])
-    draining = comma_list(value.value or "")
+    values = client.describe_configs(ConfigResource(BROKER, str(broker)), [DRAINING_KEY])
+    draining = {each.name: comma_list(each.value or "") for each in values}[DRAINING_KEY]
     for each in found:
         if each.path not in draining:
             raise NotFoundError(f"the drain of {each.path} of broker {broker} was cancelled")

@@ -77,6 +77,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tidelog.wire.messages.plan_log_dir_moves import PlanLogDirMovesRequest
 from tidelog.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -111,6 +112,7 @@ from tidelog.wire.registry import (
     MARK_LOG_DIRS_BAD,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
+    PLAN_LOG_DIR_MOVES,
     PRODUCE,
     REMOVE_PARTITIONS,
 )
@@ -142,6 +144,7 @@ CLIENT_APIS = [
     LIST_STRAYS,
     ALTER_STRAYS,
     MARK_LOG_DIRS_BAD,
+    PLAN_LOG_DIR_MOVES,
     *GROUP_REQUESTS,
     *UNSERVED_REQUESTS,
 ]
@@ -297,6 +300,7 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     LIST_STRAYS: lambda version, topic, topic_id, partition: ListStraysRequest(),
     ALTER_STRAYS: lambda version, topic, topic_id, partition: AlterStraysRequest(DELETE, []),
     MARK_LOG_DIRS_BAD: lambda *_: MarkLogDirsBadRequest(["/none/of/the/brokers"]),
+    PLAN_LOG_DIR_MOVES: lambda *_: PlanLogDirMovesRequest([]),
     ELECT_LEADERS: _elect_leaders,
     ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: lambda version, topic, topic_id, partition: (

@@ -2,8 +2,8 @@
 
 tidelog's own API, served and advertised on the listener between brokers only (G5). The broker plans
 by the facts by which it acts. Nothing moves by the request. A drain of directories gets an error:
-LOG_DIR_NOT_FOUND where the broker does not have one, KAFKA_STORAGE_ERROR where one has failed, and
-INVALID_REQUEST where no directory is left for the replicas, or the threshold is not a percentage.
+LOG_DIR_NOT_FOUND where the broker does not have one, and INVALID_REQUEST where one has failed, no
+directory is left for the replicas, or the threshold is not a percentage.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def check_drain(context: ApiContext, paths: Sequence[str]) -> None:
     for path in paths:
         if path in replicas.failed:
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
+                ErrorCode.INVALID_REQUEST,
                 f"log directory {path} of {broker} has failed, and its replicas are offline: take"
                 " it out of log.dirs, and they are made again elsewhere",
             )
