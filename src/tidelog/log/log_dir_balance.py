@@ -111,9 +111,9 @@ def _volumes(
         usable = [each.room.usable_bytes for each in of_it if each.room.usable_bytes is not None]
         if len(totals) < len(of_it) or len(usable) < len(of_it):
             continue
-        changes = sum(
-            each.room.growth_bytes + each.coming_bytes - each.leaving_bytes for each in of_it
-        )
+        # A replica that is copied here from its leader grows as if it would go on forever.
+        growth = sum(min(each.room.growth_bytes, each.room.held_bytes) for each in of_it)
+        changes = growth + sum(each.coming_bytes - each.leaving_bytes for each in of_it)
         volumes.append(
             _Volume(
                 total_bytes=max(totals),

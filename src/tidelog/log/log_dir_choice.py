@@ -133,6 +133,10 @@ class Growth:
             self._samples.append((now_ms, held_bytes))
             del self._samples[: -self.SAMPLES]
 
+    def moved(self, size_bytes: int) -> None:
+        """Take a replica that moved here (or away: negative) as if it had always been so."""
+        self._samples = [(time_ms, held + size_bytes) for time_ms, held in self._samples]
+
     def expected_bytes(self, held_bytes: int, now_ms: int) -> int:
         """Return the growth to expect, 0 where the directory shrinks or is not known for long."""
         if not self._samples:

@@ -27,7 +27,7 @@ class LogDirState:
     spare_bytes: int = 0
     #: Bytes that moves to it still have to copy.
     coming_bytes: int = 0
-    #: Bytes of the replicas that move away from it.
+    #: Bytes of replicas that move away from it, or have, while their former files are still there.
     leaving_bytes: int = 0
     #: Why no replica may move to it; empty where it may.
     closed: str = ""

@@ -98,10 +98,16 @@ class DirectoryBalance:
             return
         threshold = self._services.config.log_dir_balance_threshold_percent
         planned = await self._plan(threshold, is_under_way=self._is_under_way)
-        self._is_under_way = bool(planned)
+        if planned or not self._are_files_departing():
+            self._is_under_way = bool(planned)
         for each in planned[:free]:
             if await self._planned.begin(each):
                 self._services.tracer.mark("directory_balance_begun")
+
+    def _are_files_departing(self) -> bool:
+        """Return whether replicas that have moved still take room, about which the plan guesses."""
+        replicas = self._replicas
+        return any(replicas.moves.departing_bytes(each.path) for each in replicas.directories)
 
     def _is_limited(self) -> bool:
         """Return whether moves have a limit of their rate; log once that they have none."""
@@ -119,9 +125,8 @@ class DirectoryBalance:
 
     async def _plan(self, threshold_percent: int, *, is_under_way: bool) -> list[PlannedMove]:
         replicas = self._replicas
-        moves = replicas.moves.under_way()
-        states = await replicas.upkeep.placement.states(replicas.directories, moves)
-        moving = {move.partition.topic_partition: None for move in moves}
+        states = await replicas.upkeep.placement.states(replicas.directories, replicas.moves)
+        moving = {move.partition.topic_partition: None for move in replicas.moves.under_way()}
         refused = {replica: None for replica, _ in self._planned.refused()}
         return log_dir_balance.plan(
             states,

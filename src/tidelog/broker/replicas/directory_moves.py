@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 #: How often the throttle is looked at while it holds the moves: its rate may have changed.
 _LOOK_MS: Final = 500
 _MS_PER_S: Final = 1_000
+#: Time in which files are removed that are due.
+_GONE_MS: Final = 1_000
 #: How often the metrics show the progress, at most: each time looks at all moves.
 _SHOW_MS: Final = 1_000
 
@@ -78,6 +80,11 @@ class DirectoryMoves:
         self._is_closing = False
         #: Called when a move has begun to be over: it is done, cancelled, or has failed.
         self.on_ended: Callable[[], None] = lambda: None
+        #: Called with source, target and bytes of a replica that has moved.
+        self.on_replaced: Callable[[str, str, int], None] = lambda source, target, size: None
+        #: Replicas that have moved, and whose former files are still there: (directory, bytes,
+        #: until when).
+        self._departing: list[tuple[str, int, int]] = []
         #: When the metrics were last put.
         self._shown_ms = -_SHOW_MS
 
@@ -88,6 +95,12 @@ class DirectoryMoves:
     def under_way(self) -> list[DirectoryMove]:
         """Return all moves."""
         return list(self._moves.values())
+
+    def departing_bytes(self, path: str) -> int:
+        """Return the bytes that moved replicas have left in a directory for a while."""
+        now_ms = self._services.clock.monotonic_ms()
+        self._departing = [each for each in self._departing if each[2] > now_ms]
+        return sum(size_bytes for source, size_bytes, _ in self._departing if source == path)
 
     # requests
 
@@ -399,7 +412,10 @@ class DirectoryMoves:
 
     def replaced(self, move: DirectoryMove) -> None:
         """Forget a move whose future replica is in place."""
-        key = move.partition.topic_partition
+        key, log = move.partition.topic_partition, move.partition.log
+        gone_ms = self._services.clock.monotonic_ms() + log.config.file_delete_delay_ms + _GONE_MS
+        self._departing.append((move.source.path, log.size_bytes, gone_ms))
+        self.on_replaced(move.source.path, move.target.path, log.size_bytes)
         if self._moves.get(key) is move:
             self._forget(key)
         self._services.tracer.mark("directory_move_swapped")

@@ -18,7 +18,7 @@ from tidelog.log.log_dir_choice import Growth, LogDirRoom, Promises, choose, exp
 from tidelog.log.log_dir_plan import LogDirState
 
 if TYPE_CHECKING:
-    from tidelog.broker.replicas.directory_move import DirectoryMove
+    from tidelog.broker.replicas.directory_moves import DirectoryMoves
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory
@@ -47,6 +47,12 @@ class LogDirPlacement:
         for directory in directories if len(directories) > 1 else ():
             growth = self._growth.setdefault(directory.path, Growth())
             growth.sample(_held_bytes(directory), now_ms)
+
+    def moved(self, source: str, target: str, size_bytes: int) -> None:
+        """Note a replica that moved between two directories: neither has grown or shrunk by it."""
+        for path, change in ((source, -size_bytes), (target, size_bytes)):
+            if path in self._growth:
+                self._growth[path].moved(change)
 
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
@@ -93,25 +99,25 @@ class LogDirPlacement:
     async def states(
         self,
         directories: Sequence[LogDirectory],
-        moves: Collection[DirectoryMove],
+        moves: DirectoryMoves,
         leaving: Collection[str] = (),
     ) -> list[LogDirState]:
         """Return the facts of which moves between these directories are planned.
 
-        `moves` are under way. Directories of the paths `leaving` count as drained.
+        Directories of the paths `leaving` count as drained.
         """
         volumes = [await self._volume(each) for each in directories]
         now_ms = self._services.clock.monotonic_ms()
+        begun = moves.under_way()
         return [
             LogDirState(
                 path=directory.path,
                 room=self._room(directory, volume, now_ms),
                 total_bytes=None if volume.size is None else volume.size.total_bytes,
                 spare_bytes=0 if volume.size is None else _spare_bytes(directory, volume.size),
-                coming_bytes=sum(each.awaited_bytes for each in moves if each.target is directory),
-                leaving_bytes=sum(
-                    each.partition.log.size_bytes for each in moves if each.source is directory
-                ),
+                coming_bytes=sum(each.awaited_bytes for each in begun if each.target is directory),
+                leaving_bytes=moves.departing_bytes(directory.path)
+                + sum(each.partition.log.size_bytes for each in begun if each.source is directory),
                 closed=self._why_closed(directory, leaving),
                 is_draining=self._is_draining(directory.path, leaving),
             )

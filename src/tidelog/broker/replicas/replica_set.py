@@ -125,6 +125,7 @@ class ReplicaSet:
         self.drains = DirectoryDrains(services, self)
         self.balance = DirectoryBalance(services, self, self.drains)
         self.moves.on_ended = self._directory_move_ended
+        self.moves.on_replaced = self.upkeep.placement.moved
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None
         #: Has a damaged replica replaced by a controller that cannot be asked for it (V68).
