@@ -1,10 +1,11 @@
 """Automatic balancing: replicas move from full volumes of this broker to emptier ones (D15).
 
-`log.log_dir_balance` plans, from time to time, and when a move of the plan has ended. Only a few
-moves are under way at once, at the rate of all moves between directories. Without a limit of that
-rate nothing moves by itself: producers would wait for it. Drains come first. `tidelog log-dirs
-balance` shows the same plan, and has it carried out once. Nothing runs where it is not enabled, or
-with one log directory.
+`log.log_dir_balance` plans from time to time. A plan is carried out a few moves at a time, at the
+rate of all moves between directories. The next plan waits until the former files of moved replicas
+are gone: before that, free bytes are a guess, and a plan could take the last one back. Without a
+limit of that rate nothing moves by itself: producers would wait for it. Drains come first. `tidelog
+log-dirs balance` shows the same plan, and has it carried out once. Nothing runs where it is not
+enabled, or with one log directory.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.directory_drains import DirectoryDrains
     from tidelog.broker.services import Services
 
-#: Moves under way at a time: the plan is made again before more of it begins.
+#: Moves under way at a time.
 _AT_ONCE: Final = 2
+#: Moves of one plan that are carried out: then sizes are looked at again.
+_LONGEST_QUEUE: Final = 64
 #: Shortest time between two looks.
 _GAP_MS: Final = 20
 _MS_PER_S: Final = 1_000
@@ -48,6 +51,8 @@ class DirectoryBalance:
         self._is_running = False
         #: The last plan had moves: it is brought to its end, within half of the threshold.
         self._is_under_way = False
+        #: What is left to begin of the present plan.
+        self._queue: list[PlannedMove] = []
         self._has_warned = False
 
     @property
@@ -92,20 +97,19 @@ class DirectoryBalance:
                 await self._planned.end(move, f"{move.target.path} is full")
         if not self.is_enabled or not self._is_limited() or self._drains.is_busy:
             self._is_under_way = False
+            self._queue.clear()
             return
-        free = _AT_ONCE - len(self._planned.under_way())
-        if free <= 0:
-            return
-        threshold = self._services.config.log_dir_balance_threshold_percent
-        planned = await self._plan(threshold, is_under_way=self._is_under_way)
-        if planned or not self._are_files_departing():
+        if not self._queue and not self._planned.under_way() and not self._are_files_departing():
+            threshold = self._services.config.log_dir_balance_threshold_percent
+            planned = await self._plan(threshold, is_under_way=self._is_under_way)
             self._is_under_way = bool(planned)
-        for each in planned[:free]:
-            if await self._planned.begin(each):
+            self._queue = planned[:_LONGEST_QUEUE]
+        while self._queue and len(self._planned.under_way()) < _AT_ONCE:
+            if await self._planned.begin(self._queue.pop(0)):
                 self._services.tracer.mark("directory_balance_begun")
 
     def _are_files_departing(self) -> bool:
-        """Return whether replicas that have moved still take room, about which the plan guesses."""
+        """Return whether replicas that have moved may still take room."""
         replicas = self._replicas
         return any(replicas.moves.departing_bytes(each.path) for each in replicas.directories)
 

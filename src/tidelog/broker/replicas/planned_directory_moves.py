@@ -122,8 +122,12 @@ class PlannedDirectoryMoves:
         return True
 
     def _is_closed(self, path: str) -> bool:
+        """Return whether a directory takes no replicas any more: it is cordoned, or full."""
         config = self._services.config
-        return takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs)
+        if takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs):
+            return True
+        directories = self._replicas.directories
+        return any(each.path == path and each.space.is_full for each in directories)
 
     def _was_refused(self, planned: PlannedMove, target: str, why: str) -> None:
         until_ms = self._services.clock.monotonic_ms() + REFUSED_MS
