@@ -200,8 +200,9 @@ def _print(
             ]
         )
         return
-    if planned:
-        print_planned([planned_document(broker, each, is_begun=is_begun) for each in planned])
+    fitting = [each for each in planned if each.target is not None]
+    if fitting:  # the others are named already
+        print_planned([planned_document(broker, each, is_begun=is_begun) for each in fitting])
     for each in left:
         if is_begun and not each.replicas:
             say(

@@ -152,7 +152,7 @@ def test_nothing_begins_where_a_replica_fits_nowhere_unless_forced(
     code, out, err = shell.run(*DRAIN)
     assert (code, broker.settings) == (1, dict.fromkeys(KEYS, ""))
     assert f"flights-1 of 2.0 KiB cannot leave {A}: /b is too small" in err
-    assert "nothing was begun" in err and "would_move" in out and "waits" in out
+    assert "nothing was begun" in err and out.count("would_move") == 1
     code, _, err = shell.run(*DRAIN, "--force")
     assert (code, broker.settings[KEYS[1]]) == (0, A)
     code, _, err = shell.run(*DRAIN)
