@@ -526,8 +526,9 @@ def test_balancing_begins_above_the_threshold_and_ends_within_half_of_it() -> No
 def test_growth_and_moves_on_the_way_count_as_used() -> None:
     replicas = [replica(number, 50, "/0") for number in range(4)]
     even = LogDirState("/1", room(800, 1, 200), 1_000)
-    grows = LogDirState("/0", LogDirRoom(800, 0, 200, 300, 0, 4), 1_000)
-    assert len(log_dir_balance.plan([grows, even], replicas, 10)) == 2, "at most what it holds"
+    grows = LogDirState("/0", room(800, 0, 200), 1_000, steady_growth_bytes=300)
+    (planned,) = log_dir_balance.plan([grows, even], replicas, 10)
+    assert planned.reason.endswith("afterwards 30.0% and 30.0%"), "a replica doubles at most"
     leaves = LogDirState("/0", room(500, 0, 500), 1_000, leaving_bytes=300)
     assert log_dir_balance.plan([leaves, even], replicas, 10) == []
     comes = LogDirState("/1", room(800, 1, 200), 1_000, coming_bytes=300)

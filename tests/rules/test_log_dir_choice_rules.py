@@ -116,9 +116,10 @@ def test_growth_is_expected_to_go_on_for_an_hour() -> None:
     growth.sample(600, Growth.SAMPLE_MS)
     assert growth.expected_bytes(600, Growth.SAMPLE_MS) == 100 * 60
     assert growth.expected_bytes(400, Growth.SAMPLE_MS) == 0
-    growth.moved(1_000)
-    assert growth.expected_bytes(1_600, Growth.SAMPLE_MS) == 100 * 60, "a move is no growth"
-    growth.moved(-1_000)
+    assert growth.expected_bytes(600, Growth.SAMPLE_MS, Growth.SAMPLE_MS + 1) == 0
+    growth.restart()
+    assert growth.expected_bytes(600, Growth.SAMPLE_MS) == 0, "a move is no growth"
+    growth.sample(600, Growth.SAMPLE_MS)
     for number in range(2, Growth.SAMPLES + 2):
         growth.sample(600, number * Growth.SAMPLE_MS)
     assert growth.expected_bytes(600, (Growth.SAMPLES + 1) * Growth.SAMPLE_MS) == 0

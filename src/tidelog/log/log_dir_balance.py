@@ -1,8 +1,9 @@
 """Moves that balance the volumes of a broker's log directories, with few bytes (D15).
 
 The fill of a volume is the share of its bytes that is used, or soon will be: by growth, and by
-moves on the way. Balancing begins when two volumes differ by more than a threshold. It brings them
-within half of it, so that they may drift apart again for a while before anything else moves.
+moves on the way. A replica takes its growth along. Balancing begins when two volumes differ by more
+than a threshold. It brings them within half of it, so that they may drift apart again for a while
+before anything else moves.
 
 From the fullest volume to the emptiest moves the smallest replica that brings either of them near
 the mean, or else the largest one that is not too large. A move is too large if a volume would pass
@@ -18,9 +19,8 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from tidelog.core.types import TopicPartition
 from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedMove, room_left
 
 #: The part of the threshold within which balancing brings two volumes.
@@ -28,6 +28,13 @@ _GOAL_PART: Final = 0.5
 #: The part of that by which a move may bring a volume past the mean. With half of it, a move could
 #: exchange the fills of two volumes.
 _PASSING_PART: Final = 0.25
+
+
+class _Load(NamedTuple):
+    """What a replica takes of a volume: its bytes, and those that it will grow by."""
+
+    bytes: float
+    replica: MovableReplica
 
 
 @dataclass(slots=True)
@@ -42,7 +49,7 @@ class _Volume:
     #: Directories of it that may take replicas, with what each will hold.
     open: dict[str, int]
     #: Replicas that may leave it, the smallest first.
-    replicas: list[MovableReplica]
+    replicas: list[_Load]
     #: A planned move changes it: it goes on to the goal.
     is_touched: bool = False
 
@@ -73,12 +80,13 @@ def plan(
     volumes = _volumes(directories, replicas)
     planned: list[PlannedMove] = []
     while (found := _next(volumes, threshold, goal, is_under_way)) is not None:
-        high, low, replica = found
+        high, low, load = found
+        replica = load.replica
         target = min(low.open, key=lambda path: (low.open[path], path))
         before = high.fill, low.fill
-        high.replicas.remove(replica)
-        high.used_bytes -= replica.size_bytes
-        low.used_bytes += replica.size_bytes
+        high.replicas.remove(load)
+        high.used_bytes -= load.bytes
+        low.used_bytes += load.bytes
         low.room_bytes -= replica.size_bytes
         low.open[target] += replica.size_bytes
         high.is_touched = low.is_touched = True
@@ -111,9 +119,10 @@ def _volumes(
         usable = [each.room.usable_bytes for each in of_it if each.room.usable_bytes is not None]
         if len(totals) < len(of_it) or len(usable) < len(of_it):
             continue
-        # A replica that is copied here from its leader grows as if it would go on forever.
-        growth = sum(min(each.room.growth_bytes, each.room.held_bytes) for each in of_it)
-        changes = growth + sum(each.coming_bytes - each.leaving_bytes for each in of_it)
+        changes = sum(
+            each.coming_bytes - each.leaving_bytes + (_growth(each) - 1) * each.room.held_bytes
+            for each in of_it
+        )
         volumes.append(
             _Volume(
                 total_bytes=max(totals),
@@ -128,16 +137,28 @@ def _volumes(
             )
         )
         places |= {each.path: volumes[-1] for each in of_it if not each.is_draining}
-    for replica in sorted(replicas, key=_rank):
+    growth = {each.path: _growth(each) for each in directories}
+    for replica in replicas:
         # An empty one frees nothing.
         if replica.source in places and replica.size_bytes > 0:
-            places[replica.source].replicas.append(replica)
+            load = replica.size_bytes * growth[replica.source]
+            places[replica.source].replicas.append(_Load(load, replica))
+    for made in volumes:
+        made.replicas.sort()
     return volumes
+
+
+def _growth(directory: LogDirState) -> float:
+    """Return how many times as large each replica of a directory is expected to be, 2 at most."""
+    held_bytes = directory.room.held_bytes
+    if held_bytes == 0:
+        return 1.0
+    return 1.0 + min(directory.steady_growth_bytes, held_bytes) / held_bytes
 
 
 def _next(
     volumes: Sequence[_Volume], threshold: float, goal: float, is_under_way: bool
-) -> tuple[_Volume, _Volume, MovableReplica] | None:
+) -> tuple[_Volume, _Volume, _Load] | None:
     """Return the next move: from a volume, to a volume, and the replica; None when done."""
     active = list(volumes)
     while len(active) > 1:
@@ -151,13 +172,13 @@ def _next(
         if replica is not None:
             return high, low, replica
         # Without the one that cannot help, the others have another mean.
-        least_bytes = high.replicas[0].size_bytes if high.replicas else math.inf
+        least_bytes = high.replicas[0].bytes if high.replicas else math.inf
         gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
         active.remove(low if gives else high)
     return None
 
 
-def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> MovableReplica | None:
+def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None:
     """Return the replica whose move brings one of two volumes near the mean with few bytes.
 
     Neither passes the mean by more than a small part of the goal.
@@ -169,7 +190,7 @@ def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> MovableRepli
     # A volume that is near the mean already is not what the move is for.
     needed = [each for each in (high.above(mean + near), -low.above(mean - near)) if each > 0]
     index = bisect_left(high.replicas, min(needed, default=0), key=_size)
-    if index == len(high.replicas) or high.replicas[index].size_bytes > most_bytes:
+    if index == len(high.replicas) or high.replicas[index].bytes > most_bytes:
         index = bisect_right(high.replicas, most_bytes, key=_size) - 1
     return high.replicas[index] if index >= 0 else None
 
@@ -178,9 +199,5 @@ def _fill(volume: _Volume) -> float:
     return volume.fill
 
 
-def _size(replica: MovableReplica) -> int:
-    return replica.size_bytes
-
-
-def _rank(replica: MovableReplica) -> tuple[int, TopicPartition]:
-    return replica.size_bytes, replica.replica
+def _size(load: _Load) -> float:
+    return load.bytes

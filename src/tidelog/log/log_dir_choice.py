@@ -133,15 +133,18 @@ class Growth:
             self._samples.append((now_ms, held_bytes))
             del self._samples[: -self.SAMPLES]
 
-    def moved(self, size_bytes: int) -> None:
-        """Take a replica that moved here (or away: negative) as if it had always been so."""
-        self._samples = [(time_ms, held + size_bytes) for time_ms, held in self._samples]
+    def restart(self) -> None:
+        """Forget the past: a replica has moved here, or away, which is no growth."""
+        self._samples.clear()
 
-    def expected_bytes(self, held_bytes: int, now_ms: int) -> int:
-        """Return the growth to expect, 0 where the directory shrinks or is not known for long."""
+    def expected_bytes(self, held_bytes: int, now_ms: int, least_ms: int = SAMPLE_MS) -> int:
+        """Return the growth to expect, 0 where the directory shrinks or is not known for long.
+
+        `least_ms` is the time for which it must be known.
+        """
         if not self._samples:
             return 0
         since_ms, before = self._samples[0]
-        if now_ms - since_ms < self.SAMPLE_MS:
+        if now_ms - since_ms < least_ms:
             return 0
         return max(0, held_bytes - before) * self.HORIZON_MS // (now_ms - since_ms)

@@ -29,6 +29,8 @@ class LogDirState:
     coming_bytes: int = 0
     #: Bytes of replicas that move away from it, or have, while their former files are still there.
     leaving_bytes: int = 0
+    #: Bytes that its replicas are expected to grow by; 0 while their growth is not known for long.
+    steady_growth_bytes: int = 0
     #: Why no replica may move to it; empty where it may.
     closed: str = ""
     #: All of its replicas leave it: balancing keeps its hands off.

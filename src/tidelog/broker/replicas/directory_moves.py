@@ -80,8 +80,8 @@ class DirectoryMoves:
         self._is_closing = False
         #: Called when a move has begun to be over: it is done, cancelled, or has failed.
         self.on_ended: Callable[[], None] = lambda: None
-        #: Called with source, target and bytes of a replica that has moved.
-        self.on_replaced: Callable[[str, str, int], None] = lambda source, target, size: None
+        #: Called with source and target of a replica that has moved.
+        self.on_replaced: Callable[[str, str], None] = lambda source, target: None
         #: Replicas that have moved, and whose former files are still there: (directory, bytes,
         #: until when).
         self._departing: list[tuple[str, int, int]] = []
@@ -415,7 +415,7 @@ class DirectoryMoves:
         key, log = move.partition.topic_partition, move.partition.log
         gone_ms = self._services.clock.monotonic_ms() + log.config.file_delete_delay_ms + _GONE_MS
         self._departing.append((move.source.path, log.size_bytes, gone_ms))
-        self.on_replaced(move.source.path, move.target.path, log.size_bytes)
+        self.on_replaced(move.source.path, move.target.path)
         if self._moves.get(key) is move:
             self._forget(key)
         self._services.tracer.mark("directory_move_swapped")

@@ -48,11 +48,11 @@ class LogDirPlacement:
             growth = self._growth.setdefault(directory.path, Growth())
             growth.sample(_held_bytes(directory), now_ms)
 
-    def moved(self, source: str, target: str, size_bytes: int) -> None:
+    def moved(self, source: str, target: str) -> None:
         """Note a replica that moved between two directories: neither has grown or shrunk by it."""
-        for path, change in ((source, -size_bytes), (target, size_bytes)):
+        for path in (source, target):
             if path in self._growth:
-                self._growth[path].moved(change)
+                self._growth[path].restart()
 
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
@@ -118,11 +118,19 @@ class LogDirPlacement:
                 coming_bytes=sum(each.awaited_bytes for each in begun if each.target is directory),
                 leaving_bytes=moves.departing_bytes(directory.path)
                 + sum(each.partition.log.size_bytes for each in begun if each.source is directory),
+                steady_growth_bytes=self._steady_growth(directory, now_ms),
                 closed=self._why_closed(directory, leaving),
                 is_draining=self._is_draining(directory.path, leaving),
             )
             for directory, volume in zip(directories, volumes, strict=True)
         ]
+
+    def _steady_growth(self, directory: LogDirectory, now_ms: int) -> int:
+        """Return the growth that the last half an hour at least lets expect."""
+        growth = self._growth.get(directory.path)
+        if growth is None:
+            return 0
+        return growth.expected_bytes(_held_bytes(directory), now_ms, Growth.HORIZON_MS // 2)
 
     def _is_draining(self, path: str, leaving: Collection[str]) -> bool:
         return path in leaving or path in self._services.config.draining_log_dirs
