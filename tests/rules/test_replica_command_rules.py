@@ -25,7 +25,7 @@ from tests.support.broker.fakes import (
 
 from tidelog.broker.apis import update_metadata
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.replication import commands
 from tidelog.replication.isr import IsrChange
@@ -421,6 +421,25 @@ def test_a_starting_broker_holds_what_it_finds_without_a_role_until_the_full_com
         assert broker.directory.set_aside_logs == [gone]
         assert broker.replicas.get(gone) is None
         await broker.tasks.close()
+
+    run(story())
+
+
+@pytest.mark.rule("V45", "D4")
+def test_a_directory_that_fails_with_the_first_of_its_strays_ends_nothing_else() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        for topic in "uv":
+            await broker.command(state(is_new=True), topic=topic, topic_id=topic.encode() * 16)
+
+        def fail(topic_partition: TopicPartition, high_watermark: int = 0) -> Completion[None]:
+            for partition in broker.replicas.all():
+                broker.replicas.forget(partition)
+            return Completion.failed(StorageError("/data", "rename", "/data", 5, 0))
+
+        broker.directory.set_aside = fail  # type: ignore[method-assign]  # fails with its replicas
+        await broker.command(full=True)
+        assert broker.replicas.all() == [] and broker.failures == []
 
     run(story())
 

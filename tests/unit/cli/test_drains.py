@@ -13,13 +13,15 @@ from tests.unit.cli.test_log_dirs import A, B, Directories
 
 from tidelog.cli import planned_documents
 from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from tidelog.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from tidelog.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 from tidelog.wire.messages.plan_log_dir_moves import (
     PlanLogDirMovesRequest,
     PlanLogDirMovesResponse,
