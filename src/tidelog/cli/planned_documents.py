@@ -1,4 +1,8 @@
-"""JSON documents of commands that plan moves between the log directories of a broker."""
+"""JSON documents of commands that plan moves between the log directories of a broker (D12, D15).
+
+They are those of `documents`, in a module of their own: `log-dirs drain` and `log-dirs balance`
+print them.
+"""
 
 from __future__ import annotations
 

@@ -121,11 +121,7 @@ class ReplicaSet:
         #: Replicas on their way between the log directories (D11).
         self.moves = DirectoryMoves(services, self)
         self.upkeep = ReplicaUpkeep(services, self, takeovers, self.throttles)
-        #: Moves that this broker plans itself (D12, D15).
-        self.drains = DirectoryDrains(services, self)
-        self.balance = DirectoryBalance(services, self, self.drains)
-        self.moves.on_ended = self._directory_move_ended
-        self.moves.on_replaced = self.upkeep.placement.moved
+        self._plan_directory_moves()
         #: Fetches a followed partition again whose `flush.before.ack` was set (V69).
         self.renew_fetch: Callable[[Partition], None] = lambda partition: None
         #: Has a damaged replica replaced by a controller that cannot be asked for it (V68).
@@ -134,6 +130,13 @@ class ReplicaSet:
         self.stopped: Callable[[Partition], None] = lambda partition: None
         #: Live brokers when the partitions last learned of them.
         self._alive: list[int] = []
+
+    def _plan_directory_moves(self) -> None:
+        #: Moves that this broker plans itself (D12, D15).
+        self.drains = DirectoryDrains(self._services, self)
+        self.balance = DirectoryBalance(self._services, self, self.drains)
+        self.moves.on_ended = self._directory_move_ended
+        self.moves.on_replaced = self.upkeep.placement.moved
 
     # hosted replicas
 
