@@ -4,7 +4,8 @@ Six partitions with all their records in one directory move to the other one. Ti
 request to the moment at which the broker lists no future replica any more; by then the copies are
 synced and have taken their places. Beside it stands a plain copy of the same files with a sync of
 each, in turns, without a check of what is read. Then they move back beside a producer that writes
-to another topic, a record at a time, with acks=all; and there again under a throttle.
+to another topic, a record at a time, with acks=all; there again under a throttle; and back by a
+drain, which moves the replicas of that producer, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +41,7 @@ _RECORD_BYTES = 1024
 _LATENCY_S = 3
 _THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _THROTTLE_MIB = 32
+_DRAINING = "draining.log.dirs"
 _POLL_S = 0.01
 _LIMIT_S = 600.0
 
@@ -54,6 +57,8 @@ class _Figures:
     moving_p99_ms: list[float] = field(default_factory=list)
     throttled: list[float] = field(default_factory=list)
     throttled_p99_ms: list[float] = field(default_factory=list)
+    drain_speed: list[float] = field(default_factory=list)
+    drain_p99_ms: list[float] = field(default_factory=list)
 
 
 def run(rounds: int, volume_bytes: int) -> list[str]:
@@ -78,6 +83,8 @@ def run(rounds: int, volume_bytes: int) -> list[str]:
         ("one record at a time before, p99 ms", spread(figures.quiet_p99_ms, 2)),
         ("during the move, p99 ms", spread(figures.moving_p99_ms, 2)),
         ("during the throttled move, p99 ms", spread(figures.throttled_p99_ms, 2)),
+        ("drain, MiB/s", spread(figures.drain_speed)),
+        ("during the drain, p99 ms", spread(figures.drain_p99_ms, 2)),
     ]
     title = f"{volume_bytes // MIB:,} MiB move between two log directories ({rounds} runs)"
     return [table(title, rows, ("of", "tidelog"))]
@@ -107,7 +114,7 @@ class _Moves:
         self._driver.run("produce", self._cluster.bootstrap, *arguments, options=PRODUCER_OPTIONS)
 
     def round(self, figures: _Figures, directory: str) -> None:
-        """Move there, back beside a producer, there under a throttle, and back."""
+        """Move there, back beside a producer, there under a throttle, and back by a drain."""
         pid = self._cluster.process(_BROKER)
         assert pid is not None
         before_s = cpu_seconds([pid.pid])
@@ -115,14 +122,17 @@ class _Moves:
         figures.cpu_us.append((cpu_seconds([pid.pid]) - before_s) / self._mib * 1e6)
         figures.copy_speed.append(self._copied(directory))
         figures.quiet_p99_ms.append(self._p99_ms())
-        moving_ms, _ = self._beside(self._first)
+        moving_ms, _ = self._beside(lambda: self._move(self._first))
         figures.moving_p99_ms.append(moving_ms)
-        self._throttle(str(_THROTTLE_MIB * MIB))
-        throttled_ms, seconds = self._beside(self._second)
+        self._set(_THROTTLE, str(_THROTTLE_MIB * MIB))
+        throttled_ms, seconds = self._beside(lambda: self._move(self._second))
         figures.throttled.append(self._mib / seconds)
         figures.throttled_p99_ms.append(throttled_ms)
-        self._throttle(None)
-        self._move(self._first)
+        self._set(_THROTTLE, None)
+        drain_ms, seconds = self._beside(self._drain)
+        figures.drain_speed.append(self._mib / seconds)
+        figures.drain_p99_ms.append(drain_ms)
+        self._set(_DRAINING, None)
 
     def _move(self, target: Path) -> float:
         """Move every partition there; return the seconds until no future replica is left."""
@@ -145,10 +155,25 @@ class _Moves:
                 return len(found) == len(_PARTITIONS)
         return False
 
-    def _beside(self, target: Path) -> tuple[float, float]:
+    def _drain(self) -> float:
+        """Drain the second directory; return the seconds until no replica is in it."""
+        begin = time.monotonic()
+        self._set(_DRAINING, str(self._second))
+        with BlockingClient(self._cluster.bootstrap, timeout_ms=60_000) as client:
+            while any(
+                each.replicas
+                for each in client.describe_log_dirs(_BROKER)
+                if each.path == str(self._second)
+            ):
+                if time.monotonic() - begin > _LIMIT_S:
+                    raise SystemExit(f"bench: the drain is not over in {_LIMIT_S:.0f} s")
+                time.sleep(_POLL_S)
+        return time.monotonic() - begin
+
+    def _beside(self, move: Callable[[], float]) -> tuple[float, float]:
         """Move beside a producer; return its p99 in ms, and how long the move took in seconds."""
         seconds: list[float] = []
-        mover = threading.Thread(target=lambda: seconds.append(self._move(target)))
+        mover = threading.Thread(target=lambda: seconds.append(move()))
         mover.start()
         p99_ms = self._p99_ms()
         mover.join()
@@ -177,8 +202,8 @@ class _Moves:
         shutil.rmtree(target)
         return self._mib / seconds
 
-    def _throttle(self, value: str | None) -> None:
+    def _set(self, key: str, value: str | None) -> None:
         resource = ConfigResource(BROKER, str(_BROKER))
         with BlockingClient(self._cluster.bootstrap, timeout_ms=60_000) as client:
             operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
-            client.alter_configs(resource, [ConfigChange(operation, _THROTTLE, value)])
+            client.alter_configs(resource, [ConfigChange(operation, key, value)])
