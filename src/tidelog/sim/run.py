@@ -8,7 +8,7 @@ judged as a history. A run ends at its first violation.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -82,21 +82,7 @@ class SeedRun:
             self.simulator.network.draw = stream(seed, "network", self.only.links)
         self.simulator.trace.listener = listener
         self._draw = stream(seed, "run")
-        settings = _settings(self._draw, self.profile.properties)
-        for key, values in self.profile.drawn_properties.items():
-            settings.properties[key] = stream(seed, key).choice(values)
-        settings.compacted = self.profile.compacted
-        settings.compacted_topics = COMPACTED_TOPICS
-        settings.store_latency_ms = self.profile.store_latency_ms
-        settings.isr_stands = self.profile.isr_stands
-        settings.throttles = self.profile.throttles
-        settings.withheld_apis = self.profile.withheld_apis
-        if self.profile.session_timeout_ms:
-            settings.session_timeout_ms = self.profile.session_timeout_ms
-            settings.detect_ms = None
-        settings.levels = _levels(seed, self.profile)
-        settings.log_dirs = stream(seed, "log_dirs").choice(self.profile.log_dirs)
-        settings.disk_bytes = self.profile.disk_bytes
+        settings = _settings(self._draw, seed, self.profile)
         self.cluster = SimCluster(self.simulator, self.profile.brokers, settings)
         self._outcomes = OutcomeWatch(self.cluster)
         self._crashes = 0
@@ -281,14 +267,29 @@ class SeedRun:
         return found
 
 
-def _settings(draw: random.Random, properties: Mapping[str, str]) -> Settings:
+def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
     """Return a seed's own timeouts, and how soon the store notices a dead process."""
-    return Settings(
+    settings = Settings(
         session_timeout_ms=draw.choice((900, 1_500, 3_000)),
         lag_time_max_ms=draw.choice((900, 2_000, 4_000)),
         detect_ms=draw.choice((None, 1.0, 20.0)),
-        properties=dict(properties),
+        properties=dict(profile.properties),
+        log_dirs=stream(seed, "log_dirs").choice(profile.log_dirs),
+        disk_bytes=profile.disk_bytes,
+        compacted=profile.compacted,
+        compacted_topics=COMPACTED_TOPICS,
+        store_latency_ms=profile.store_latency_ms,
+        levels=_levels(seed, profile),
+        isr_stands=profile.isr_stands,
+        throttles=profile.throttles,
+        withheld_apis=profile.withheld_apis,
     )
+    for key, values in profile.drawn_properties.items():
+        settings.properties[key] = stream(seed, key).choice(values)
+    if profile.session_timeout_ms:
+        settings.session_timeout_ms = profile.session_timeout_ms
+        settings.detect_ms = None
+    return settings
 
 
 def _levels(seed: int, profile: Profile) -> dict[int, str]:
