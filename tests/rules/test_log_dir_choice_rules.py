@@ -236,12 +236,20 @@ def test_a_directory_marked_bad_is_given_up_and_the_last_good_one_is_not() -> No
         assert mark(at, "/c") == [
             (ErrorCode.LOG_DIR_NOT_FOUND, "broker 1 has no log directory /c: /a, /b")
         ]
-        first, last = mark(at, "/b", "/a")
-        assert first == (ErrorCode.NONE, "")
+        code, why = mark(at, "/b", "/a")[1]
+        assert code == ErrorCode.INVALID_REQUEST
+        assert "/a, /b are all good log directories of broker 1" in why
+        code, why = mark(at, "/b", "/c")[0]
+        assert code == ErrorCode.INVALID_REQUEST
+        assert why == "nothing is given up: broker 1 has no log directory /c: /a, /b"
+        assert not at.first.is_marked and not at.second.is_marked, "all of them, or none"
+        assert mark(at, "/b") == [(ErrorCode.NONE, "")]
+        assert at.second.is_marked and not at.first.is_marked
+        good, last = mark(at, "/b", "/a")
+        assert good == (ErrorCode.NONE, ""), "again"
         assert last[0] == ErrorCode.INVALID_REQUEST
         assert "/a is the last good log directory of broker 1" in last[1]
-        assert at.second.is_marked and not at.first.is_marked
-        assert mark(at, "/b") == [(ErrorCode.NONE, "")], "again"
+        assert not at.first.is_marked
 
     asyncio.run(story())
 

@@ -88,9 +88,10 @@ def mark_bad(
 ) -> None:
     """Give log directories up as if they had failed, until the broker restarts.
 
-    Their replicas go offline, and others lead. The last good directory of a broker is refused. The
-    request goes to the listener between brokers.
+    Their replicas go offline, and others lead. The last good directory of a broker is refused, and
+    with it all that are named beside it. The request goes to the listener between brokers.
     """
+    paths = plain(paths)
     with choose_target(bootstrap, directory).client(timeout) as client:
         broker_named(client, broker)
         client.mark_log_dirs_bad(broker, paths)

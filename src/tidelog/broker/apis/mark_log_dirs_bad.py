@@ -2,12 +2,13 @@
 
 tidelog's own API, served and advertised on the listener between brokers only (G5). The replicas in
 such a directory are offline until the broker restarts; others lead. A directory that has failed
-already gets no error, one that the broker does not have LOG_DIR_NOT_FOUND, and its last good one
-INVALID_REQUEST: the broker would end.
+already gets no error, one that the broker does not have LOG_DIR_NOT_FOUND, and its last good ones
+INVALID_REQUEST: the broker would end. If one of the directories is refused, all others are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
@@ -25,30 +26,45 @@ CARD = Card(api_key=20_006, min_version=0, max_version=0)
 
 
 def handle(context: ApiContext, request: Request[MarkLogDirsBadRequest]) -> MarkLogDirsBadResponse:
-    """Give the directories up, one after the other."""
+    """Give all of the directories up, or none of them: there is no way back but a restart."""
+    paths = list(dict.fromkeys(request.message.log_dirs))
+    refused = _refused(context, paths)
+    if not refused:
+        for directory in context.replicas.directories:
+            if directory.path in paths and directory.path not in context.replicas.failed:
+                directory.mark_bad()
+        return MarkLogDirsBadResponse(results=[MarkedLogDir(path) for path in paths])
+    first = next(iter(refused.values()))
+    left = ErrorCode.INVALID_REQUEST, f"nothing is given up: {first.error_message}"
     return MarkLogDirsBadResponse(
-        results=[_mark(context, path) for path in dict.fromkeys(request.message.log_dirs)]
+        results=[
+            MarkedLogDir(path)
+            if path in context.replicas.failed
+            else refused.get(path) or MarkedLogDir(path, *left)
+            for path in paths
+        ]
     )
 
 
-def _mark(context: ApiContext, path: str) -> MarkedLogDir:
+def _refused(context: ApiContext, paths: Sequence[str]) -> dict[str, MarkedLogDir]:
+    """Return the answer for each path that cannot be given up."""
     replicas = context.replicas
-    if path in replicas.failed:
-        return MarkedLogDir(path)
-    good = [each for each in replicas.directories if each.path not in replicas.failed]
-    found = next((each for each in good if each.path == path), None)
+    good = [each.path for each in replicas.directories if each.path not in replicas.failed]
     broker = f"broker {context.services.broker_id}"
-    if found is None:
-        known = ", ".join(each.path for each in good)
-        return MarkedLogDir(
-            path, ErrorCode.LOG_DIR_NOT_FOUND, f"{broker} has no log directory {path}: {known}"
+    refused = {}
+    for path in paths:
+        if path not in good and path not in replicas.failed:
+            why = f"{broker} has no log directory {path}: {', '.join(good)}"
+            refused[path] = MarkedLogDir(path, ErrorCode.LOG_DIR_NOT_FOUND, why)
+    if good and set(good) <= set(paths):
+        last = (
+            f"{good[0]} is the last good log directory"
+            if len(good) == 1
+            else f"{', '.join(good)} are all good log directories"
         )
-    if len(good) == 1:
-        return MarkedLogDir(
-            path,
-            ErrorCode.INVALID_REQUEST,
-            f"{path} is the last good log directory of {broker}, which would end: move its"
-            " replicas to other brokers and stop it instead",
+        why = (
+            f"{last} of {broker}, which would end: move its replicas to other brokers and stop it"
+            " instead"
         )
-    found.mark_bad()
-    return MarkedLogDir(path)
+        refused |= {path: MarkedLogDir(path, ErrorCode.INVALID_REQUEST, why) for path in good}
+    return refused
