@@ -1,13 +1,13 @@
 """`log.dirs`: the log directories of a broker (D1), checked before anything is opened.
 
 Two directories that are one, or one inside another, would have the same files counted, cleaned and
-failed twice. Links are followed later, by the lock in each directory.
+failed twice. A process follows links before it opens any (`runtime.main`).
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.core.config_keys import comma_list
@@ -27,21 +27,35 @@ def read_log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
     directories = [entry if entry == "/" else entry.rstrip("/") for entry in comma_list(value)]
     if not directories:
         raise ConfigError(f"{key}={value!r} names no directory: a comma list expected")
+    check_apart(f"{key}={value!r}", {each: each for each in directories}, directories)
+    return tuple(directories)
+
+
+def check_apart(text: str, places: Mapping[str, str], directories: Sequence[str]) -> None:
+    """Raise ConfigError where two directories are one, or one lies inside another.
+
+    `places` says where each directory is: behind its links, where those were followed. `text` is
+    the configuration that names the directories.
+    """
     found: dict[str, str] = {}
     for directory in directories:
-        plain = posixpath.normpath(directory)
-        if plain in found:
+        place = posixpath.normpath(places[directory])
+        if place in found:
             raise ConfigError(
-                f"{key}={value!r} names a directory twice: {found[plain]} and {directory}"
+                f"{text} names a directory twice: {found[place]} and {directory}"
+                f"{_behind_links(directory, place)}"
             )
-        found[plain] = directory
-    for plain, directory in found.items():
-        parent = posixpath.dirname(plain)
+        found[place] = directory
+    for place, directory in found.items():
+        parent = posixpath.dirname(place)
         while parent not in found and parent != posixpath.dirname(parent):
             parent = posixpath.dirname(parent)
-        if parent in found and parent != plain:
+        if parent in found and parent != place:
             raise ConfigError(
-                f"{key}={value!r}: {directory} lies inside {found[parent]};"
-                " directories that are apart expected"
+                f"{text}: {directory} lies inside {found[parent]}"
+                f"{_behind_links(directory, place)}; directories that are apart expected"
             )
-    return tuple(directories)
+
+
+def _behind_links(directory: str, place: str) -> str:
+    return "" if posixpath.normpath(directory) == place else f" (links lead to {place})"

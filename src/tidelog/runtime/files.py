@@ -302,6 +302,11 @@ def lock_directory(path: str) -> int:
     except OSError as error:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
+        if holder == str(os.getpid()):
+            raise ConfigError(
+                f"log.dirs={path} is another of this broker's directories, mounted twice;"
+                " directories that are apart expected"
+            ) from error
         raise ConfigError(
             f"log.dirs={path}: in use by the process {holder}; every broker needs directories of"
             " its own"

@@ -28,6 +28,7 @@ from tidelog.core.config_text import (
     parse_toml,
 )
 from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
 from tidelog.runtime.clock import SystemClock, system_random
@@ -67,6 +68,11 @@ def run_broker(config: BrokerConfig) -> int:
     use_one_arena()
     listener = start_logging()
     try:
+        check_apart(
+            f"log.dirs={','.join(config.log_dirs)!r}",
+            {each: os.path.realpath(each) for each in config.log_dirs},
+            config.log_dirs,
+        )
         turns = TurnSelector()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
             return runner.run(_serve(config, turns))

@@ -444,7 +444,11 @@ def test_directories_come_and_go(tmp_path: Path) -> None:
 
 def test_a_second_broker_is_kept_out_and_told_who_has_the_directory(tmp_path: Path) -> None:
     first = lock_directory(str(tmp_path / "logs"))
-    with pytest.raises(ConfigError, match=f"in use by the process {os.getpid()}"):
+    with pytest.raises(ConfigError, match="another of this broker's directories, mounted twice"):
+        lock_directory(str(tmp_path / "logs"))
+    os.ftruncate(first, 0)
+    os.pwrite(first, b"4711\n", 0)
+    with pytest.raises(ConfigError, match="in use by the process 4711"):
         lock_directory(str(tmp_path / "logs"))
     os.close(first)
     os.close(lock_directory(str(tmp_path / "logs")))
