@@ -44,7 +44,13 @@ from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.replica_answers import LogDirEventsRead
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, ConnectionLost, ErrorCode, StorageError
-from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, OFFLINE_REPLICAS, SLOW_LOG_DIRECTORIES
+from tidelog.core.metrics import (
+    FULL_LOG_DIRECTORIES,
+    OFFLINE_LOG_DIRECTORIES,
+    OFFLINE_REPLICAS,
+    SLOW_LOG_DIRECTORIES,
+    USABLE_BYTES,
+)
 from tidelog.core.ports import Files, VolumePlace, Work
 from tidelog.core.types import NO_LEADER
 from tidelog.log import known_log_dirs
@@ -239,15 +245,15 @@ def test_replicas_on_a_failed_directory_serve_nothing_and_the_others_go_on() -> 
     run(story())
 
 
-@pytest.mark.rule("D10", "D13")
-def test_a_directory_that_failed_is_not_counted_as_slow() -> None:
+@pytest.mark.rule("D10", "D13", "D14")
+@pytest.mark.parametrize("metric", [SLOW_LOG_DIRECTORIES, FULL_LOG_DIRECTORIES, USABLE_BYTES])
+def test_a_directory_that_failed_is_not_counted_as_slow_or_full(metric: str) -> None:
     async def story() -> None:
         at = TwoDirectories()
         for path in ("/a", "/b"):
-            at.broker.metrics.put(SLOW_LOG_DIRECTORIES, 1, path)
+            at.broker.metrics.put(metric, 1, path)
         await at.fail("/a")
-        slow = [label for name, label, _ in at.broker.metrics if name == SLOW_LOG_DIRECTORIES]
-        assert slow == ["/b"]
+        assert [label for name, label, _ in at.broker.metrics if name == metric] == ["/b"]
 
     run(story())
 

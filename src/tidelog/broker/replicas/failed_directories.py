@@ -14,7 +14,12 @@ from errno import errorcode
 from typing import TYPE_CHECKING, Final
 
 from tidelog.controller.cluster_events import log_dir_failed
-from tidelog.core.metrics import OFFLINE_LOG_DIRECTORIES, SLOW_LOG_DIRECTORIES
+from tidelog.core.metrics import (
+    FULL_LOG_DIRECTORIES,
+    OFFLINE_LOG_DIRECTORIES,
+    SLOW_LOG_DIRECTORIES,
+    USABLE_BYTES,
+)
 from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:
@@ -74,7 +79,8 @@ class FailedDirectories:
         services = self._services
         self._replicas.failed[path] = error
         services.metrics.put(OFFLINE_LOG_DIRECTORIES, len(self._replicas.failed))
-        services.metrics.drop(SLOW_LOG_DIRECTORIES, path)
+        for name in (SLOW_LOG_DIRECTORIES, FULL_LOG_DIRECTORIES, USABLE_BYTES):
+            services.metrics.drop(name, path)
         services.tracer.log("server", logging.CRITICAL, f"log directory failed: {error}")
 
     def _give_up(self, path: str, error: StorageError) -> None:
@@ -93,13 +99,13 @@ class FailedDirectories:
         services.tracer.mark("directory_given_up")
         services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)
         names = ", ".join(str(each.topic_partition) for each in lost[:_MAX_NAMED])
+        named = f": {names}{' ...' if len(lost) > _MAX_NAMED else ''}" if names else ""
         services.tracer.log(
             "server",
             logging.ERROR,
             f"{len(lost)} replicas in {path} are offline until this broker restarts with a good"
             f" disk there; it led {led} of them, and goes on with"
-            f" {', '.join(each.path for each in replicas.directories)}: {names}"
-            f"{' ...' if len(lost) > _MAX_NAMED else ''}",
+            f" {', '.join(each.path for each in replicas.directories)}{named}",
         )
         if self._reports.is_closed:
             return  # the broker leads nothing any more, and has left the cluster
