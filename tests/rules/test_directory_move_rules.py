@@ -57,11 +57,11 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 class TwoDisks:
     """A broker with two log directories on real files; its one replica is in the first."""
 
-    def __init__(self, path: Path, **config: str) -> None:
+    def __init__(self, path: Path, names: str = "ab", **config: str) -> None:
         self.clock = FakeClock()
         self.broker = FakeBroker(1, {}, self.clock, **config)
         self.broker.see(1)
-        self.paths = [str(path / "a"), str(path / "b")]
+        self.paths = [str(path / name) for name in names]
         self.lanes: list[StepLane] = []
 
     async def start(self, **kept: Any) -> TwoDisks:
@@ -268,6 +268,10 @@ def test_moves_that_cannot_be_are_refused_with_the_reason(tmp_path: Path) -> Non
         assert await two.ask(two.paths[1]) is FAILED
         assert "has 10 bytes left" in two.broker.tracer.lines[-1]
         del two.files(1).__dict__["volume_size"]
+        two.b.space.free.full_since_ms = 0
+        assert await two.ask(two.paths[1]) is FAILED and T0 not in two.b.future_logs.found
+        assert "is full and read-only" in two.broker.tracer.lines[-1]
+        two.b.space.free.full_since_ms = None
         two.files(1).refuse = lambda call, path: errno.ENOSPC if call == "mkdir" else 0
         assert await two.ask(two.paths[1]) is FAILED and T0 not in two.b.future_logs.found
         two.files(1).refuse = lambda call, path: 0
@@ -279,6 +283,26 @@ def test_moves_that_cannot_be_are_refused_with_the_reason(tmp_path: Path) -> Non
         assert two.names() == ["a/t-0"]
 
     story(tmp_path, play)
+
+
+@pytest.mark.rule("D11")
+@pytest.mark.parametrize("hindrance", ["room", "full", "cordon"])
+def test_a_refused_move_leaves_the_present_one_as_it_is(hindrance: str, tmp_path: Path) -> None:
+    async def play(two: TwoDisks) -> None:
+        partition = await two.leading()
+        future = await two.held()
+        if hindrance == "room":
+            two.files(2).__dict__["volume_size"] = lambda path: SimpleNamespace(usable_bytes=10)
+        elif hindrance == "full":
+            two._at(2).space.free.full_since_ms = 0
+        else:
+            two.broker.config = replace(two.broker.config, cordoned_log_dirs=(two.paths[2],))
+        assert await two.ask(two.paths[2]) is not NONE
+        assert two.b.future_logs.found == {T0: future}
+        await two.let_go()
+        assert partition.directory is two.b
+
+    story(tmp_path, play, names="abc")
 
 
 @pytest.mark.rule("D11")

@@ -108,11 +108,12 @@ class DirectoryMoves:
         """Have a replica in the log directory `path`; the caller holds the order of commands.
 
         Raises KafkaError, as Kafka answers. LOG_DIR_NOT_FOUND: the directory is not in `log.dirs`.
-        KAFKA_STORAGE_ERROR: it has failed or has no room, or the replica is in a failed one.
+        KAFKA_STORAGE_ERROR: it has failed, is full or too small, or the replica is in a failed one.
         REPLICA_NOT_AVAILABLE: no replica is here, and the directory is remembered.
         INVALID_TOPIC_EXCEPTION: the partition's name is too long for a future replica.
         """
         target = self._directory(path)
+        await self._check(topic_partition, target)
         move = self._moves.get(topic_partition)
         if move is not None and move.target is not target:
             await self.end(topic_partition, f"{path} was asked for")
@@ -123,19 +124,32 @@ class DirectoryMoves:
             return
         if partition.directory is target or topic_partition in self._moves:
             return
+        future = target.future_logs.found.get(topic_partition)
+        if future is None:
+            future = await self._create(partition, target)
+        self._services.tracer.mark("directory_move_begun")
+        self._begin(partition, target, future)
+
+    async def _check(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
+        """Raise KafkaError where a move cannot begin; the replica's present move goes on then."""
+        partition, move = self._replicas.get(topic_partition), self._moves.get(topic_partition)
+        if partition is None or partition.directory is target:
+            return
+        if move is not None and move.target is target:
+            return
         if partition.topic_id == ZERO_TOPIC_ID:
             raise KafkaError(
                 ErrorCode.REPLICA_NOT_AVAILABLE,
                 f"the topic id of {topic_partition} is not known before its first role",
             )
-        self._check_cordon(path)
+        self._check_cordon(target.path)
         self._check_speed(target)
+        if target.space.is_full:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {target.path} is full and read-only"
+            )
         future = target.future_logs.found.get(topic_partition)
         await self._check_room(partition, target, 0 if future is None else future.size_bytes)
-        if future is None:
-            future = await self._create(partition, target)
-        self._services.tracer.mark("directory_move_begun")
-        self._begin(partition, target, future)
 
     def _directory(self, path: str) -> LogDirectory:
         for directory in self._replicas.directories:
