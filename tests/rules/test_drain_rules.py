@@ -174,6 +174,25 @@ def test_replicas_that_stay_on_their_volume_take_room_one_after_the_other() -> N
     assert list(targets(planned).values()) == ["/b"] * 3
 
 
+@pytest.mark.rule("D12")
+def test_replicas_that_stay_on_their_volume_are_spread_over_its_directories() -> None:
+    states = [LogDirState("/a", room(5_000, 1), closed="x")]
+    states += [LogDirState(path, room(5_000, 1)) for path in ("/b", "/c")]
+    planned = log_dir_drain.plan([replica(number, 400) for number in range(4)], states, {})
+    assert targets(planned) == {0: "/b", 1: "/c", 2: "/b", 3: "/c"}
+
+
+@pytest.mark.rule("D12")
+def test_what_is_on_its_way_to_a_directory_leaves_its_volume_less_room() -> None:
+    states = [
+        LogDirState("/a", room(0, 1), closed="x"),
+        LogDirState("/b", room(1_000, 2), coming_bytes=800),
+        LogDirState("/c", room(600, 3)),
+    ]
+    (planned,) = log_dir_drain.plan([replica(0, 100)], states, {})
+    assert planned.target == "/c"
+
+
 # Drains: the broker.
 
 

@@ -25,7 +25,7 @@ def plan(
     `directories` are the good ones, those that are drained among them. Moves that were `refused`
     lately are not planned again.
     """
-    states = {each.path: each for each in directories}
+    states = {each.path: each.counting_what_comes() for each in directories}
     planned = []
     for each in sorted(replicas, key=lambda replica: (-replica.size_bytes, replica.replica)):
         hindrances = {
@@ -38,8 +38,9 @@ def plan(
             target = targets[index].path
             left = room_left(states.values(), states[target].room.volume)
             reason = f"{left:,} bytes are left there"
-            if not _stays_on_volume(each, target, states):
-                states[target] = states[target].expecting(each.size_bytes)
+            stays = _stays_on_volume(each, target, states)
+            before = states[target]
+            states[target] = (before.holding if stays else before.expecting)(each.size_bytes)
         planned.append(PlannedMove(each.replica, each.source, target, each.size_bytes, reason))
     return planned
 

@@ -49,6 +49,18 @@ class LogDirState:
             coming_bytes=self.coming_bytes + size_bytes,
         )
 
+    def holding(self, size_bytes: int) -> LogDirState:
+        """Return the directory with one more replica, for which its volume needs no room."""
+        room = self.room
+        held = replace(room, held_bytes=room.held_bytes + size_bytes, replicas=room.replicas + 1)
+        return replace(self, room=held)
+
+    def counting_what_comes(self) -> LogDirState:
+        """Return the directory with the bytes on the way to it among those it is promised."""
+        room = self.room
+        promised_bytes = room.promised_bytes + self.coming_bytes
+        return replace(self, room=replace(room, promised_bytes=promised_bytes))
+
 
 class MovableReplica(NamedTuple):
     """A replica that may move to another directory."""
