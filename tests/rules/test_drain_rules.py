@@ -410,6 +410,9 @@ def test_a_drained_directory_that_has_left_the_broker_is_not_in_the_way() -> Non
     check_broker(static, stored, {**stored, "max.connections": "7"})
     config, problems = broker_config(static, DynamicConfigs(own={"draining.log.dirs": "/a,/b"}))
     assert (config.draining_log_dirs, problems) == ((), ()), "no directory would be left"
+    for text in ("/b,/b", "/b,/b/"):
+        config, problems = broker_config(static, DynamicConfigs(own={"draining.log.dirs": text}))
+        assert (config.draining_log_dirs, problems) == (("/b",), ()), "twice is once"
 
 
 # Balancing: the plan.

@@ -103,7 +103,7 @@ def still_there(name: str, text: str, log_dirs: tuple[str, ...]) -> str:
         return text
     known = (ALL, *log_dirs)
     kept = [each for each in comma_list(text) if each in known or each.rstrip("/") in known]
-    if name == "draining.log.dirs" and len(kept) == len(log_dirs):
+    if name == "draining.log.dirs" and {each.rstrip("/") or "/" for each in kept} == {*log_dirs}:
         return ""
     return ",".join(kept)
 
