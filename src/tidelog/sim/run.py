@@ -88,9 +88,7 @@ class SeedRun:
         self._crashes = 0
         self.simulator.on_death.append(self._count_crash)
         drawn = self._draw.randrange(1, 4)
-        self._fault_ns = self._draw.randrange(8, 16) * NS_PER_S
-        if self.only.until_ms is not None:
-            self._fault_ns = min(self._fault_ns, self.only.until_ms * NS_PER_MS)
+        self._fault_ns = _time_of_faults_ns(self._draw, self.only)
         self._workload = ClientWorkload(
             seed,
             self.cluster,
@@ -290,6 +288,12 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
         settings.session_timeout_ms = profile.session_timeout_ms
         settings.detect_ms = None
     return settings
+
+
+def _time_of_faults_ns(draw: random.Random, only: Only) -> int:
+    """Return for how long faults happen, drawn and reduced."""
+    time_ns = draw.randrange(8, 16) * NS_PER_S
+    return time_ns if only.until_ms is None else min(time_ns, only.until_ms * NS_PER_MS)
 
 
 def _levels(seed: int, profile: Profile) -> dict[int, str]:
