@@ -256,7 +256,7 @@ class FinalPhase:
         records from other replicas (V68).
         """
         cluster = self._cluster
-        is_behind = rereading.begin(cluster, self._workload)
+        is_behind = rereading.begin(cluster, self._workload).is_behind
         limit_ns = self._simulator.now_ns + LIVENESS_LIMIT_NS
         if not self._wait(
             lambda: is_behind() or bool(cluster.health()),

@@ -6,17 +6,39 @@ reads while its disk is full (D14).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.partition_consumers import PartitionConsumer
 
 
-def begin(
-    cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False
-) -> Callable[[], bool]:
-    """Start a consumer of each consumed partition; return whether one of them is still behind.
+class Rereading(NamedTuple):
+    """Consumers of all partitions that are consumed."""
+
+    readers: list[PartitionConsumer]
+    #: Whether one of them has not read what it is to read.
+    has_more: Callable[[PartitionConsumer], bool]
+
+    def is_behind(self) -> bool:
+        """Return whether one of them is still behind."""
+        return any(map(self.has_more, self.readers))
+
+    def behind(self) -> dict[PartitionConsumer, int]:
+        """Return the positions of those that are behind."""
+        return {each: each.position for each in self.readers if self.has_more(each)}
+
+    def crawls(self, before: Mapping[PartitionConsumer, int], count: int) -> bool:
+        """Return whether one of them is behind and has read less than `count` since `before`."""
+        return any(
+            each.position < position + count and self.has_more(each)
+            for each, position in before.items()
+        )
+
+
+def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False) -> Rereading:
+    """Start a consumer of each consumed partition.
 
     They are to read what is committed at the time of the question, or now if it `is_growing`.
     """
@@ -44,4 +66,4 @@ def begin(
             found = first if first is not None and first[0] == found[0] else None
         return found is not None and (reader.topic_id != found[0] or reader.position < found[1])
 
-    return lambda: any(map(is_behind, readers))
+    return Rereading(readers, is_behind)

@@ -66,7 +66,9 @@ class DirectoriesDrained(ChurnKind):
                 rate = str(draw.choice(_RATES))
                 await self._set(broker_id, {_BALANCE: enable, DIRECTORY_MOVE_RATE: rate})
         for broker_id in brokers:
-            path = self._path() if draw.random() < _DRAINED else ""
+            # The only directory of a broker cannot be drained.
+            is_drained = draw.random() < _DRAINED and self.work.cluster.settings.log_dirs > 1
+            path = self._path() if is_drained else ""
             values = {_CORDONED: path, _DRAINING: path}
             values |= {_BALANCE: "true", DIRECTORY_MOVE_RATE: str(_LAST_RATE)}
             while not await self._set(broker_id, values):
