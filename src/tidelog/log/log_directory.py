@@ -379,6 +379,8 @@ class LogDirectory(DirectoryState):
         )
         #: High watermarks as loaded, none above its log's end.
         self.high_watermarks: dict[TopicPartition, int] = {}
+        #: When they were last written, monotonic; the start counts.
+        self._high_watermarks_written_ms = clock.monotonic_ms()
         #: Broker epochs that the clean shutdown before this start left, None without one (E3).
         self.clean_shutdown: CleanEpochs | None = None
         #: Whether the broker had several log directories, perhaps only before this start (D6).
@@ -596,8 +598,14 @@ class LogDirectory(DirectoryState):
 
     # checkpoints and flushes
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Completion[None]:
-        """Write all replicas' high watermarks; a replica not named keeps its last one (V34)."""
+    def write_high_watermarks(
+        self, offsets: Mapping[TopicPartition, int], at_least_every_ms: int = 0
+    ) -> Completion[None]:
+        """Write all replicas' high watermarks; a replica not named keeps its last one (V34).
+
+        The file is written if that changes it, or if the last time was `at_least_every_ms` ago: so
+        the failure of an idle disk is noticed. 0: only if that changes it.
+        """
         checkpoint = self.checkpoints[HIGH_WATERMARKS]
         new: dict[TopicPartition, int] = {}
         for key, log in self.logs.items():
@@ -609,6 +617,12 @@ class LogDirectory(DirectoryState):
             offset = offsets.get(key, checkpoint.offsets.get(key))
             if offset is not None:
                 new[key] = min(offset, log.log_end_offset)
+        now_ms = self.clock.monotonic_ms()
+        is_due = 0 < at_least_every_ms <= now_ms - self._high_watermarks_written_ms
+        if new != checkpoint.offsets or is_due:
+            self._high_watermarks_written_ms = now_ms
+        if is_due and self.failure is None and not self.space.is_full:
+            return checkpoint.write(new)
         return self._write(checkpoint, new)
 
     def flush_due(self, now_ms: int) -> Completion[None]:

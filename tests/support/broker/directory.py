@@ -349,7 +349,9 @@ class FakeDirectory:
             del self.strays[name]
         return self._done(len(old))
 
-    def write_high_watermarks(self, offsets: dict[TopicPartition, int]) -> Completion[None]:
+    def write_high_watermarks(
+        self, offsets: dict[TopicPartition, int], at_least_every_ms: int = 0
+    ) -> Completion[None]:
         if self.error is None:
             self.high_watermarks = dict(offsets)
         return self._done()

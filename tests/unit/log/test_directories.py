@@ -252,6 +252,27 @@ def test_a_replica_that_is_not_named_keeps_its_high_watermark(harness: LogHarnes
     assert "topic 0 1" in (harness.path / "replication-offset-checkpoint").read_text()
 
 
+@pytest.mark.rule("D1")
+def test_an_idle_disk_is_written_to_from_time_to_time(harness: LogHarness) -> None:
+    """Its failure would be noticed by nothing else."""
+    log = harness.log()
+    append(log, [b"a"])
+    directory = directory_of(log)
+    directory.write_high_watermarks({TP: 1}, 5_000).result()
+    harness.files.calls.clear()
+    harness.clock.advance(4_999)
+    directory.write_high_watermarks({TP: 1}, 5_000).result()
+    assert harness.files.calls == []
+    harness.clock.advance(1)
+    directory.write_high_watermarks({TP: 1}, 0).result()
+    assert harness.files.calls == [], "the only directory of a broker"
+    directory.write_high_watermarks({TP: 1}, 5_000).result()
+    assert harness.files.calls
+    harness.files.calls.clear()
+    directory.write_high_watermarks({TP: 1}, 5_000).result()
+    assert harness.files.calls == []
+
+
 def test_an_unchanged_checkpoint_is_not_written_again(harness: LogHarness) -> None:
     log = harness.log()
     directory_of(log).checkpoint().result()

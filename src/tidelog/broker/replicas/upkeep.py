@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
 _STRAY_CHECK_MS = 60_000
+#: Each of several log directories is written to at least so often: nothing else notices the failure
+#: of an idle disk (D1).
+_IDLE_MS = 5_000
 #: Strays closer together in time than this belong to one event.
 _ONE_EVENT_MS = 60_000
 
@@ -159,6 +162,7 @@ class ReplicaUpkeep:
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks of each directory down (V34)."""
         replicas = self._hosted
+        idle_ms = _IDLE_MS if len(self._services.config.log_dirs) > 1 else 0
         await self._each(
             lambda directory: directory.write_high_watermarks(
                 {
@@ -166,7 +170,8 @@ class ReplicaUpkeep:
                     for partition in replicas.all()
                     if partition.directory is directory
                     or partition.topic_partition in directory.future_logs.found
-                }
+                },
+                idle_ms,
             )
         )
 
