@@ -133,6 +133,9 @@ class _Moves:
         figures.drain_speed.append(self._mib / seconds)
         figures.drain_p99_ms.append(drain_ms)
         self._set(_DRAINING, None)
+        with BlockingClient(self._cluster.bootstrap, timeout_ms=60_000) as client:
+            while any(each.is_draining for each in client.describe_log_dirs(_BROKER)):
+                time.sleep(_POLL_S)  # the setting is on its way
 
     def _move(self, target: Path) -> float:
         """Move every partition there; return the seconds until no future replica is left."""
