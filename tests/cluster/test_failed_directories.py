@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import eventually
 from tests.support.cluster.failing_disks import UNMOUNTED, WAYS, FailingDisk
+from tests.support.cluster.numbered_producer import NumberedProducer
 from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.types import TopicPartition
@@ -84,40 +84,6 @@ def partitions(cluster: LocalCluster) -> dict[int, PartitionStatus]:
     return {each.partition: each for each in cluster.status().partitions if each.topic == TOPIC}
 
 
-class NumberedProducer:
-    """Sends 0, 1, 2, … round the partitions and keeps what is acknowledged."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.sent = 0
-        self.failures: list[KafkaError] = []
-        self.acknowledged: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "log_level": 0,
-            }
-        )
-
-    def send(self, count: int) -> None:
-        for _ in range(count):
-            value = b"%d" % self.sent
-            self._producer.produce(
-                TOPIC, value, partition=self.sent % PARTITIONS, on_delivery=self._delivered
-            )
-            self.sent += 1
-        assert self._producer.flush(60.0) == 0
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.failures.append(error)
-            return
-        value, partition = message.value(), message.partition()
-        assert value is not None and partition is not None
-        self.acknowledged[partition].append(value)
-
-
 def assert_exactly_once(cluster: LocalCluster, producer: NumberedProducer) -> None:
     assert producer.failures == []
     for number, values in producer.acknowledged.items():
@@ -155,7 +121,7 @@ def fails_at_run_time(make: MakeBroken, way: str, role: str) -> None:
     gone, kept = held(data(cluster, 0)), held(data(cluster, 1))
     assert gone and kept
     assert any(ROLES[role][number][0] == BROKER for number in gone) is (role == "leader")
-    producer = NumberedProducer(cluster.bootstrap)
+    producer = NumberedProducer(cluster.bootstrap, TOPIC, PARTITIONS)
     producer.send(600)
     disk.fail()
     producer.send(600)
@@ -198,7 +164,7 @@ def test_however_often_a_directory_fails(make: MakeBroken, way: str, run: int) -
 def has_failed_at_start(make: MakeBroken, way: str) -> None:
     cluster, disk = make(way, "leader")
     gone = held(data(cluster, 0))
-    producer = NumberedProducer(cluster.bootstrap)
+    producer = NumberedProducer(cluster.bootstrap, TOPIC, PARTITIONS)
     producer.send(300)
     cluster.stop(BROKER)
     disk.fail()
@@ -228,7 +194,7 @@ def has_failed_at_start(make: MakeBroken, way: str) -> None:
 @pytest.mark.rule("D1")
 def test_a_broker_ends_with_its_last_directory(make: MakeBroken) -> None:
     cluster, _ = make("a file in its place", "leader")
-    producer = NumberedProducer(cluster.bootstrap)
+    producer = NumberedProducer(cluster.bootstrap, TOPIC, PARTITIONS)
     producer.send(60)
     for number in (0, 1):
         directory = data(cluster, number)
@@ -244,7 +210,7 @@ def test_a_broker_ends_with_its_last_directory(make: MakeBroken) -> None:
 @pytest.mark.rule("D6")
 def test_an_old_copy_of_a_replica_that_is_put_back_is_moved_aside(make: MakeBroken) -> None:
     cluster, _ = make("a file in its place", "leader")
-    producer = NumberedProducer(cluster.bootstrap)
+    producer = NumberedProducer(cluster.bootstrap, TOPIC, PARTITIONS)
     producer.send(60)
     first, second = data(cluster, 0), data(cluster, 1)
     number = held(first)[0]

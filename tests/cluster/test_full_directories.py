@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import eventually
+from tests.support.cluster.numbered_producer import NumberedProducer
 from tests.support.cluster.values import read_values, write_values
 
 from tidelog.core.errors import ErrorCode, TidelogError
@@ -77,35 +77,6 @@ def cluster(disk: Path, tmp_path: Path) -> Iterator[LocalCluster]:
         made.down(timeout_s=5.0)
 
 
-class NumberedProducer:
-    """Sends 0, 1, 2, … round the partitions and keeps what is acknowledged."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.sent = 0
-        self.failures: list[KafkaError] = []
-        self.acknowledged: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"}
-        )
-
-    def send(self, count: int) -> None:
-        for _ in range(count):
-            value = b"%d" % self.sent + bytes(500)
-            self._producer.produce(
-                TOPIC, value, partition=self.sent % PARTITIONS, on_delivery=self._delivered
-            )
-            self.sent += 1
-        assert self._producer.flush(30.0) == 0
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.failures.append(error)
-            return
-        value, partition = message.value(), message.partition()
-        assert value is not None and partition is not None
-        self.acknowledged[partition].append(value)
-
-
 def fill(data: Path) -> Path:
     """Leave little room on a disk; returns the file to remove for more."""
     filler = data / "filler"
@@ -138,7 +109,7 @@ def log_of(cluster: LocalCluster) -> str:
 def test_a_broker_serves_reads_on_a_full_disk_and_heals_when_there_is_space(
     cluster: LocalCluster, disk: Path
 ) -> None:
-    producer = NumberedProducer(cluster.bootstrap)
+    producer = NumberedProducer(cluster.bootstrap, TOPIC, PARTITIONS, padding_bytes=500)
     producer.send(600)
     write_values(cluster.bootstrap, ALONE, [b"first"])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
 from tests.cluster.conftest import eventually
+from tests.support.cluster.numbered_producer import NumberedProducer
 from tests.support.cluster.values import read_values
 
 from tidelog.cli.events import read_event
@@ -43,37 +43,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-class NumberedProducer:
-    """Sends 0, 1, 2, … round the partitions and keeps what is acknowledged."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.sent = 0
-        self.failures: list[KafkaError] = []
-        self.acknowledged: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all"}
-        )
-
-    def send(self, count: int) -> None:
-        for _ in range(count):
-            self._producer.produce(
-                TOPIC,
-                b"%d" % self.sent,
-                partition=self.sent % PARTITIONS,
-                on_delivery=self._delivered,
-            )
-            self.sent += 1
-        assert self._producer.flush(60.0) == 0
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.failures.append(error)
-            return
-        value, partition = message.value(), message.partition()
-        assert value is not None and partition is not None
-        self.acknowledged[partition].append(value)
-
-
 def held(directory: str) -> list[int]:
     """The partitions of the topic in a directory."""
     names = (name.rpartition("-") for name in os.listdir(directory))
@@ -100,7 +69,7 @@ def test_others_lead_in_place_of_a_slow_directory_until_it_is_fast_again(
     cluster: Cluster,
 ) -> None:
     first, second = cluster.local.log_dirs(BROKER)
-    producer = NumberedProducer(cluster.bootstrap)
+    producer = NumberedProducer(cluster.bootstrap, TOPIC, PARTITIONS)
 
     def with_work(holds: Callable[[], bool]) -> Callable[[], bool]:
         def holds_after_work() -> bool:
