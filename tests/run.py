@@ -151,7 +151,7 @@ def files(folder: str, *patterns: str) -> tuple[str, ...]:
 
 #: Folders of tests/, in the order of the table, and other parts with a time limit of their own.
 LIMITS_S = {
-    "sim": 1200,
+    "sim": 1800,
     "model": 900,
     "rules": 600,
     "wire_oracles": 300,
