@@ -139,11 +139,15 @@ class DirectoryState:
         return self._write(checkpoint, offsets)
 
     def _write(
-        self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]
+        self,
+        checkpoint: OffsetCheckpoint,
+        offsets: dict[TopicPartition, int],
+        *,
+        even_unchanged: bool = False,
     ) -> Completion[None]:
         if self.failure is not None:
             return Completion.failed(self.failure)
-        if offsets == checkpoint.offsets:
+        if offsets == checkpoint.offsets and not even_unchanged:
             return Completion.of(None)
         return checkpoint.write(offsets)
 

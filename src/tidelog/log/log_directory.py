@@ -621,9 +621,8 @@ class LogDirectory(DirectoryState):
         is_due = 0 < at_least_every_ms <= now_ms - self._high_watermarks_written_ms
         if new != checkpoint.offsets or is_due:
             self._high_watermarks_written_ms = now_ms
-        if is_due and self.failure is None and not self.space.is_full:
-            return checkpoint.write(new)
-        return self._write(checkpoint, new)
+        # A full disk is known to be there: its probes write.
+        return self._write(checkpoint, new, even_unchanged=is_due and not self.space.is_full)
 
     def flush_due(self, now_ms: int) -> Completion[None]:
         """Flush logs whose unflushed records are older than their topic's flush.ms."""
