@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.support.controller.values import TP, settings, topic_id
+from tests.support.models.cluster_states import NOTHING
 from tests.support.models.directory_states import (
     GONE,
-    NOTHING,
     Bounds,
     DirectoryStates,
     Effect,
@@ -112,10 +112,6 @@ class DirectoryModel(DirectoryStates):
             nothing,
             nothing,
         ).packed()
-
-    def canonical(self, state: State) -> State:
-        """Return a state as it is: no two states are equivalent."""
-        return state
 
     def successors(self, state: State) -> Iterator[tuple[Step, State]]:
         """What the cluster does, and what befalls it."""

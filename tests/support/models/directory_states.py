@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.support.controller.values import TP
+from tests.support.models.cluster_states import NOTHING, ClusterStates
 from tests.support.models.explorer import State, Step, Table
 from tests.support.models.moving_replicas import MovingReplica
-from tests.support.models.replicas import Log, Replica, Replicas
+from tests.support.models.replicas import Log
 
 from tidelog.broker.controller import channels
 from tidelog.controller.commands import Commands
@@ -27,8 +28,8 @@ from tidelog.replication.commands import OfflineReplica
 from tidelog.wire.messages.alter_partition import AlterPartitionResponse
 from tidelog.wire.messages.get_replica_log_info import PartitionLogInfo
 
-#: No controller is in office; no state is published, no replica is there, no command is under way.
-GONE = NOTHING = -1
+#: No controller is in office.
+GONE = NOTHING
 
 
 class Bounds(NamedTuple):
@@ -181,11 +182,12 @@ def _is_of_same_channel(each: Late, message: Late) -> bool:
     return each[0] == message[0] and each[2:4] == message[2:4]
 
 
-class DirectoryStates:
+class DirectoryStates(ClusterStates):
     """Published state, controller, brokers, what may happen, committed records, faults found on the
     way, late commands; then each broker's replica, and the commands that wait for it."""
 
     def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
         assert bounds.writes or not bounds.is_begun
         assert not bounds.cuts or bounds.cuts + bounds.replacements < bounds.minimum
         self.bounds = bounds
@@ -195,28 +197,13 @@ class DirectoryStates:
         self.terms: Table[Term] = Table()
         self.hosts: Table[tuple[Host, ...]] = Table()
         self.lefts: Table[Left] = Table()
-        self.logs: Table[Log] = Table()
-        self.faults: Table[tuple[str, ...]] = Table()
         self.lates: Table[tuple[Late, ...]] = Table()
-        self.replicas = Replicas(one_life=False)
-        self.commands: Table[Commands] = Table()
-        self._infos: dict[int, dict[int, BrokerInfo]] = {}
 
     def progress(self, world: World) -> Iterator[tuple[Step, World]]:
         """Every step that the cluster takes by itself."""
         raise NotImplementedError
 
     # parts
-
-    def keep(self, replica: Replica | None) -> int:
-        return NOTHING if replica is None else self.replicas.keep(replica)
-
-    def replica(self, part: int) -> MovingReplica | None:
-        if part == NOTHING:
-            return None
-        found = self.replicas.values[part]
-        assert isinstance(found, MovingReplica)
-        return found
 
     def office(self, epoch: int, controller: Controller) -> int:
         return self.terms.number((epoch, controller.key()), Term(epoch, controller))
@@ -290,8 +277,7 @@ class DirectoryStates:
         return world._replace(left=self.lefts.number(left, left))
 
     def with_fault(self, world: World, name: str) -> World:
-        faults = tuple(dict.fromkeys((*self.faults.values[world.faults], name)))
-        return world._replace(faults=self.faults.number(faults, faults))
+        return world._replace(faults=self.faults_with(world.faults, name))
 
     def with_late(self, world: World, late: Sequence[Late]) -> World:
         """Other late commands, without those that their broker refuses for ever."""
@@ -314,16 +300,10 @@ class DirectoryStates:
         """Another replica of a broker's; what its leader commits is committed."""
         parts = (*world.parts[:index], part, *world.parts[index + 1 :])
         world = world._replace(parts=parts)
-        replica = self.replica(part)
-        if replica is None or replica.leading is None:
-            return world
-        committed, known = replica.committed(), self.logs.values[world.committed]
-        shared = min(len(committed), len(known))
-        if committed[:shared] != known[:shared]:
-            world = self.with_fault(world, "LeaderHasAll")
-        elif len(committed) > len(known):
-            world = world._replace(committed=self.logs.number(committed, committed))
-        return world
+        committed = self.committed_with(world.committed, part)
+        if committed is None:
+            return self.with_fault(world, "LeaderHasAll")
+        return world._replace(committed=committed)
 
     def refuses(self, message: Late, host: Host) -> bool:
         """Whether a broker rejects a whole command (V30). While it is down, its next life does."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tests.support.controller.values import TP, reassign, settings, topic_id
 from tests.support.models import reassignment_store as stores
+from tests.support.models.cluster_states import NOTHING
 from tests.support.models.explorer import State, Step
 from tests.support.models.isr_model import give_up, send_due
 from tests.support.models.moving_replicas import Assigned, MovingReplica, commands_key, obey
@@ -27,7 +28,6 @@ from tests.support.models.reassignment_states import (
     CHANGE,
     GONE,
     MOVE,
-    NOTHING,
     TICKETS,
     VERSION,
     Bounds,
@@ -120,10 +120,6 @@ class ReassignmentModel(ReassignmentStates):
             (NOTHING,) * 4,
         )
         return self._after(world, loaded).packed()
-
-    def canonical(self, state: State) -> State:
-        """Return a state as it is: no two states are equivalent."""
-        return state
 
     def successors(self, state: State) -> Iterator[tuple[Step, State]]:
         """What the cluster does, and what befalls it."""
@@ -303,8 +299,7 @@ class ReassignmentModel(ReassignmentStates):
         )
 
     def _with_fault(self, world: World, name: str) -> World:
-        faults = tuple(dict.fromkeys((*self.faults.values[world.faults], name)))
-        return world._replace(faults=self.faults.number(faults, faults))
+        return world._replace(faults=self.faults_with(world.faults, name))
 
     def _merge(self, first: int, later: int) -> int:
         """The number of the commands that wait after `later`, as production merges them."""
@@ -324,16 +319,10 @@ class ReassignmentModel(ReassignmentStates):
         """Another replica of a broker's; what its leader commits is committed."""
         parts = (*world.parts[:index], part, *world.parts[index + 1 :])
         world = world._replace(parts=parts)
-        replica = self.replica(part)
-        if replica is None or replica.leading is None:
-            return world
-        committed, known = replica.committed(), self.logs.values[world.committed]
-        shared = min(len(committed), len(known))
-        if committed[:shared] != known[:shared]:
-            world = self._with_fault(world, "WeakIsr")
-        elif len(committed) > len(known):
-            world = world._replace(committed=self.logs.number(committed, committed))
-        return world
+        committed = self.committed_with(world.committed, part)
+        if committed is None:
+            return self._with_fault(world, "WeakIsr")
+        return world._replace(committed=committed)
 
     def _obeys(self, world: World, index: int) -> Iterator[tuple[Step, World]]:
         waits = world.pending[index]

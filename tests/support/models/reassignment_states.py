@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.support.models import reassignment_store as stores
+from tests.support.models.cluster_states import NOTHING, ClusterStates
 from tests.support.models.explorer import State, Step, Table
-from tests.support.models.moving_replicas import MovingReplica
 from tests.support.models.reassignment_store import Nodes
-from tests.support.models.replicas import Log, Replica, Replicas
 
-from tidelog.controller.commands import Commands
 from tidelog.controller.controller import Controller
 from tidelog.core.types import (
     NO_BROKER_EPOCH,
@@ -29,8 +27,8 @@ from tidelog.metadata.layout import TopicAssignment
 
 BROKERS = (1, 2, 3, 4)
 VERSION = 3
-#: No controller is in office; no replica is on the broker; no command waits for it.
-GONE = NOTHING = -1
+#: No controller is in office.
+GONE = NOTHING
 MOVE, CHANGE, CANCEL, ALTER = "move", "change", "cancel", "alter"
 TICKETS = {MOVE: 1, CHANGE: 2, CANCEL: 3, ALTER: 4}
 
@@ -130,11 +128,12 @@ def unpacked(state: State) -> World:
     return World(nodes, term, live, goals, left, committed, faults, state[7:11], state[11:])
 
 
-class ReassignmentStates:
+class ReassignmentStates(ClusterStates):
     """State: nodes, controller, registrations, accepted goals, what may happen, committed records,
     faults found on the way; then each broker's replica, and the commands that wait for it."""
 
     def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
         self.bounds = bounds
         self.name = f"reassignments, {bounds}"
         self.nodes: Table[Nodes] = Table()
@@ -142,11 +141,6 @@ class ReassignmentStates:
         self.lives: Table[tuple[int, ...]] = Table()
         self.goals: Table[tuple[tuple[int, ...], ...]] = Table()
         self.lefts: Table[Left] = Table()
-        self.logs: Table[Log] = Table()
-        self.faults: Table[tuple[str, ...]] = Table()
-        self.replicas = Replicas(one_life=False)
-        self.commands: Table[Commands] = Table()
-        self._infos: dict[int, dict[int, BrokerInfo]] = {}
         self._published: dict[int, tuple[PartitionState, TopicAssignment]] = {}
 
     def progress(self, world: World) -> Iterator[tuple[Step, World]]:
@@ -154,16 +148,6 @@ class ReassignmentStates:
         raise NotImplementedError
 
     # parts
-
-    def keep(self, replica: Replica | None) -> int:
-        return NOTHING if replica is None else self.replicas.keep(replica)
-
-    def replica(self, part: int) -> MovingReplica | None:
-        if part == NOTHING:
-            return None
-        found = self.replicas.values[part]
-        assert isinstance(found, MovingReplica)
-        return found
 
     def office(self, term: Term) -> int:
         asked = term.controller.image.reassignments
