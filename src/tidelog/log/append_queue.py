@@ -479,6 +479,12 @@ def _recent(log: LogState, plan: Plan) -> Recent | None:
     info = plan.info
     if info.size_bytes > RECENT_BYTES:
         return None
-    end_position = log.segments[-1].size_bytes
-    written = LogSlice(bytes(plan.buffer), info.base_offset, info.last_offset + 1, end_position)
+    segment = log.segments[-1]
+    written = LogSlice(
+        bytes(plan.buffer),
+        info.base_offset,
+        info.last_offset + 1,
+        segment.size_bytes,
+        base_offset=segment.base_offset,
+    )
     return Recent(log, written)

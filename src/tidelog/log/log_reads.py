@@ -260,6 +260,7 @@ def _operation(
 
 def _remember(log: LogState, segment: Segment, slice_: LogSlice) -> None:
     """Remember where a read ended: the next read of the same reader begins there."""
+    slice_.base_offset = segment.base_offset
     if slice_.next_offset >= 0 and not segment.file.doomed:
         ends = log.read_ends
         ends.pop(slice_.next_offset, None)

@@ -65,6 +65,10 @@ class LogSlice:
     next_offset: int = -1
     #: Where the slice ends in its segment's file, so that the next read finds its start.
     end_position: int = -1
+    #: Whether a batch before the end had no room within `max_bytes`.
+    is_cut: bool = False
+    #: Base offset of its segment: a slice holds batches of one segment only.
+    base_offset: int = -1
 
     @property
     def size(self) -> int:
@@ -206,25 +210,31 @@ class ReadOperation:
         size = LOG_OVERHEAD_BYTES + length
         if size > self.max_bytes:
             if not self.min_one_batch:
-                return LogSlice(b"")
+                return LogSlice(b"", is_cut=True)
             if size > self.limit_position - position or length < _MIN_LENGTH:
                 raise CorruptBatch(position, f"length is {length}, beyond the end of the file")
             if size > len(data):
                 data = read(size, position)
             if len(data) < size:
                 raise CorruptBatch(position, "the file is shorter than it was written")
-            return LogSlice(memoryview(data)[:size], first, first + delta + 1, position + size)
+            end, next_offset = position + size, first + delta + 1
+            is_cut = end < self.limit_position and next_offset < self.end_offset
+            return LogSlice(memoryview(data)[:size], first, next_offset, end, is_cut)
         end = max(self.walk_from - position, 0)
         available = len(data)
         end_offset = self.end_offset
         next_offset = -1
+        is_cut = position + available < self.limit_position
         unpack = STEP.unpack_from
         while available - end >= HEADER_BYTES:
             base, length, delta = unpack(data, end)
             if length < _MIN_LENGTH:
                 raise CorruptBatch(position + end, f"length is {length}")
             size = LOG_OVERHEAD_BYTES + length
-            if base >= end_offset or size > available - end:
+            if base >= end_offset:
+                is_cut = False
+                break
+            if size > available - end:
                 break
             end += size
             next_offset = base + delta + 1
@@ -232,7 +242,8 @@ class ReadOperation:
             next_offset = _OFFSET.unpack_from(data, end)[0]
         if end < available:
             data = memoryview(data)[:end]
-        return LogSlice(data, first, next_offset, position + end)
+        is_cut &= next_offset < end_offset
+        return LogSlice(data, first, next_offset, position + end, is_cut)
 
 
 def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:

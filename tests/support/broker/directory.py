@@ -5,6 +5,7 @@ A slow log keeps its completions until `finish`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.log.append_queue import AppendInfo
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerState
+from tidelog.log.segment_reads import LogSlice
 
 
 class FakeSpace:
@@ -77,6 +79,8 @@ class FakeLog:
         #: Taken instead of the one segment that holds the records.
         self.set_segments: list[Any] | None = None
         self.log_start_offset = 0
+        #: Where segments begin; `roll` begins another one.
+        self.base_offsets = [0]
         self.epochs = LeaderEpochs()
         self.producers = ProducerState()
         self.records = bytearray()
@@ -186,9 +190,31 @@ class FakeLog:
             write()
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool) -> Any:
-        first = offset - self.log_start_offset
-        data = bytes(self.records[first : end_offset - self.log_start_offset])[:max_bytes]
-        return Completion.of(SimpleNamespace(data=memoryview(data)))
+        number = max(bisect_right(self.base_offsets, offset), 1)
+        end = min([end_offset, *self.base_offsets[number : number + 1]])
+        start = self.log_start_offset
+        found = bytes(self.records[offset - start : end - start])
+        size = max(max_bytes, 1) if min_one_batch else max_bytes
+        return Completion.of(
+            LogSlice(
+                memoryview(found[:size]),
+                is_cut=len(found) > size,
+                base_offset=self.base_offsets[number - 1],
+            )
+        )
+
+    def roll(self) -> None:
+        """Begin a new segment at the log's end."""
+        self.base_offsets.append(self.log_end_offset)
+
+    @property
+    def active_segment(self) -> Any:
+        base = max(self.base_offsets[-1], self.log_start_offset)
+        return SimpleNamespace(
+            base_offset=base,
+            size_bytes=self.log_end_offset - base,
+            index=SimpleNamespace(floor=lambda offset: offset - base),
+        )
 
     def _change(self, name: str, offset: int, change: Callable[[], None]) -> Completion[None]:
         completion: Completion[None] = Completion()

@@ -10,7 +10,7 @@ import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.replicas.leader_role import LeaderRole
-from tidelog.broker.replicas.log_bytes import bytes_below, bytes_from
+from tidelog.broker.replicas.log_bytes import active_bytes_below, bytes_from
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, InvariantError, KafkaError
 from tidelog.log.index import OffsetIndex
@@ -41,24 +41,17 @@ def test_bytes_from_an_offset_are_counted_over_segments() -> None:
     assert bytes_from(log, 3) == 50 + 900
 
 
-def test_bytes_below_an_offset_are_never_too_many() -> None:
-    index = OffsetIndex(10)
-    index.append(14, 400)
-    log: Any = SimpleNamespace(
-        log_end_offset=30,
-        size_bytes=1_950,
-        segments=[
-            segment(0, 1_000, None),
-            segment(10, 900, index),
-            segment(20, 50, OffsetIndex(20)),
-        ],
-    )
-    assert bytes_below(log, 30) == 1_950
-    assert bytes_below(log, 25) == 1_900
-    assert bytes_below(log, 20) == 1_400
-    assert bytes_below(log, 15) == 1_400
-    assert bytes_below(log, 12) == 1_000
-    assert bytes_below(log, 3) == 0
+def test_bytes_of_the_active_segment_below_an_offset_are_never_too_many() -> None:
+    index = OffsetIndex(20)
+    index.append(24, 400)
+    log: Any = SimpleNamespace(log_end_offset=30, active_segment=segment(20, 900, index))
+    assert active_bytes_below(log, 30) == 900
+    assert active_bytes_below(log, 29) == 400
+    assert active_bytes_below(log, 22) == 0
+    assert active_bytes_below(log, 20) == 0
+    assert active_bytes_below(log, 3) == 0
+    log.active_segment = segment(20, 900, None)
+    assert active_bytes_below(log, 29) == 0, "its index is not in memory"
 
 
 def test_several_appends_of_one_event_are_looked_at_once() -> None:
@@ -83,6 +76,9 @@ class Watcher:
 
     def changed(self) -> None:
         """Not looked at."""
+
+    def look_again(self) -> None:
+        raise AssertionError("no segment changes here")
 
     def went_back(self, other: object) -> None:
         raise AssertionError("no offset goes back here")

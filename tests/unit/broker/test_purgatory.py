@@ -32,6 +32,9 @@ class Watcher:
     def readable(self) -> None:
         self.calls.append("readable")
 
+    def look_again(self) -> None:
+        raise AssertionError("no segment changes here")
+
     def went_back(self, other: object) -> None:
         raise AssertionError("no offset goes back here")
 

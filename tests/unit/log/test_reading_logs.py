@@ -95,9 +95,13 @@ def test_any_read_is_what_a_simple_reader_gives(seed: int) -> None:
         held = [(b.base_offset, b.next_offset, b.size_bytes) for b in iter_batches(found.data)]
         assert held == wanted
         assert len(found.data) == sum(size for _, _, size in wanted) == found.size
+        rest = expected_slice(log, batches, offset, 1 << 30, end, True)
+        assert found.is_cut == (len(wanted) < len(rest)), "cut off where batches had no room"
         if wanted:
             assert found.first_offset == wanted[0][0]
             assert found.next_offset == wanted[-1][1]
+            bases = [segment.base_offset for segment in log.segments]
+            assert found.base_offset == max(base for base in bases if base <= offset)
 
 
 def test_offsets_outside_are_out_of_range(harness: LogHarness) -> None:

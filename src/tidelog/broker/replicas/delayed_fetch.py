@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.replicas.fetch_checks import Refusal, readable
+from tidelog.broker.replicas.fetch_growth import Found, growth_bytes, note_seen
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
-from tidelog.broker.replicas.log_bytes import bytes_below
 from tidelog.broker.replicas.throttled_reads import ThrottledReads
 from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
@@ -166,12 +166,12 @@ class DelayedFetch:
         if self._reading:
             return
         if watched is not None and watched.is_leader:
-            size = watched.log.size_bytes
-            self._missing_bytes -= max(size - partition.seen_size_bytes, 0)
-            partition.seen_size_bytes = size
-            # A follower that waited for the throttle lacks bytes that were there before (R15).
-            if self._missing_bytes > 0 and partition not in self._session.throttled:
-                return
+            growth = growth_bytes(partition, watched)
+            if growth >= 0:
+                self._missing_bytes -= growth
+                # A follower that waited for the throttle lacks bytes that were there before (R15).
+                if self._missing_bytes > 0 and partition not in self._session.throttled:
+                    return
         self._read(final=False)
         if self._answered:
             self._complete()
@@ -261,6 +261,7 @@ class DelayedFetch:
         total = 0
         urgent = False
         answers = self._answers
+        found = Found()
         reads: list[_Read] = []
         for item in list(session.dirty):
             is_full = total > 0 and remaining <= 0
@@ -272,13 +273,15 @@ class DelayedFetch:
                 answers.pop(item, None)
                 continue
             if read is not None:
-                size = 0
+                room = min(item.max_bytes, remaining)
                 if read.done:
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
+                    if read.error is None:
+                        self._found(found, item, read.result(), room)
                 else:
                     reads.append(_Read(item, answer, read))
-                    size = min(item.max_bytes, remaining)
+                    size = room
                 self._throttled.read(item, size)
                 total += size
                 remaining -= size
@@ -292,24 +295,27 @@ class DelayedFetch:
             answers[item] = answer
         if reads:
             self._await_reads(reads)
-        elif final or urgent or total >= self._min_bytes > 0 or self._min_bytes <= 0:
+        elif (
+            final
+            or urgent
+            or found.bytes >= self._min_bytes
+            or not found.can_grow(len(session.partitions))
+        ):
             self._answered = True
             self._reads_done()
         else:
-            self._missing_bytes = self._min_bytes - total
+            self._missing_bytes = self._min_bytes - found.bytes
             for item in answers:
                 if item.watched is not None:
-                    item.seen_size_bytes = self._seen_bytes(item.watched)
+                    note_seen(item, item.watched)
 
-    def _seen_bytes(self, partition: Partition) -> int:
-        """Return the bytes of the log that the reader could have had by now.
-
-        The fetch waits for bytes that come later. For a consumer only committed bytes count, not
-        all appended ones.
-        """
-        if self._session.replica_id >= 0:
-            return partition.log.size_bytes
-        return bytes_below(partition.log, partition.high_watermark)
+    def _found(self, found: Found, item: SessionPartition, part: LogSlice, room: int) -> None:
+        """Note a read that is done, for which there was this room."""
+        partition = item.watched
+        if partition is not None:
+            is_follower = self._session.replica_id >= 0
+            end = partition.log.log_end_offset if is_follower else partition.high_watermark
+            found.read(partition.log, part, end, room)
 
     def _await_reads(self, reads: list[_Read]) -> None:
         """Respond when all reads from the disk are done."""
@@ -375,7 +381,7 @@ class DelayedFetch:
                 and log.log_start_offset == item.sent_log_start_offset
                 and not self._all_partitions
             ):
-                item.seen_size_bytes = self._seen_bytes(partition)
+                note_seen(item, partition)
                 return None, None
             return _answer(item, partition), None
         answer = _answer(item, partition)

@@ -90,11 +90,12 @@ class FailedDirectories:
         replicas.directories = [each for each in replicas.directories if each.path != path]
         replicas.moves.directory_failed(path)
         for partition in lost:
-            self._rest(partition)
             replicas.forget(partition)
             replicas.offline[partition.topic_partition] = OfflineReplica(
                 partition.topic_id, partition.leader_epoch
             )
+            # Its waiting fetches look for the replica now: they get KAFKA_STORAGE_ERROR (D4).
+            self._rest(partition)
         replicas.count_offline()
         services.tracer.mark("directory_given_up")
         services.tracer.event("replicas_offline", directory=path, replicas=len(lost), led=led)

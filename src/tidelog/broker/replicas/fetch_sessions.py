@@ -55,7 +55,8 @@ class SessionPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
-        "seen_size_bytes",
+        "seen_bytes",
+        "seen_segment",
         "sent_high_watermark",
         "sent_log_start_offset",
         "session",
@@ -79,7 +80,10 @@ class SessionPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
-        self.seen_size_bytes = 0
+        #: Where the readable part of the log ended at the last look of a waiting fetch: base offset
+        #: of the segment, and the bytes in it (`fetch_growth`).
+        self.seen_segment = -1
+        self.seen_bytes = 0
 
     def watch(self, partition: Partition) -> None:
         """Watch for changes of `partition`, and of no other."""
@@ -102,9 +106,8 @@ class SessionPartition:
         """FetchWatcher: mark the partition for the next fetch."""
         self.session.dirty[self] = None
         watched = self.watched
-        if watched is not None and watched.log.size_bytes < self.seen_size_bytes:
-            # Retention removed segments: the next look measures the rest again.
-            self.seen_size_bytes = 0
+        if watched is not None and self.fetch_offset < watched.log.log_start_offset:
+            self.look_again()  # the records are gone: the reader has to start elsewhere
 
     def readable(self) -> None:
         """FetchWatcher: look at the partition now if a fetch waits."""
@@ -113,6 +116,11 @@ class SessionPartition:
         wait = session.waiting
         if wait is not None:
             wait.partition_readable(self)
+
+    def look_again(self) -> None:
+        """FetchWatcher: look at the partition now, however little has come."""
+        self.seen_segment = -1
+        self.readable()
 
     def went_back(self, other: FetchWatcher) -> None:
         """FetchWatcher: the follower's offset here does not count any more."""

@@ -51,8 +51,8 @@ class LeaderRole:
     """One leadership of a hosted replica."""
 
     __slots__ = (
-        "_context", "_idle", "_log", "_partition", "_services", "_syncs", "_watchers", "core",
-        "late",
+        "_active_segment", "_context", "_idle", "_log", "_partition", "_services", "_syncs",
+        "_watchers", "core", "late",
     )  # fmt: skip
 
     is_assigned: ClassVar[bool] = True
@@ -77,6 +77,8 @@ class LeaderRole:
         self._services = context.services
         self._log = partition.log
         self._watchers = partition.watchers
+        #: Base offset of the segment to which the log appended last.
+        self._active_segment = self._log.base_offsets[-1]
         self.core = core
         self._syncs = LeaderSyncs(self._services, self._log, self._synced, self._sync_failed)
         self.late = LateAppends(partition, self) if late is None else late
@@ -109,7 +111,7 @@ class LeaderRole:
         if partition.topic_partition.topic == CONSUMER_OFFSETS:
             context.coordinators.role_taken(partition, core.leader_epoch)
         self.examine()
-        self._watchers.log_end_moved(partition)
+        self._watchers.look_again()
         if core.flush_before_ack:
             self._syncs.start()
 
@@ -193,6 +195,14 @@ class LeaderRole:
                 self.run(effects)
             if self.core.flush_before_ack:
                 self._syncs.start()
+            self.log_rolled()
+
+    def log_rolled(self) -> None:
+        """Let fetches look that wait for more of a segment which is not the active one (V61)."""
+        active = self._log.base_offsets[-1]
+        if active != self._active_segment:
+            self._active_segment = active
+            self._watchers.look_again()
 
     def _synced(self, synced_offset: int) -> None:
         """Take over the end of the synced log: it may commit, and acks=1 has its promise (V69)."""
@@ -308,6 +318,7 @@ class LeaderRole:
     def log_replaced(self, log: PartitionLog) -> None:
         """Use another log, with the same records, from now on (D11)."""
         self._log = log
+        self._active_segment = log.base_offsets[-1]
         self._syncs.log_replaced(log)
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
@@ -318,6 +329,7 @@ class LeaderRole:
         elif core.isr.in_flight:
             tracer.mark("isr_change_void_by_command")
         idle, self._idle = self._idle, tuple(state.idle)
+        replicas = core.replicas
         self.run(
             core.commanded(
                 tuple(state.isr),
@@ -331,6 +343,8 @@ class LeaderRole:
         )
         if idle != self._idle:
             self.brokers_changed()
+        if core.replicas != replicas:
+            self._watchers.assignment_changed()
         self._low_watermark_may_move()
 
     def minimum_changed(self, min_insync_replicas: int) -> None:

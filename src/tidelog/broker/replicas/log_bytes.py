@@ -1,8 +1,8 @@
 """The bytes of a log on one side of an offset, without a read of any file.
 
 Counts whole segments and, where the index is in memory, to within an index interval. The leader
-measures how far a follower lags in bytes (V62). A waiting consumer fetch measures the bytes that it
-could have had.
+measures how far a follower lags in bytes (V62). A waiting consumer fetch measures the bytes of the
+active segment that it could have had.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
     return total
 
 
-def bytes_below(log: PartitionLog, offset: int) -> int:
-    """Return the bytes below `offset`, to within an index interval and never too many."""
-    total = log.size_bytes
+def active_bytes_below(log: PartitionLog, offset: int) -> int:
+    """Return the bytes of the active segment below `offset`.
+
+    To within an index interval, and never too many.
+    """
+    segment = log.active_segment
     if offset >= log.log_end_offset:
-        return total
-    for segment in reversed(log.segments):
-        total -= segment.size_bytes
-        if segment.base_offset < offset:
-            if segment.index is not None:
-                total += segment.index.floor(offset)
-            break
-    return total
+        return segment.size_bytes
+    if offset <= segment.base_offset or segment.index is None:
+        return 0
+    return segment.index.floor(offset)

@@ -245,6 +245,7 @@ class Partition:
         """Be in another log directory, with a log that has the same records (D11)."""
         self.directory, self.log = directory, log
         self.role.log_replaced(log)
+        self.watchers.look_again()
 
     # changing roles
 

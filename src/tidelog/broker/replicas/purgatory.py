@@ -39,6 +39,9 @@ class FetchWatcher(Protocol):
     def readable(self) -> None:
         """Look at the partition now if a fetch waits: there may be something to send."""
 
+    def look_again(self) -> None:
+        """Look at the partition now if a fetch waits: what it has read may be all there will be."""
+
     def went_back(self, other: FetchWatcher) -> None:
         """Note that `other` brought a lower fetch offset of its follower."""
 
@@ -156,7 +159,7 @@ class PartitionWatchers:
             waiting.popleft()[1].acknowledged()
         for watcher in list(self._consumers):
             watcher.readable()
-        for watcher in self._followers:
+        for watcher in list(self._followers):
             watcher.changed()
 
     def low_watermark_is(self, low_watermark: int) -> None:
@@ -190,11 +193,23 @@ class PartitionWatchers:
         for watcher in list(self._followers):
             watcher.readable()
 
+    def look_again(self) -> None:
+        """Let all waiting fetches look: the leader epoch, or the log's segments, changed (V61).
+
+        A fetch of an earlier leader epoch is refused. What a fetch has read of a segment that is
+        not the active one can never become more.
+        """
+        for watcher in [*self._followers, *self._consumers]:
+            watcher.look_again()
+
+    def assignment_changed(self) -> None:
+        """Let all waiting followers look: one that is not assigned any more gets an error (V63)."""
+        for watcher in list(self._followers):
+            watcher.look_again()
+
     def isr_or_log_start_changed(self, partition: WatchedReplica) -> None:
         """Mark the partition for all readers: the next responses carry the new log start offset."""
-        for watcher in self._followers:
-            watcher.changed()
-        for watcher in self._consumers:
+        for watcher in [*self._followers, *self._consumers]:
             watcher.changed()
 
     def another_leads(self, now_ms: int) -> None:

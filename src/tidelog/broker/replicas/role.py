@@ -109,6 +109,9 @@ class Role(ChangingRole, Protocol):
     def log_start_moved(self) -> None:
         """Note that retention or a client has removed records."""
 
+    def log_rolled(self) -> None:
+        """Note that the log may have a new active segment (V61)."""
+
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Take over the present `min.insync.replicas` (V60, V64)."""
 
@@ -180,6 +183,9 @@ class _NotLeading:
 
     def log_start_moved(self) -> None:
         """Change nothing."""
+
+    def log_rolled(self) -> None:
+        """Change nothing: no fetch waits here."""
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
         """Change nothing."""

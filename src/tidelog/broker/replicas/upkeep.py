@@ -227,6 +227,7 @@ class ReplicaUpkeep:
             finally:
                 if log.log_start_offset != log_start_offset:
                     partition.log_start_moved()
+                partition.role.log_rolled()
         if first is not None:
             raise first
 
