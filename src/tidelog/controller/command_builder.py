@@ -42,6 +42,8 @@ class CommandBuilder:
         self._roles: dict[TopicPartition, Role] = {}
         #: Replicas of each partition that has roles, where a full command is built.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
+        #: Of those, the leaders that may not lead.
+        self._barred: dict[TopicPartition, int] = {}
 
     def send_brokers(self) -> None:
         """Send the live brokers to every broker."""
@@ -59,7 +61,7 @@ class CommandBuilder:
         if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
-        for replica in self._image.replicas(topic_partition):
+        for replica in role.state.replicas:
             if replica in self._image.brokers and not self._may_not_lead(replica, topic_partition):
                 made = replica in new_replicas and not is_new
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
@@ -118,9 +120,12 @@ class CommandBuilder:
         if state is None:
             self._show_unreadable(topic_partition, shown)
             return
+        key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+        if key in shown:
+            return  # the image does not change while commands are built
         replicas = self._image.replicas(topic_partition)
         deleting = self._image.is_deleting(topic_partition.topic) or lifecycle.is_tombstone(state)
-        key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
+        offline = self._offline(topic_partition, replicas)
         shown[key] = UpdateMetadataPartitionState(
             partition_index=topic_partition.partition,
             controller_epoch=state.controller_epoch,
@@ -129,7 +134,7 @@ class CommandBuilder:
             isr=state.isr,
             zk_version=state.partition_epoch,
             replicas=replicas,
-            offline_replicas=self._offline(topic_partition, replicas),
+            offline_replicas=offline,
             first_leader_epoch=state.first_epochs[0],
             eligible=state.elr,
             last_leader=state.last_leader,
@@ -147,10 +152,9 @@ class CommandBuilder:
 
     def _offline(self, topic_partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
         """Return replicas of dead brokers and of failed log directories (D7)."""
-        image, failed = self._image, self._image.offline(topic_partition)
-        return [
-            replica for replica in replicas if replica not in image.brokers or replica in failed
-        ]
+        brokers = self._image.brokers
+        failed = self._image.offline(topic_partition) if self._image.presences else ()
+        return [each for each in replicas if each not in brokers or each in failed]
 
     def _show_unreadable(
         self,
@@ -241,12 +245,12 @@ class CommandBuilder:
         image = self._image
         own_roles = commands.roles
         roles: dict[TopicPartition, Role] = {}
-        placed, known = self._placed, self._roles
+        placed, known, barred = self._placed, self._roles, self._barred
         for topic_partition in image.hosted_by(broker_id):
             if topic_partition in own_roles:
                 roles[topic_partition] = own_roles[topic_partition]
             elif broker_id in placed.get(topic_partition, ()):
-                if self._may_not_lead(broker_id, topic_partition):
+                if barred and barred.get(topic_partition) == broker_id:
                     roles[topic_partition] = self._kept(topic_partition)
                     continue
                 role = known.get(topic_partition)
@@ -263,7 +267,7 @@ class CommandBuilder:
 
     def _everything(self) -> Shown:
         everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
-        self._placed = {}
+        states, brokers = self._image.states, self._image.brokers
         for topic in self._image.topics.values():
             if self._image.is_deleting(topic.name):
                 continue
@@ -277,6 +281,9 @@ class CommandBuilder:
                 else:
                     self._show(topic_partition, everything)
                 self._placed[topic_partition] = everything[key].replicas
+                state = states[topic_partition]
+                if incarnations.is_leader_restarted(state, brokers):
+                    self._barred[topic_partition] = state.leader
         return everything
 
     def _role(self, topic_partition: TopicPartition, is_new: bool) -> Role:

@@ -114,6 +114,8 @@ class Image:
         if topic is None:
             return ()
         assigned = topic.assignments.get(topic_partition.partition, ())
+        if not topic.moves:
+            return assigned
         move = topic.moves.get(topic_partition.partition)
         state = None if move is None else self.states.get(topic_partition)
         if move is None or state is None or not records.is_completing(state, assigned, move):

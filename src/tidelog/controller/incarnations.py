@@ -10,7 +10,7 @@ nothing of leaders.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, PartitionState
@@ -39,7 +39,13 @@ def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
 
     An election is due then, and the broker must not lead before it: its log may be shorter (V10).
     """
-    return state.leader in brokers and state.leader in restarted_members(state, brokers)
+    leader = brokers.get(state.leader)
+    if leader is None or state.leader not in state.isr:
+        return False
+    recorded = eligible_replicas.isr_epochs(state)[state.isr.index(state.leader)]
+    if leader.broker_epoch == recorded:
+        return False
+    return recorded != NO_BROKER_EPOCH or leader.broker_epoch > state.mzxid
 
 
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
@@ -72,12 +78,18 @@ def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     )
 
 
-def proven_members(state: PartitionState, brokers: Brokers) -> dict[int, int]:
+def proven_members(
+    state: PartitionState, brokers: Brokers, bounced: Collection[int] | None = None
+) -> dict[int, int]:
     """Return the live members that provably have every committed record, with their live epochs.
 
     Each lives in the recorded incarnation, or lost nothing when that ended (E6). The ISR is first.
+    `bounced` is the result of `bounced_members` where the caller has it.
     """
-    bounced = bounced_members(state, brokers)
+    if bounced is None:
+        bounced = bounced_members(state, brokers)
+    if not bounced and not state.elr:
+        return {each: brokers[each].broker_epoch for each in state.isr if each in brokers}
     proven: dict[int, int] = {}
     for member, recorded in eligible_replicas.members(state).items():
         broker = brokers.get(member)

@@ -9,10 +9,9 @@ those that they had. Decides nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.controller import incarnations
-from tidelog.controller.image import Change, Image
+from tidelog.controller.image import Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import PartitionState, TopicPartition
@@ -21,29 +20,23 @@ from tidelog.core.types import PartitionState, TopicPartition
 Shrinks = tuple[tuple[int, ShrinkCause], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IsrShrunk(Change):
-    """The ISR of a partition is `isr` now; `shrinks` have just left it."""
-
-    topic_partition: TopicPartition
-    isr: Collection[int]
-    shrinks: Shrinks
-
-    def apply(self, image: Image) -> None:
-        """Keep the causes of the replicas that are out."""
-        known = image.shrinks.get(self.topic_partition)
-        if not known and not self.shrinks:
-            return
-        replicas = image.assigned(self.topic_partition)
-        after = {
-            replica: cause
-            for replica, cause in (*(known or {}).items(), *self.shrinks)
-            if replica not in self.isr and replica in replicas
-        }
-        if after:
-            image.shrinks[self.topic_partition] = after
-        else:
-            image.shrinks.pop(self.topic_partition, None)
+def keep_causes(
+    image: Image, topic_partition: TopicPartition, isr: Collection[int], shrinks: Shrinks
+) -> None:
+    """Keep the causes of the replicas outside `isr`; `shrinks` have just left it."""
+    known = image.shrinks.get(topic_partition)
+    if not known and not shrinks:
+        return
+    replicas = image.assigned(topic_partition)
+    after = {
+        replica: cause
+        for replica, cause in (*(known or {}).items(), *shrinks)
+        if replica not in isr and replica in replicas
+    }
+    if after:
+        image.shrinks[topic_partition] = after
+    else:
+        image.shrinks.pop(topic_partition, None)
 
 
 def shrinks(
@@ -67,20 +60,21 @@ def shrinks(
     left = [member for member in before.isr if member not in after.isr and member in replicas]
     if not left:
         return ()
-    restarted = incarnations.restarted_members(before, brokers)
     named = reported or {}
     return tuple(
-        (member, named.get(member) or _cause(member, brokers, ended, absent, restarted))
-        for member in left
+        [
+            (member, named.get(member) or _cause(member, before, brokers, ended, absent))
+            for member in left
+        ]
     )
 
 
 def _cause(
     member: int,
+    before: PartitionState,
     brokers: Brokers,
     ended: Mapping[int, bool],
     absent: Collection[int],
-    restarted: Collection[int],
 ) -> ShrinkCause:
     broker = brokers.get(member)
     if broker is None:
@@ -89,4 +83,5 @@ def _cause(
         return ShrinkCause.SHUTDOWN
     if member in absent:
         return ShrinkCause.DISK
-    return ShrinkCause.BOUNCE if member in restarted else ShrinkCause.UNKNOWN
+    has_restarted = member in incarnations.restarted_members(before, brokers)
+    return ShrinkCause.BOUNCE if has_restarted else ShrinkCause.UNKNOWN

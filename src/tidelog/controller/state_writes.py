@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.image import Change, Image
-from tidelog.controller.isr_shrinks import IsrShrunk, Shrinks, shrinks
+from tidelog.controller.isr_shrinks import Shrinks, keep_causes, shrinks
 from tidelog.controller.notices import Report
 from tidelog.controller.orders import SendFoundState, SendState
 from tidelog.controller.records import Topic
@@ -30,16 +30,20 @@ class StatePublished(Change):
 
     topic_partition: TopicPartition
     state: PartitionState
+    #: The replicas that have just left the ISR, and why.
+    shrinks: Shrinks = ()
 
     def apply(self, image: Image) -> None:
         """Take over the state; nothing where the topic is gone."""
-        if self.topic_partition.topic in image.topics:
-            image.states[self.topic_partition] = self.state
-            image.unreadable_states.pop(self.topic_partition, None)
-            image.former.pop(self.topic_partition, None)
-            if self.state.leader != NO_LEADER:
-                image.recoveries.pop(self.topic_partition, None)
-                image.waits.pop(self.topic_partition, None)
+        topic_partition, state = self.topic_partition, self.state
+        if topic_partition.topic in image.topics:
+            image.states[topic_partition] = state
+            image.unreadable_states.pop(topic_partition, None)
+            image.former.pop(topic_partition, None)
+            keep_causes(image, topic_partition, state.isr, self.shrinks)
+            if state.leader != NO_LEADER:
+                image.recoveries.pop(topic_partition, None)
+                image.waits.pop(topic_partition, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ class WritePartitionState(Write):
             self._found(outcome, settlement)
         else:
             self._published(outcome.mzxid, settlement)
-        settlement.agenda.look_at_departures((self.topic_partition,), settlement.image)
+        if self.topic_partition in settlement.image.moving:
+            settlement.agenda.look_at_departures((self.topic_partition,), settlement.image)
 
     def _published(self, mzxid: int, settlement: Settlement) -> None:
         image, topic_partition = settlement.image, self.topic_partition
@@ -108,8 +113,7 @@ class WritePartitionState(Write):
             absent=image.absent(topic_partition),
             reported=dict(self.shrinks),
         )
-        settlement.apply(StatePublished(topic_partition, self.state.written_by(mzxid)))
-        settlement.apply(IsrShrunk(topic_partition, self.state.isr, left))
+        settlement.apply(StatePublished(topic_partition, self.state.written_by(mzxid), left))
         if self.is_new:
             settlement.apply(ReplicasRemade(topic_partition))
         has_roles = not self.asked_by_leader

@@ -25,6 +25,9 @@ class EligibleReplicas(NamedTuple):
     elr_epochs: tuple[int, ...] = ()
 
 
+NONE_ELIGIBLE = EligibleReplicas()
+
+
 def isr_epochs(state: PartitionState) -> tuple[int, ...]:
     """Return the broker epoch recorded for each ISR member, in ISR order; -1 where none is."""
     epochs = state.isr_epochs
@@ -57,7 +60,7 @@ def after(
     replicas may be eligible.
     """
     if len(isr) >= minimum:
-        return EligibleReplicas()
+        return NONE_ELIGIBLE
     newer = proven()
     left = {
         member: newer.get(member, recorded)

@@ -153,6 +153,34 @@ class PartitionState:
     #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
     mzxid: int = field(default=0, compare=False)
 
+    def in_next_epoch(
+        self,
+        leader: int,
+        isr: tuple[int, ...],
+        controller_epoch: int,
+        isr_epochs: tuple[int, ...],
+        elr: tuple[int, ...],
+        elr_epochs: tuple[int, ...],
+        *,
+        last_leader: int,
+    ) -> PartitionState:
+        """Return the state of the next leader epoch, not yet written, faster than `replace`."""
+        return PartitionState(
+            leader,
+            self.leader_epoch + 1,
+            isr,
+            controller_epoch,
+            self.partition_epoch + 1,
+            self.leader_recovery_state,
+            isr_epochs,
+            elr,
+            elr_epochs,
+            last_leader,
+            self.removed,
+            self.reassigned_to,
+            self.first_epochs,
+        )
+
     def written_by(self, mzxid: int) -> PartitionState:
         """Return the same state as this transaction wrote it, in half the time of `replace`."""
         return PartitionState(

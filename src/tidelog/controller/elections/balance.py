@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from tidelog.controller.elections import election
 from tidelog.controller.image import Image
+from tidelog.controller.records import Topic
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
 
@@ -192,13 +193,18 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
     """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
-    for topic_partition in image.partitions():
-        if topic_partition not in image.states or not _is_settled(image, topic_partition):
+    for topic in image.topics.values():
+        if not _is_settled(image, topic):
             continue
-        preferred = image.replicas(topic_partition)[0]
-        preferring[preferred] = preferring.get(preferred, 0) + 1
-        if _elsewhere(image, topic_partition) is not None:
-            elsewhere.setdefault(preferred, []).append(topic_partition)
+        for topic_partition in topic.partitions:
+            state = image.states.get(topic_partition)
+            if state is None:
+                continue
+            replicas = image.replicas(topic_partition)
+            preferred = replicas[0]
+            preferring[preferred] = preferring.get(preferred, 0) + 1
+            if election.prefers_another(state, replicas):
+                elsewhere.setdefault(preferred, []).append(topic_partition)
     return [
         topic_partition
         for broker_id, led_elsewhere in sorted(elsewhere.items())
@@ -235,16 +241,15 @@ def _is_behind(image: Image, broker_id: int, topic_partition: TopicPartition) ->
     )
 
 
-def _is_settled(image: Image, topic_partition: TopicPartition) -> bool:
-    """Return whether no reassignment or deletion of the partition's topic is under way."""
-    topic = image.topics.get(topic_partition.topic)
-    return topic is not None and not topic.is_reassigning and not image.is_deleting(topic.name)
+def _is_settled(image: Image, topic: Topic) -> bool:
+    """Return whether no reassignment or deletion of a topic is under way."""
+    return not topic.is_reassigning and not image.is_deleting(topic.name)
 
 
 def _elsewhere(image: Image, topic_partition: TopicPartition) -> int | None:
     """Return the preferred replica of a partition that another replica leads, else None."""
-    state = image.states.get(topic_partition)
-    if state is None or not _is_settled(image, topic_partition):
+    state, topic = image.states.get(topic_partition), image.topics.get(topic_partition.topic)
+    if state is None or topic is None or not _is_settled(image, topic):
         return None
     replicas = image.replicas(topic_partition)
     if not replicas or not election.prefers_another(state, replicas):

@@ -56,11 +56,12 @@ def circumstances(topic_partition: TopicPartition, draft: Draft) -> Circumstance
     """Return the circumstances of a partition whose topic exists, as this decision finds them."""
     image, settings = draft.image, draft.settings
     unclean = image.topics[topic_partition.topic].unclean
+    replicas = image.replicas(topic_partition)
     return Circumstances(
-        replicas=image.replicas(topic_partition),
+        replicas=replicas,
         brokers=image.brokers,
         controller_epoch=settings.controller_epoch,
-        minimum=draft.minimum(topic_partition),
+        minimum=draft.minimum_of(topic_partition.topic, replicas),
         absent=image.absent(topic_partition),
         offline=image.offline(topic_partition),
         unclean=settings.unclean if unclean is None else unclean,

@@ -68,16 +68,18 @@ def _without_eligible(state: PartitionState, around: Circumstances) -> Election:
 
 def _elect(state: PartitionState, around: Circumstances) -> Election | None:
     brokers, absent = around.brokers, around.absent
-    if not absent and _is_untouched(state, brokers):
-        return None
     restarted = incarnations.restarted_members(state, brokers)
     leads_here = around.has_replica(state.leader) and state.leader not in restarted
     bounced = incarnations.bounced_members(state, brokers) if restarted else ()
     # An offline replica stays eligible: its disk may come back with every record.
-    is_whole = not any(replica in around.lost for replica in state.elr)
+    is_whole = not state.elr or not any(replica in around.lost for replica in state.elr)
     if leads_here and not bounced and is_whole and all(map(around.can_lead, state.isr)):
         return None
-    proven = [member for member in proven_members(state, around) if around.has_replica(member)]
+    proven = [
+        member
+        for member in incarnations.proven_members(state, brokers, bounced)
+        if member in around.replicas and around.has_replica(member)
+    ]
     if not proven:
         return _elect_unproven(state, around)
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
@@ -181,10 +183,11 @@ def elect_without(
     return Election(_published(state, leader, live, without))
 
 
-def _is_untouched(state: PartitionState, brokers: Brokers) -> bool:
+def is_untouched(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
 
-    This holds of nearly all partitions that a new controller reads; one look at each is enough.
+    Nothing is due then, unless a replica is absent or eligible. This holds of nearly all partitions
+    that a new controller reads, and costs much less than `elect`.
     """
     recorded = state.isr_epochs
     if recorded is None or len(recorded) != len(state.isr):
@@ -234,21 +237,16 @@ def _published(
 ) -> PartitionState:
     """Return the next state with a leader; every member of the ISR is alive."""
     assert leader in isr, f"leader {leader} is not in the ISR {isr}"
-    eligible = _eligible(state, isr, around)
-    return replace(
-        state,
-        leader=leader,
-        leader_epoch=state.leader_epoch + 1,
-        isr=tuple(isr),
-        controller_epoch=around.controller_epoch,
-        partition_epoch=state.partition_epoch + 1,
+    brokers = around.brokers
+    return state.in_next_epoch(
+        leader,
+        tuple(isr),
+        around.controller_epoch,
         # A member that stayed, or that others follow from now on, counts in its present
         # incarnation.
-        isr_epochs=tuple(around.brokers[member].broker_epoch for member in isr),
-        elr=eligible.elr,
-        elr_epochs=eligible.elr_epochs,
+        tuple([brokers[member].broker_epoch for member in isr]),
+        *_eligible(state, isr, around),
         last_leader=NO_LEADER,
-        mzxid=0,
     )
 
 
@@ -258,20 +256,14 @@ def _leaderless(
     """Return the state without a leader; its ISR keeps the members that may lead later (V13)."""
     if state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
-    eligible = _eligible(state, survivors, around)
     return Election(
-        replace(
-            state,
-            leader=NO_LEADER,
-            leader_epoch=state.leader_epoch + 1,
-            isr=tuple(survivors),
-            controller_epoch=around.controller_epoch,
-            partition_epoch=state.partition_epoch + 1,
-            isr_epochs=_kept_epochs(state, survivors, around.brokers),
-            elr=eligible.elr,
-            elr_epochs=eligible.elr_epochs,
+        state.in_next_epoch(
+            NO_LEADER,
+            tuple(survivors),
+            around.controller_epoch,
+            _kept_epochs(state, survivors, around.brokers),
+            *_eligible(state, survivors, around),
             last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
-            mzxid=0,
         )
     )
 
@@ -301,6 +293,8 @@ def _eligible(
     state: PartitionState, isr: Sequence[int], around: Circumstances
 ) -> eligible_replicas.EligibleReplicas:
     """Return the eligible replicas beside `isr`; a proven member counts as it lives now (E1)."""
+    if len(isr) >= around.minimum:
+        return eligible_replicas.NONE_ELIGIBLE
     return eligible_replicas.after(
         state,
         isr,

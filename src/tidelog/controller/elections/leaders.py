@@ -124,34 +124,46 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
         or topic_partition in image.unreadable_states
     ):
         return
-    replicas = image.replicas(topic_partition)
     state = image.states.get(topic_partition)
     if state is None or lifecycle.is_tombstone(state):
-        _begin(topic_partition, replicas, state, draft)
+        _begin(topic_partition, image.replicas(topic_partition), state, draft)
         return
-    around = circumstances(topic_partition, draft)
-    if (
-        around.absent
-        and election.cut_short(state, replicas, image.brokers)
-        and _ask_for_replicas(topic_partition, replicas, draft)
-    ):
+    # Nearly all partitions that a new controller reads need no election: one look is enough.
+    is_untouched = (
+        topic_partition not in image.presences
+        and not state.elr
+        and election.is_untouched(state, image.brokers)
+    )
+    if not is_untouched and _elect(topic_partition, state, draft):
         return
-    elected = election.elect(state, around)
-    after = state if elected is None else elected.state
-    if election.needs_recovery(after, around):
-        recoveries.go_on(topic_partition, after, around, draft, is_news=elected is not None)
-    if after.leader == NO_LEADER:
-        waits.look_at(topic_partition, after, around, draft, is_news=elected is not None)
-    if elected is not None:
-        _write(topic_partition, state, elected, draft)
-        return
-    move = image.move(topic_partition)
+    move = topic.moves.get(topic_partition.partition)
     if move is not None and state.mzxid < move.since_zxid:
         # The replicas may not have been sent the changed assignment yet.
         under_next = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             under_next = replace(under_next, reassigned_to=state.reassigned_to)
         draft.write_state(WritePartitionState(topic_partition, under_next, state.partition_epoch))
+
+
+def _elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> bool:
+    """Write the state that an election leaves; return whether this look is over."""
+    around = circumstances(topic_partition, draft)
+    if (
+        around.absent
+        and election.cut_short(state, around.replicas, around.brokers)
+        and _ask_for_replicas(topic_partition, around.replicas, draft)
+    ):
+        return True
+    elected = election.elect(state, around)
+    after = state if elected is None else elected.state
+    if election.needs_recovery(after, around):
+        recoveries.go_on(topic_partition, after, around, draft, is_news=elected is not None)
+    if after.leader == NO_LEADER:
+        waits.look_at(topic_partition, after, around, draft, is_news=elected is not None)
+    if elected is None:
+        return False
+    _write(topic_partition, state, elected, draft)
+    return True
 
 
 def _write(

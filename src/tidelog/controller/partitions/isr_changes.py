@@ -15,7 +15,7 @@ from tidelog.controller.agenda import Agenda
 from tidelog.controller.cluster_events import StateChange
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
-from tidelog.controller.isr_shrinks import IsrShrunk, shrinks
+from tidelog.controller.isr_shrinks import shrinks
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.records import Presence
 from tidelog.controller.state_writes import (
@@ -71,8 +71,7 @@ def _changed(
         ended=image.ended,
         absent=image.absent(topic_partition),
     )
-    image.apply(StatePublished(topic_partition, found))
-    image.apply(IsrShrunk(topic_partition, found.isr, left))
+    image.apply(StatePublished(topic_partition, found, left))
     agenda.look_at((topic_partition,))
     agenda.look_at_departures((topic_partition,), image)
     draft.show((topic_partition,))

@@ -88,8 +88,9 @@ def settle(settlement: Settlement) -> None:
         settlement.apply(PauseFound(paused.topic_partition, paused.reason))
         settlement.orders.extend(roles_of_idle(paused.topic_partition, move.adding, image))
     for change in settlement.notices.of(StateChange):
-        idled = _idled_by(change, image)
-        settlement.orders.extend(roles_of_idle(change.topic_partition, idled, image))
+        if change.topic_partition in image.moving:
+            idled = _idled_by(change, image)
+            settlement.orders.extend(roles_of_idle(change.topic_partition, idled, image))
 
 
 def roles_of_idle(

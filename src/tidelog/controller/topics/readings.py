@@ -91,7 +91,7 @@ def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
     topic, states = found.topic, dict(found.states)
     for partition, state in found.states.items():
         assigned = topic.assignments.get(partition)
-        if assigned is None:
+        if not state.elr or assigned is None:
             continue
         topic_partition = TopicPartition(topic.name, partition)
         report = strangers_reported(topic_partition, state, assigned)
@@ -127,7 +127,8 @@ def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
     if known is not None and known.topic_id != found.topic.topic_id:
         return True
     if name in image.unreadable or any(
-        TopicPartition(name, number) in image.unreadable_states for number in found.states
+        partition.topic == name and partition.partition in found.states
+        for partition in image.unreadable_states
     ):
         return True
     return name not in image.topics and bool(found.states)
