@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -211,14 +212,16 @@ class TermEvents:
 
     def _count_isr_changes(self, changes: Sequence[StateChange]) -> None:
         metrics = self._services.metrics
+        causes = [cause for change in changes for _, cause in change.shrinks]
+        for cause, count in Counter(causes).items():
+            metrics.add(ISR_SHRINKS, count, label=cause.word)
+        joined = 0
         for change in changes:
-            for _, cause in change.shrinks:
-                metrics.add(ISR_SHRINKS, label=cause.word)
             if change.before is not None:
                 before = change.before.isr
-                joined = sum(member not in before for member in change.after.isr)
-                if joined:
-                    metrics.add(ISR_EXPANDS, joined)
+                joined += len([member for member in change.after.isr if member not in before])
+        if joined:
+            metrics.add(ISR_EXPANDS, joined)
 
     def answered(
         self, broker_id: int, outcomes: Sequence[tuple[TopicPartition, ErrorCode]]
