@@ -114,6 +114,15 @@ class TestSteps:
         assert given_back(controller, NEXT) == []
         assert not controller.balance
 
+    def test_a_partition_that_went_back_by_itself_meanwhile_is_passed_over(self) -> None:
+        controller = controller_of(dict.fromkeys(range(self.COUNT), ELSEWHERE))
+        given_back(controller, LOOK)
+        first_due = TopicPartition("t", MAX_AUTOMATIC_ELECTIONS_PER_STEP)
+        controller.image.apply(StatePublished(first_due, state()))
+        assert first_due.partition not in given_back(controller, NEXT)
+        assert first_due.partition not in given_back(controller, NEXT)
+        assert not controller.balance
+
     def test_a_broker_that_goes_meanwhile_gets_nothing(self) -> None:
         controller = controller_of(dict.fromkeys(range(self.COUNT), ELSEWHERE))
         given_back(controller, LOOK)

@@ -239,6 +239,17 @@ class TestCreationCutShort:
         assert not elections.cut_short(published, (1, 2, 3), live)
 
 
+def test_an_eligible_replica_in_a_failed_directory_stays_eligible() -> None:
+    """Its disk may come back with every record; a lost one is no longer eligible."""
+    published = replace(state(isr=(1,), leader=1), elr=(2,), elr_epochs=(epoch(2),))
+    around = Circumstances(
+        (1, 2, 3), brokers(1, 2, 3), CONTROLLER_EPOCH, minimum=2, absent=(2, 3), offline=(2,)
+    )
+    assert elections.elect(published, around) is None
+    lost = elections.elect(published, replace(around, offline=()))
+    assert lost is not None and lost.state.elr == ()
+
+
 def test_nothing_is_due_where_one_look_finds_a_partition_untouched() -> None:
     """Every state of up to two members, each of them gone, as it was, leaving or restarted."""
     states = [

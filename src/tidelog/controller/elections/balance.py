@@ -252,6 +252,4 @@ def _elsewhere(image: Image, topic_partition: TopicPartition) -> int | None:
     if state is None or topic is None or not _is_settled(image, topic):
         return None
     replicas = image.replicas(topic_partition)
-    if not replicas or not election.prefers_another(state, replicas):
-        return None
-    return replicas[0]
+    return replicas[0] if election.prefers_another(state, replicas) else None
