@@ -100,6 +100,9 @@ class _StandIn:
     def keep_frames(self) -> None:
         """They are kept."""
 
+    def handled(self, frame_bytes: int, api_key: int) -> None:
+        """There is no budget."""
+
     def pause_reading(self) -> None:
         """Nothing is read."""
 

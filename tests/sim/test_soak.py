@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.sim import coverage as page
 from tests.sim import soak
+from tests.sim.coverage_summary import summarize
 from tests.sim.soak import Step
 
 from tidelog.core.sometimes import SOMETIMES
@@ -108,8 +109,9 @@ def covered() -> Coverage:
 
 class TestPage:
     def test_every_fault_profile_and_state_has_its_line(self) -> None:
-        text = page.render(covered(), "the command")
-        assert "This page sums up 1 runs: `the command` writes it" in text
+        text = page.render(summarize(covered(), "some.json"))
+        command = "python -m tests.sim.coverage --from some.json --write"
+        assert f"This page sums up 1 runs: `{command}` writes it" in text
         assert "| late_isr | 1 | 1.0 | 1,234 | 7 | 7 | 7 | 7 | 7 | 7 | 1 | 0 |" in text
         assert "| fault | partitions added |" in text and "| pause | 1 / 1 |" in text
         assert all(f"\n| {kind} |" in text for kind in KINDS)
@@ -127,6 +129,7 @@ class TestPage:
         some = covered()
         kept.write_text(some.to_json())
         monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+        monkeypatch.setattr(page, "KEPT", tmp_path / "summary.json")
         monkeypatch.setattr(sys, "argv", ["coverage", "--from", str(kept), "--write"])
         assert page.main() == 1
         assert "NEVER REACHED duplicate_batch" in capsys.readouterr().err
@@ -134,6 +137,21 @@ class TestPage:
         some.profiles["late_isr"].marks = dict.fromkeys(SOMETIMES, 1)
         kept.write_text(some.to_json())
         assert page.main() == 0
+
+    def test_the_page_is_written_again_from_what_a_search_has_left(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        kept = tmp_path / "kept.json"
+        kept.write_text(covered().to_json())
+        monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+        monkeypatch.setattr(page, "KEPT", tmp_path / "summary.json")
+        monkeypatch.setattr(sys, "argv", ["coverage", "--from", str(kept), "--write"])
+        page.main()
+        written = (tmp_path / "page.md").read_text()
+        (tmp_path / "page.md").write_text("nothing")
+        monkeypatch.setattr(sys, "argv", ["coverage", "--write"])
+        assert page.main() == 0
+        assert (tmp_path / "page.md").read_text() == written
 
     def test_what_is_no_coverage_is_told(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -39,3 +39,26 @@ def test_the_matrix_has_every_feature_and_every_client() -> None:
             what = cell(client, feature)
             kinds = ("passed", "not run") if callable(what) else ("–",)
             assert mark.startswith(kinds), f"{feature.title}, {client.name}: {mark}: {AGAIN}"
+
+
+def results() -> list[document.Outcome]:
+    return document.read_results(document.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_page_is_as_its_command_writes_it_from_the_results_that_are_kept() -> None:
+    assert text() == document.document(results()), f"{AGAIN}, with --from of a JUnit file"
+
+
+def test_results_are_kept_of_every_test_that_the_page_shows_and_of_no_other() -> None:
+    """One is missing: `pytest FILE -k TEST --junitxml=X.xml`, then the command `--from X.xml`."""
+    kept = {document.function_of(each) for each in results()}
+    assert len(kept) > 30, "this test looks at nothing"
+    assert [test for test in document.defined_tests() if test not in kept] == []
+    assert document.merged(results(), []) == results()
+
+
+def test_results_of_single_tests_replace_theirs_and_leave_the_others() -> None:
+    kept = results()
+    newer = kept[7]._replace(result="skipped")
+    gone = newer._replace(name="test_that_is_gone[1]")
+    assert sorted(document.merged([*kept, gone], [newer])) == sorted([*kept[:7], newer, *kept[8:]])

@@ -3,12 +3,15 @@
     .venv/bin/python -m tests.clients.matrix.document
 
 runs the tests of this folder and of Spark's connector and writes what passed; it writes nothing
-where one failed. `--from RESULTS.xml` takes pytest's JUnit files of runs that have been made.
+where one failed. `--from RESULTS.xml` takes pytest's JUnit files of runs that have been made, of
+single tests too: `results.json` keeps what became of the others, and the page follows from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import os
 import re
 import subprocess
@@ -26,11 +29,13 @@ from tidelog.broker.apis import cards
 from tidelog.wire.registry import API
 
 ROOT = Path(__file__).resolve().parents[3]
+RESULTS = Path(__file__).with_name("results.json")
 DOCUMENT = ROOT / "docs" / "compatibility.md"
 APIS_BEGIN, APIS_END = "<!-- from the handlers' cards -->", "<!-- end of the cards -->"
 TOOLS = ROOT / "tests" / "clients"
+MATRIX = "tests/clients/test_matrix.py"
 TESTS = (
-    "tests/clients/test_matrix.py",
+    MATRIX,
     *sorted(
         str(path.relative_to(ROOT)) for path in (ROOT / "tests/clients").glob("test_tools*.py")
     ),
@@ -76,6 +81,47 @@ def outcomes(results: Path) -> list[Outcome]:
         module = (case.get("classname") or "").removeprefix("tests.")
         found.append(Outcome(module, case.get("name") or "", result, "".join(versions[:1])))
     return found
+
+
+def read_results(text: str) -> list[Outcome]:
+    """The outcomes that are kept."""
+    return [Outcome(*row) for row in json.loads(text)]
+
+
+def results_text(found: Iterable[Outcome]) -> str:
+    """The text of their file: a line each."""
+    return "[\n" + ",\n".join(json.dumps(each) for each in found) + "\n]\n"
+
+
+def defined_tests() -> list[tuple[str, str]]:
+    """Module (and class) and name of each test that the page shows, in the order of the files.
+
+    Of the matrix, the page shows the cells alone.
+    """
+    found = []
+    for path in TESTS:
+        module = path.removeprefix("tests/").removesuffix(".py").replace("/", ".")
+        for node in ast.parse((ROOT / path).read_text(encoding="utf-8"), path).body:
+            holder = f".{node.name}" if isinstance(node, ast.ClassDef) else ""
+            for test in node.body if isinstance(node, ast.ClassDef) else [node]:
+                shown = "test_feature" if path == MATRIX else "test_"
+                if isinstance(test, ast.FunctionDef) and test.name.startswith(shown):
+                    found.append((f"{module}{holder}", test.name))
+    return found
+
+
+def function_of(outcome: Outcome) -> tuple[str, str]:
+    """The test whose outcome it is, without its parameters."""
+    return outcome.module, outcome.name.partition("[")[0]
+
+
+def merged(kept: Sequence[Outcome], new: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes in the order of the files: the new ones, and kept ones of tests that still exist."""
+    known = {(each.module, each.name) for each in new}
+    order = {test: number for number, test in enumerate(defined_tests())}
+    left = [each for each in kept if (each.module, each.name) not in known]
+    every = [each for each in (*left, *new) if function_of(each) in order]
+    return sorted(every, key=lambda each: order[function_of(each)])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -207,6 +253,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--from", dest="results", action="append", type=Path, default=[])
     given: list[Path] = parser.parse_args().results
+    is_partial = bool(given)
     with tempfile.TemporaryDirectory() as scratch:
         if not given:
             given = [Path(scratch) / "results.xml"]
@@ -218,7 +265,10 @@ def main() -> int:
             f"nothing is written, these failed: {', '.join(failed) or 'nothing ran'}\n"
         )
         return 1
-    DOCUMENT.write_text(document(found), encoding="utf-8")
+    kept = read_results(RESULTS.read_text(encoding="utf-8")) if is_partial else []
+    every = merged(kept, found)
+    RESULTS.write_text(results_text(every), encoding="utf-8")
+    DOCUMENT.write_text(document(every), encoding="utf-8")
     return 0
 
 

@@ -1,0 +1,155 @@
+"""Every page that a command writes is compared with its source, and no other is written."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from bench import isr_slow_reads
+from tests.sim import coverage
+from tests.sim.coverage_summary import KEPT, read_summary
+from tests.tidy import prose
+from tests.tidy.sources import ROOT, Source, python_sources
+
+
+class Generated(NamedTuple):
+    """A file that a command writes, or parts of it."""
+
+    command: str
+    #: The test that compares it with what the command writes.
+    compared_by: str
+
+
+PAGES = {
+    "docs/compatibility.md": Generated(
+        "python -m tests.clients.matrix.document",
+        "test_compatibility.py::"
+        "test_the_page_is_as_its_command_writes_it_from_the_results_that_are_kept",
+    ),
+    "docs/configuration.md": Generated(
+        "tidelog configs reference",
+        "test_configuration.py::test_the_reference_is_what_the_declarations_say",
+    ),
+    "docs/internals/coverage.md": Generated(
+        "python -m tests.sim.coverage --write",
+        "test_generated_pages.py::test_the_page_of_coverage_is_what_the_last_search_found",
+    ),
+    "docs/internals/mutants.md": Generated(
+        "python -m tests.sim.mutant_table",
+        "test_mutants.py::test_the_page_is_as_its_command_writes_it",
+    ),
+    "docs/internals/proof.md": Generated(
+        "python -m tests.sim.fault_table",
+        "test_faults.py::test_the_page_tells_of_every_fault_and_all_churn",
+    ),
+    "docs/internals/rules.md": Generated(
+        "python -m tests.support.rules",
+        "test_rules.py::test_statuses_and_tests_are_as_the_command_writes_them",
+    ),
+    "docs/reference/cli.md": Generated(
+        "python -m tidelog.cli.reference docs/reference/cli.md",
+        "test_command_line_reference.py::test_the_reference_is_up_to_date",
+    ),
+    # Measured: a run draws other points into the same frame.
+    "docs/slow-leader-reads.svg": Generated(
+        "python -m bench isr", "test_generated_pages.py::test_the_plot_has_the_frame_of_its_program"
+    ),
+}
+#: What commands record for tests and pages: found seeds, results of runs, counts that may not rise.
+RECORDS = (
+    "tests/clients/matrix/results.json",
+    "tests/sim/coverage_summary.json",
+    "tests/sim/kills.json",
+    "tests/tidy/prose.toml",
+)
+#: Words with which a page says that a command writes it.
+_SAYS_SO = re.compile(
+    r"Made from the commands by|This file is made by|are generated from|"
+    r"writes (?:it from|this page|the tables)"
+)
+#: What measurements change in the plot: lines of points, and numbers in its captions.
+_POINTS = re.compile(r"^<(?:polyline|path d=\"M[\d.]+ [\d.]+[Hv]).*\n", re.MULTILINE)
+_COUNTS = re.compile(r"\d+ (ISR changes|produce errors)")
+
+
+def written_constants(source: Source) -> Iterator[str]:
+    """The paths of the project in constants of a module that it writes or hands to a writer."""
+    paths = {}
+    for statement in source.tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                paths[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                paths[name] = value
+    for node in source.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="write_text")):
+                if name in paths:
+                    yield path_of(paths[name], source)
+
+
+def path_of(value: ast.expr, source: Source) -> str:
+    """The path below the project that an expression of `/` or `with_name` says."""
+    words = [
+        str(node.value)
+        for node in ast.walk(value)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    if "with_name" in ast.unparse(value):
+        return f"{source.path.rpartition('/')[0]}/{words[0]}"
+    # `ast.walk` meets the last part of `a / b / c` first.
+    return "/".join(reversed(words))
+
+
+def test_every_file_that_a_program_writes_is_listed() -> None:
+    written = {
+        path
+        for source in python_sources()
+        if not source.path.rpartition("/")[2].startswith("test_")
+        for path in written_constants(source)
+    }
+    assert len(written) > 6, "this test looks at nothing"
+    assert sorted(written - {*PAGES, *RECORDS}) == []
+
+
+def test_every_page_that_says_so_is_listed() -> None:
+    pages = sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "docs").rglob("*.md")
+        if _SAYS_SO.search(path.read_text(encoding="utf-8"))
+    )
+    assert pages == [page for page in PAGES if page.endswith(".md")]
+    assert [page for page in prose.GENERATED if page not in PAGES] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_and_the_test_that_compares_it_exist(page: str) -> None:
+    assert (ROOT / page).is_file()
+    file, _, test = PAGES[page].compared_by.partition("::")
+    assert f"\ndef {test}(" in (ROOT / "tests/tidy" / file).read_text(encoding="utf-8")
+
+
+def test_every_record_exists() -> None:
+    assert [path for path in RECORDS if not (ROOT / path).is_file()] == []
+
+
+def test_the_page_of_coverage_is_what_the_last_search_found() -> None:
+    kept = read_summary(KEPT.read_text(encoding="utf-8"))
+    assert coverage.PAGE.read_text(encoding="utf-8") == coverage.render(kept), (
+        f"run: {PAGES['docs/internals/coverage.md'].command}"
+    )
+
+
+def frame(drawing: str) -> str:
+    """A plot without its points and counts."""
+    return _COUNTS.sub(r"n \1", _POINTS.sub("", drawing))
+
+
+def test_the_plot_has_the_frame_of_its_program() -> None:
+    empty = [isr_slow_reads.Run(enabled) for enabled in (False, True)]
+    drawn = frame(isr_slow_reads.drawing(empty, isr_slow_reads.SLOW_S))
+    assert drawn.count("<text") > 12, "this test looks at nothing"
+    assert frame(isr_slow_reads.PLOT.read_text(encoding="utf-8")) == drawn
