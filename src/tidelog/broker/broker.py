@@ -183,10 +183,15 @@ class Broker:
 
     # start and stop
 
-    async def start(self) -> None:
-        """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError."""
+    async def start(self, on_opening: Callable[[], None] = lambda: None) -> None:
+        """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError.
+
+        `on_opening` is called when the log directories are about to be opened. Before, the start
+        may be cancelled, which leaves nothing but the session to close.
+        """
         self.services.identity.cluster_id = await self.session.open()
         await self.live_configs.open()
+        on_opening()
         await self.replicas.open(await self._open_directories())
         self.live_configs.start()
         await self.server.listen()

@@ -275,7 +275,11 @@ def broker(
         list[str] | None, typer.Option("--override", help="key=value that wins over the file.")
     ] = None,
 ) -> None:
-    """Run one broker in the foreground until SIGTERM or SIGINT."""
+    """Run one broker in the foreground until a signal stops it, such as Ctrl-C or SIGTERM.
+
+    A second signal does not wait until others lead its partitions. SIGHUP stops nothing: it reopens
+    the log file and reads the configuration again.
+    """
     key_values(override)
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
     for each in override or []:

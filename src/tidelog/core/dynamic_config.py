@@ -129,6 +129,45 @@ def broker_config(
     return config, tuple(problems)
 
 
+#: Keys that say the same as a dynamic one in a coarser unit.
+_COARSER = (
+    "log.roll.hours",
+    "log.roll.jitter.hours",
+    "log.retention.hours",
+    "log.retention.minutes",
+)
+
+
+class Reloaded(NamedTuple):
+    """A configuration at start after its sources were read again."""
+
+    static: BrokerConfig
+    #: Keys with another value than before, that of a default included.
+    changed: tuple[str, ...]
+    #: Keys with another text than before that this broker takes over at its next start only.
+    need_restart: tuple[str, ...]
+
+
+def reloaded(static: BrokerConfig, offered: BrokerConfig) -> Reloaded:
+    """Return `static` with the values of `offered` for keys that can change while brokers run.
+
+    Raises ConfigError where they do not fit the other values of `static`.
+    """
+    reloadable = {*dynamic_keys(), *_COARSER}
+    kept = {name: text for name, text in static.given.items() if name not in reloadable}
+    taken = {name: text for name, text in offered.given.items() if name in reloadable}
+    made = BrokerConfig.from_properties({**kept, **taken})
+    declared = keys_of(BrokerConfig)
+    changed = [
+        name
+        for name in dynamic_keys()
+        if getattr(made, declared[name][0]) != getattr(static, declared[name][0])
+    ]
+    others = {*supported_keys()} - reloadable
+    need_restart = [name for name in others if static.given.get(name) != offered.given.get(name)]
+    return Reloaded(made, tuple(changed), tuple(sorted(need_restart)))
+
+
 def _skip_reason(name: str) -> str:
     if is_accepted_without_effect(name):
         reason = why(name) if name in UNSUPPORTED_KEYS else "the key is not known"

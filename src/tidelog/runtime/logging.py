@@ -3,7 +3,8 @@
 A blocked log disk must not stop the loop, so lines are queued and written by a thread. Loggers are
 named as Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`).
 Control characters are escaped, since names in lines may come from peers. A flood of equal warnings
-is counted instead of written (log_floods.py).
+is counted instead of written (log_floods.py). Lines go to standard error; where that is a file, the
+thread opens it again by its name on request, because another program may have rotated it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from __future__ import annotations
 import atexit
 import logging
 import logging.handlers
+import os
 import queue
+import stat
 import sys
+import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tidelog.runtime.log_floods import Floods
@@ -38,16 +43,67 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
             self.dropped += 1
 
 
-class _Listener(logging.handlers.QueueListener):
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """The file behind descriptors of this process, by the name that it had at first."""
+
+    path: str
+    descriptors: tuple[int, ...]
+
+    @classmethod
+    def of(cls, *descriptors: int) -> LogFile | None:
+        """Return the file of the first descriptor; None for a terminal, a pipe or a removed file.
+
+        The other descriptors count where they lead to the same file.
+        """
+        link = f"/proc/self/fd/{descriptors[0]}"
+        try:
+            found, path = os.fstat(descriptors[0]), os.readlink(link)
+            if not (stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.stat(path))):
+                return None
+        except OSError:
+            return None
+        return cls(path, tuple(each for each in descriptors if _leads_to(each, found)))
+
+    def reopen(self) -> None:
+        """Open the name again, for all descriptors; raises OSError and changes nothing."""
+        mode = stat.S_IMODE(os.fstat(self.descriptors[0]).st_mode)
+        opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
+        try:
+            for each in self.descriptors:
+                os.dup2(opened, each)
+        finally:
+            os.close(opened)
+
+
+def _leads_to(descriptor: int, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file)
+    except OSError:
+        return False
+
+
+class LogThread(logging.handlers.QueueListener):
     """The thread that writes; it wakes periodically to log the summaries of floods."""
 
-    def __init__(self, lines: queue.Queue[Any], output: logging.Handler) -> None:
+    def __init__(
+        self, lines: queue.Queue[Any], output: logging.Handler, file: LogFile | None
+    ) -> None:
         super().__init__(lines, output)
         self._lines = lines
         self._floods = Floods(time.monotonic)
+        self._file = file
+        self._reopening = threading.Event()
+
+    def reopen(self) -> None:
+        """Open the log's file again by its name, soon, and log the outcome there."""
+        self._reopening.set()
 
     def dequeue(self, block: bool) -> logging.LogRecord:
         while True:
+            if self._reopening.is_set():
+                self._reopening.clear()
+                self._reopen()
             self._write_summaries(self._floods.ended())
             try:
                 line: logging.LogRecord = self._lines.get(
@@ -71,8 +127,23 @@ class _Listener(logging.handlers.QueueListener):
         for summary in summaries:
             super().handle(summary)
 
+    def _reopen(self) -> None:
+        if self._file is None:
+            self._write(logging.INFO, "the log is not a file, so it was not reopened")
+            return
+        try:
+            self._file.reopen()
+        except OSError as error:
+            self._write(logging.ERROR, f"cannot reopen the log {self._file.path}: {error}")
+        else:
+            self._write(logging.INFO, f"log reopened: {self._file.path}")
 
-def start_logging(level: int = logging.INFO) -> logging.handlers.QueueListener:
+    def _write(self, level: int, message: str) -> None:
+        line = logging.LogRecord("tidelog.server", level, __file__, 0, escape(message), None, None)
+        super().handle(line)
+
+
+def start_logging(level: int = logging.INFO) -> LogThread:
     """Send the `tidelog` loggers to standard error through a thread; stop it with `.stop()`."""
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
     output = logging.StreamHandler(sys.stderr)
@@ -81,7 +152,7 @@ def start_logging(level: int = logging.INFO) -> logging.handlers.QueueListener:
     root.setLevel(level)
     root.propagate = False
     root.handlers = [_DroppingQueueHandler(lines)]
-    listener = _Listener(lines, output)
+    listener = LogThread(lines, output, LogFile.of(2, 1))
     listener.start()
     atexit.register(_stop_quietly, listener)
     return listener

@@ -1,9 +1,9 @@
 """A broker as a process: configuration in, exit code out.
 
-Builds the real ports, starts the composition, and stops it on SIGTERM or SIGINT. A second signal
-ends the wait until other brokers lead in its place. Every refusal to start is one clear line on
-standard error and exit code 1; a usage error is 2. Nothing of the command line's libraries is
-imported here (DESIGN.md, Layout).
+Builds the real ports, starts the composition, and stops it on a signal (`runtime.signals`). A
+second signal ends the wait until other brokers lead in its place. SIGHUP reads the sources of the
+configuration again. Every refusal to start is one clear line on standard error and exit code 1; a
+usage error is 2. Nothing of the command line's libraries is imported here (DESIGN.md, Layout).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tidelog.broker.broker import Broker
@@ -33,9 +35,10 @@ from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
-from tidelog.runtime.logging import LogTracer, start_logging
+from tidelog.runtime.logging import LogThread, LogTracer, start_logging
 from tidelog.runtime.memory import MemoryAtRest, use_one_arena
 from tidelog.runtime.network import SocketNetwork
+from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
 from tidelog.runtime.stores.opening import make_store
 from tidelog.runtime.turns import TurnSelector
 from tidelog.runtime.watchdog import Watchdog
@@ -59,8 +62,18 @@ _PR_SET_PDEATHSIG = 1
 _GC_THRESHOLDS = (100_000, 50, 50)
 
 
-def run_broker(config: BrokerConfig) -> int:
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A broker's configuration, the way to read it again, and the signals of its process."""
+
+    config: BrokerConfig
+    read_again: Callable[[], BrokerConfig]
+    signals: BrokerSignals
+
+
+def run_broker(start: Start) -> int:
     """Run a broker until a signal stops it; return the exit code."""
+    config = start.config
     if sys.flags.optimize:
         _complain("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
@@ -75,7 +88,7 @@ def run_broker(config: BrokerConfig) -> int:
         )
         turns = TurnSelector()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
-            return runner.run(_serve(config, turns))
+            return runner.run(_serve(start, turns, listener))
     except (TidelogError, OSError) as error:
         _complain(f"tidelog: broker {config.broker_id} cannot run: {error}")
         return EXIT_FAILED
@@ -83,7 +96,8 @@ def run_broker(config: BrokerConfig) -> int:
         listener.stop()
 
 
-async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
+async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> int:
+    config, signals = start.config, start.signals
     loop = asyncio.get_running_loop()
     log = logging.getLogger("tidelog.server")
     _log_start(log, config)
@@ -96,16 +110,7 @@ async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
     clock = SystemClock(loop)
     watchdog = Watchdog(loop, config.metadata_session_timeout_ms, halt)
 
-    def callback_failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if isinstance(error, Exception) and not isinstance(error, OSError):
-            # State may be half changed: a broker must not go on as if nothing had happened.
-            text = "".join(traceback.format_exception(error))
-            halt(f"{context['message']}: {text}")
-        log.error("%s: %s", context["message"], error)
-
-    loop.set_exception_handler(callback_failed)
-
+    loop.set_exception_handler(_callback_failed(log, halt))
     memory = MemoryAtRest(clock, log.info)
     files_of = faulty_files(config.tidelog_test_disk_faults)
 
@@ -133,21 +138,94 @@ async def _serve(config: BrokerConfig, turns: TurnSelector) -> int:
     broker = Broker(config, ports, store)
     if config.tidelog_test_interception_directory:
         intercept(broker, config.tidelog_test_interception_directory)
-    stopping = _on_signals(loop, broker)
-    await broker.start()
+    starting = loop.create_task(broker.start(signals.directories_open))
+    signals.attach(
+        loop,
+        give_up_start=starting.cancel,
+        hurry=broker.controlled_shutdown.give_up,
+        reload=_Reloading(start, broker, log_thread).request,
+        end_at_once=halt,
+    )
+    if not await _has_started(starting):
+        await broker.session.close()
+        signals.phase = Phase.STOPPED
+        log.info("broker %d stopped before it opened a log directory", config.broker_id)
+        return EXIT_OK
     watchdog.start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    _collect_rarely()
     memory.start()
     log.info("broker %d started on %s", config.broker_id, _addresses(broker))
-    await stopping.wait()
-    log.info("broker %d is stopping", config.broker_id)
+    signals.started()
+    await signals.stopping.wait()
     await broker.controlled_shutdown.run()
     watchdog.stop()
     await broker.stop()
+    signals.phase = Phase.STOPPED
     log.info("broker %d stopped", config.broker_id)
     return EXIT_OK
+
+
+def _callback_failed(
+    log: logging.Logger, halt: Callable[[str], None]
+) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Return the loop's handler of errors that no other code handles."""
+
+    def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            # State may be half changed: a broker must not go on as if nothing had happened.
+            text = "".join(traceback.format_exception(error))
+            halt(f"{context['message']}: {text}")
+        log.error("%s: %s", context["message"], error)
+
+    return failed
+
+
+def _collect_rarely() -> None:
+    """Keep the objects of the start out of collections, and make these rare."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+async def _has_started(starting: asyncio.Task[None]) -> bool:
+    """Wait for the start; return False where a signal gave it up."""
+    try:
+        await starting
+    except asyncio.CancelledError:
+        if not starting.cancelled():
+            raise
+        return False
+    return True
+
+
+class _Reloading:
+    """Reads the sources of a broker's configuration again, on a thread, and reopens its log."""
+
+    def __init__(self, start: Start, broker: Broker, log_thread: LogThread) -> None:
+        self._start = start
+        self._broker = broker
+        self._log_thread = log_thread
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+
+    def request(self) -> None:
+        """Reopen the log and reload; a request during another one has its own turn after it."""
+        self._log_thread.reopen()
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._again:
+            self._again = False
+            try:
+                offered = await asyncio.to_thread(self._start.read_again)
+                self._broker.live_configs.reload(offered)
+            except ConfigError as error:
+                logging.getLogger("tidelog.server").error(
+                    "configuration not reloaded, the earlier one stays in force: %s", error
+                )
 
 
 def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
@@ -169,23 +247,6 @@ def _addresses(broker: Broker) -> str:
         (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
         for each in endpoints
     )
-
-
-def _on_signals(loop: asyncio.AbstractEventLoop, broker: Broker) -> asyncio.Event:
-    """Return an event that the first SIGTERM or SIGINT sets.
-
-    A second signal ends the wait until other brokers lead.
-    """
-    stopping = asyncio.Event()
-
-    def signalled() -> None:
-        if stopping.is_set():
-            broker.controlled_shutdown.give_up()
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
-    return stopping
 
 
 def intercept(broker: Broker, directory: str) -> None:
@@ -265,6 +326,9 @@ def _complain(message: str) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Parse the few options of a spawned broker and run it."""
+    report_stacks()
+    signals = BrokerSignals()
+    signals.install()
     path = parent = ""
     overrides: list[str] = []
     rest = list(arguments)
@@ -291,7 +355,11 @@ def main(arguments: Sequence[str]) -> int:
     except (TidelogError, OSError) as error:
         _complain(f"tidelog: {error}")
         return EXIT_FAILED
-    return run_broker(config)
+    signals.broker_id = config.broker_id
+    try:
+        return run_broker(Start(config, partial(load_config, path, overrides), signals))
+    finally:
+        signals.install()  # the loop has removed its own handlers
 
 
 if __name__ == "__main__":

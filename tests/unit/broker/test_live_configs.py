@@ -66,8 +66,14 @@ class Controller:
 class FollowingBroker:
     """A broker that does nothing but follow configurations. Passes for a `Broker`."""
 
-    def __init__(self, around: ControllerHarness, broker_id: int) -> None:
+    def __init__(
+        self,
+        around: ControllerHarness,
+        broker_id: int,
+        reload_while_opening: BrokerConfig | None = None,
+    ) -> None:
         self._around = around
+        self._reload_while_opening = reload_while_opening
         self.broker_id = broker_id
         self.node = around.world.add_node(broker_id, f"broker{broker_id}")
         self.ports = self.node.start()
@@ -88,7 +94,13 @@ class FollowingBroker:
     async def _start(self) -> None:
         await self.store.open()
         self._beat()
-        await self.live.open()
+        if self._reload_while_opening is not None:
+            opening = self.tasks.spawn("open", self.live.open())
+            await self.tasks.sleep(0)
+            self.live.reload(self._reload_while_opening)
+            await opening
+        else:
+            await self.live.open()
         self.live.start()
 
     def _beat(self) -> None:
@@ -362,3 +374,57 @@ class TestPurging:
 def note(around: ControllerHarness, data: bytes) -> None:
     """Somebody else leaves a notification."""
     around.write(Create(layout.CONFIG_CHANGE_PREFIX, data, sequence=True))
+
+
+class TestReloading:
+    """The configuration at start is read again (SIGHUP)."""
+
+    @staticmethod
+    def offered(**keys: str) -> BrokerConfig:
+        given = {"broker.id": "1", "message.max.bytes": "1000"}
+        given |= {key.replace("_", "."): value for key, value in keys.items()}
+        return BrokerConfig.from_properties(given)
+
+    def test_keys_that_can_change_take_effect(
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
+    ) -> None:
+        broker = two[0]
+        broker.live.reload(self.offered(message_max_bytes="2000", log_retention_hours="2"))
+        around.until(lambda: broker.services.config.message_max_bytes == 2000)
+        assert broker.services.config.log_retention_ms == 2 * 3_600_000
+        assert broker.replicas.defaults == [2000]
+        assert broker.controller.defaults == 1
+
+    def test_stored_settings_stay_above(
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
+    ) -> None:
+        broker = two[0]
+        broker.set(BROKERS, "1", message_max_bytes="3000")
+        around.until(lambda: broker.services.config.message_max_bytes == 3000)
+        broker.live.reload(self.offered(message_max_bytes="2000", max_connections="9"))
+        around.until(lambda: broker.services.config.max_connections == 9)
+        assert broker.services.config.message_max_bytes == 3000
+        assert broker.live.static.message_max_bytes == 2000
+
+    def test_keys_that_need_a_restart_wait(
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
+    ) -> None:
+        broker = two[0]
+        before = broker.live.static
+        broker.live.reload(self.offered(num_replica_fetchers="3"))
+        assert broker.live.static == before
+        broker.live.reload(self.offered(num_replica_fetchers="3", message_max_bytes="2000"))
+        around.until(lambda: broker.services.config.message_max_bytes == 2000)
+        assert broker.services.config.num_replica_fetchers == before.num_replica_fetchers
+
+    def test_a_key_that_is_no_longer_set_has_its_default(
+        self, around: ControllerHarness, two: tuple[FollowingBroker, ...]
+    ) -> None:
+        broker = two[0]
+        broker.live.reload(BrokerConfig.from_properties({"broker.id": "1"}))
+        default = BrokerConfig.from_properties({"broker.id": "1"}).message_max_bytes
+        around.until(lambda: broker.services.config.message_max_bytes == default)
+
+    def test_a_reload_during_the_start_is_not_lost(self, around: ControllerHarness) -> None:
+        broker = FollowingBroker(around, 1, reload_while_opening=self.offered(max_connections="9"))
+        around.until(lambda: broker.services.config.max_connections == 9)

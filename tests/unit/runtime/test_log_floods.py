@@ -65,7 +65,7 @@ def test_a_kind_that_was_not_held_back_is_forgotten_without_a_word() -> None:
 def test_a_stop_tells_what_was_held_back() -> None:
     lines: queue.Queue[logging.LogRecord] = queue.Queue()
     output = io.StringIO()
-    listener = broker_logging._Listener(lines, logging.StreamHandler(output))
+    listener = broker_logging.LogThread(lines, logging.StreamHandler(output), None)
     for port in range(LINES + 5):
         lines.put(refused(port))
     listener.start()
@@ -87,7 +87,7 @@ def test_the_thread_tells_of_an_ended_flood_when_nothing_else_is_written(
             told.put(record.getMessage())
 
     lines: queue.Queue[logging.LogRecord] = queue.Queue()
-    listener = broker_logging._Listener(lines, Output())
+    listener = broker_logging.LogThread(lines, Output(), None)
     listener.start()
     try:
         for port in range(LINES + 5):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.core.config import BrokerConfig
-from tidelog.runtime.main import EXIT_FAILED, run_broker
+from tidelog.runtime.main import EXIT_FAILED, Start, run_broker
+from tidelog.runtime.signals import BrokerSignals
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_links_do_not_hide_that_directories_are_not_apart(
             "metadata.store": f"embedded:{tmp_path}/metadata",
         }
     )
-    assert run_broker(config) == EXIT_FAILED
+    assert run_broker(Start(config, lambda: config, BrokerSignals())) == EXIT_FAILED
     text = capfd.readouterr().err
     assert "broker 1 cannot run: log.dirs=" in text
     assert problem.format(tmp_path.resolve()) in text

@@ -2,10 +2,10 @@
 
 Every broker watches the notifications and reads the entities that they name. Settings of topics go
 to their logs and leaders (V60, V64) and, in the controller, to elections (V13). Settings of brokers
-override the configuration that this broker was started with. A notification that was purged before
-this broker saw it shows as a gap in their numbers. Then, and after a new session, the broker reads
-everything again. It purges notifications 15 minutes after it first saw them. Kafka does so by their
-age, but the clocks of machines are not compared here.
+override the configuration that this broker was started with, which `reload` replaces. A
+notification that was purged before this broker saw it shows as a gap in their numbers. Then, and
+after a new session, the broker reads everything again. It purges notifications 15 minutes after it
+first saw them. Kafka does so by their age, but the clocks of machines are not compared here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
 from tidelog.core.config import BrokerConfig
-from tidelog.core.dynamic_config import DynamicConfigs, broker_config
+from tidelog.core.dynamic_config import DynamicConfigs, broker_config, reloaded
 from tidelog.core.tasks import Signal
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
@@ -93,12 +93,13 @@ class LiveConfigs:
 
     @property
     def static(self) -> BrokerConfig:
-        """The configuration that this broker was started with."""
+        """The configuration that this broker was started with, as it was last read."""
         return self._static
 
     async def open(self) -> None:
         """Watch, and take over the stored settings for brokers; wait for the store (S3)."""
         while True:
+            self._everything = False  # a reload from here on reads everything again
             try:
                 names = await self._names()
                 await self._read_broker_settings()
@@ -107,7 +108,6 @@ class LiveConfigs:
             else:
                 break
         self._take(names)
-        self._everything = False
 
     def start(self) -> None:
         """Follow changes from now on."""
@@ -117,6 +117,24 @@ class LiveConfigs:
         """Apply nothing more."""
         self._closing = True
         self._wake.set()
+
+    def reload(self, offered: BrokerConfig) -> None:
+        """Take over what can change while brokers run from a configuration that was read again.
+
+        Raises ConfigError, and changes nothing, where the values do not fit together.
+        """
+        self._static, changed, need_restart = reloaded(self._static, offered)
+        found = f"new values of {', '.join(changed)}" if changed else "no new value to take over"
+        self._log(logging.INFO, f"configuration read again: {found}")
+        if need_restart:
+            self._log(
+                logging.WARNING,
+                f"the next start of this broker takes over {', '.join(need_restart)}; changes of"
+                " these keys have no effect before",
+            )
+        if changed:
+            self._everything = True
+            self._wake.set()
 
     def session_renewed(self) -> None:
         """Read everything again: the broker re-registered and may have missed changes."""

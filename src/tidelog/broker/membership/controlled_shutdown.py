@@ -56,6 +56,8 @@ class ControlledShutdown:
         services.identity.is_leaving = True
         began_ms = services.clock.monotonic_ms()
         for attempt in range(1, config.controlled_shutdown_max_retries + 1):
+            if self._given_up:
+                break
             why = await self._ask()
             took_ms = services.clock.monotonic_ms() - began_ms
             if not why:
@@ -65,8 +67,6 @@ class ControlledShutdown:
             self._log(logging.WARNING, f"attempt {attempt} to transfer leaderships failed: {why}")
             if attempt < config.controlled_shutdown_max_retries:
                 await self._pause(config.controlled_shutdown_retry_backoff_ms)
-            if self._given_up:
-                break
         services.tracer.mark("stopped_without_handing_over")
         self._log(logging.WARNING, f"stopping although this broker {self._led()}")
 

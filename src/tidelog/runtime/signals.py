@@ -1,0 +1,171 @@
+"""Signals of a broker process: which end it, which do not, and what each of them logs.
+
+Every signal that would end a process by default stops the broker cleanly: SIGTERM, SIGINT, SIGUSR1,
+SIGALRM, real-time signals and the rest. The second one hurries, and the third ends the process at
+once. SIGHUP ends nothing: it reopens the log and reloads the configuration. Only where standard
+error is a terminal does it stop the broker, because that terminal is gone. SIGQUIT writes the
+stacks of all threads, as in a JVM. SIGKILL and faults of the process itself (SIGSEGV) cannot be
+handled; a fault leaves the stacks of all threads on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+from collections.abc import Callable
+from enum import IntEnum
+from types import FrameType
+
+#: Signals that end no process, that no process can handle, or that report a fault of the process.
+_NOT_ENDING = frozenset(
+    {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGTSTP,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+        signal.SIGCONT,
+        signal.SIGCHLD,
+        signal.SIGURG,
+        signal.SIGWINCH,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+        # Python ignores these two: the call that caused them reports an error.
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+    }
+)
+_STANDARD_ERROR = 2
+
+
+class Phase(IntEnum):
+    """The part of its life that a broker is in, as far as a signal cares."""
+
+    #: No log directory is open: the start can be given up at any moment.
+    CONNECTING = 0
+    #: Logs are recovered and the broker registers; the start is completed before it stops.
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    HURRYING = 4
+    STOPPED = 5
+
+
+class BrokerSignals:
+    """Handlers for all signals that a broker process may get."""
+
+    def __init__(self, broker_id: int | None = None) -> None:
+        self.broker_id = broker_id
+        self.phase = Phase.CONNECTING
+        #: Set by the first signal that ends the broker, on the loop.
+        self.stopping = asyncio.Event()
+        self._log = logging.getLogger("tidelog.server")
+        self._early: list[int] = []
+        self._give_up_start: Callable[[], object] = _nothing
+        self._hurry: Callable[[], None] = _nothing
+        self._reload: Callable[[], None] = _nothing
+        self._end_at_once: Callable[[str], None] = _nothing_said
+
+    def install(self) -> None:
+        """Note signals from now on, until `attach`, instead of ending by them."""
+        for number in handled():
+            # Threads and C libraries keep a few real-time signals for themselves.
+            with contextlib.suppress(OSError):
+                signal.signal(number, self._note)
+
+    def attach(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        give_up_start: Callable[[], object],
+        hurry: Callable[[], None],
+        reload: Callable[[], None],
+        end_at_once: Callable[[str], None],
+    ) -> None:
+        """Handle signals on the loop from now on, those noted so far first."""
+        self._give_up_start, self._hurry = give_up_start, hurry
+        self._reload, self._end_at_once = reload, end_at_once
+        for number in handled():
+            with contextlib.suppress(RuntimeError):
+                loop.add_signal_handler(number, self.came, number)
+        early, self._early = self._early, []
+        for number in early:
+            self.came(number)
+
+    def directories_open(self) -> None:
+        """Note that the broker opens its log directories: it will close them, too."""
+        self.phase = Phase.STARTING
+
+    def started(self) -> None:
+        """Note that the start is complete."""
+        self.phase = Phase.STOPPING if self.stopping.is_set() else Phase.RUNNING
+
+    def _stop(self, why: str) -> None:
+        starting = self.phase is Phase.STARTING
+        later = " when its start is complete; another signal ends it at once" if starting else ""
+        self._log.info("%s: broker %s stops%s", why, self.broker_id, later)
+        self.stopping.set()
+        if self.phase is Phase.CONNECTING:
+            self._give_up_start()
+        elif self.phase is Phase.RUNNING:
+            self.phase = Phase.STOPPING
+
+    def came(self, number: int) -> None:
+        """Act on a signal; on the loop."""
+        name = name_of(number)
+        if number == signal.SIGHUP and not os.isatty(_STANDARD_ERROR):
+            self._log.info("%s: reopening the log, reloading the configuration", name)
+            self._reload()
+        elif not self.stopping.is_set():
+            self._stop("SIGHUP, the terminal is gone" if number == signal.SIGHUP else name)
+        elif self.phase is Phase.STOPPING:
+            self.phase = Phase.HURRYING
+            self._log.warning("%s: broker %s stops without waiting", name, self.broker_id)
+            self._hurry()
+        elif self.phase is not Phase.STOPPED:
+            self._end_at_once(
+                f"{name}, after an earlier signal: it ends before its logs are closed cleanly"
+            )
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.phase is Phase.STOPPED:
+            os._exit(0)  # all that is left is to write the last lines of the log
+        self._early.append(number)
+
+
+def report_stacks() -> None:
+    """Write the stacks of all threads to standard error on SIGQUIT and on a fault."""
+    faulthandler.enable(_STANDARD_ERROR, all_threads=True)
+    faulthandler.register(signal.SIGQUIT, _STANDARD_ERROR, all_threads=True)
+
+
+def handled() -> list[int]:
+    """Return the signals that reach `BrokerSignals.came`."""
+    return sorted({*signal.valid_signals()} - _NOT_ENDING | {signal.SIGHUP})
+
+
+def name_of(number: int) -> str:
+    """Return `SIGTERM`, or `SIGRTMIN+3` for a signal that has no name of its own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+
+
+def _nothing() -> None:
+    """Do nothing: the broker has not got so far."""
+
+
+def _nothing_said(reason: str) -> None:
+    """Do nothing: the broker has not got so far."""
