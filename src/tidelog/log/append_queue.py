@@ -307,8 +307,12 @@ class AppendQueue:
                 self._apply(plan)
             left -= min(left, len(group))
         done = plans[: operation.plans_written]
-        directory.space.wrote(sum(plan.info.size_bytes for plan in done))
-        directory.recent = _recent(log, done[0]) if len(done) == 1 else None
+        if len(done) == 1:
+            directory.space.wrote(done[0].info.size_bytes)
+            directory.recent = _recent(log, done[0])
+        else:
+            directory.space.wrote(sum([plan.info.size_bytes for plan in done]))
+            directory.recent = None
         self._being_written = []
         failed: list[Plan] = []
         if error is not None:
@@ -474,11 +478,12 @@ def _first_offset(plan: Plan) -> int:
 def _recent(log: LogState, plan: Plan) -> Recent | None:
     """Return the last append for followers that wait for it.
 
-    None where a copy would cost more than a read.
+    None where a copy would cost more than a read, or nobody has read the end of a log lately.
     """
-    info = plan.info
-    if info.size_bytes > RECENT_BYTES:
+    info, directory = plan.info, log.directory
+    if info.size_bytes > RECENT_BYTES or not directory.recent_wanted:
         return None
+    directory.recent_wanted -= 1
     segment = log.segments[-1]
     written = LogSlice(
         bytes(plan.buffer),

@@ -76,6 +76,8 @@ class DirectoryState:
         #: The cost that checks of clients' batches may cause on the loop.
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
+        #: For how many further appends `recent` is kept although no read reaches a log end.
+        self.recent_wanted = 0
         #: The error that failed the directory; nothing is written after it.
         self.failure: StorageError | None = None
         #: Nothing is removed any more: the directory is closed.

@@ -22,6 +22,7 @@ from tidelog.log.index import OffsetIndex, TimeIndex
 from tidelog.log.log_state import LogState
 from tidelog.log.segment import Segment
 from tidelog.log.segment_reads import (
+    RECENT_APPENDS,
     Found,
     LogSlice,
     NotCached,
@@ -85,7 +86,10 @@ def _read(
         end = min(end, log.truncating_to)  # the bytes behind it may be gone by now
     if offset >= end:
         return Completion.of(LogSlice(b""))
-    recent = log.directory.recent
+    directory = log.directory
+    if end == log_end:
+        directory.recent_wanted = RECENT_APPENDS
+    recent = directory.recent
     if recent is not None and recent.serves(log, offset, max_bytes, end) and not log.is_closed:
         return Completion.of(recent.slice)
     number = bisect_right(log.base_offsets, offset) - 1

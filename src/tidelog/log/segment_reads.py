@@ -39,6 +39,8 @@ from tidelog.records.reader import read_columns
 
 #: An append of this size or less is kept as `Recent` for followers that wait for it.
 RECENT_BYTES = 16 * KIB
+#: Appends of a directory that are kept so, one by one, after a read that reached the end of a log.
+RECENT_APPENDS = 64
 _SEARCH_BYTES = 8 * KIB
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 _OFFSET = struct.Struct(">q")

@@ -76,19 +76,21 @@ class DiskFaults:
     """A broker's side: the faults of its log directories."""
 
     def __init__(self, path: str) -> None:
-        self._shared = _opened(path)
-        self._change = 0
+        #: The first byte counts changes.
+        self.shared = _opened(path)
+        #: The change to which the known faults belong.
+        self.change = 0
         self._faults: Mapping[str, DiskFault] = {}
 
     def of(self, directory: str) -> DiskFault | None:
         """Return the fault of a directory that is in force, None without one."""
-        while (change := self._shared[0]) != self._change:
+        while (change := self.shared[0]) != self.change:
             try:
-                faults = _read(self._shared)
+                faults = _read(self.shared)
             except ValueError:
                 continue  # the next change is being written
-            if self._shared[0] == change:
-                self._faults, self._change = faults, change
+            if self.shared[0] == change:
+                self._faults, self.change = faults, change
         return self._faults.get(directory)
 
 
@@ -99,10 +101,14 @@ class FaultyFiles(OsFiles):
         super().__init__()
         self._directory = directory
         self._faults = faults
+        self._shared = faults.shared
+        #: The last change under which this directory had no fault.
+        self._healthy_change = -1
 
     def _strike(self, call: str, path: str, *, needs_space: bool = False) -> None:
         fault = self._faults.of(self._directory)
         if fault is None:
+            self._healthy_change = self._faults.change
             return
         if fault.kind == SLOW:
             time.sleep(fault.delay_ms / 1000)
@@ -117,7 +123,8 @@ class FaultyFiles(OsFiles):
 
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
         """Write at a position; return the bytes written."""
-        self._strike("pwrite", handle.path, needs_space=True)
+        if self._shared[0] != self._healthy_change:
+            self._strike("pwrite", handle.path, needs_space=True)
         return super().pwritev(handle, buffers, position)
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
@@ -127,10 +134,11 @@ class FaultyFiles(OsFiles):
 
     def pread_cached(self, handle: Handle, size_bytes: int, position: int) -> Buffer | None:
         """Read like `pread`, but return None where that would wait for the disk."""
-        fault = self._faults.of(self._directory)
-        if fault is not None and fault.kind == SLOW:
-            return None
-        self._strike("pread", handle.path)
+        if self._shared[0] != self._healthy_change:
+            fault = self._faults.of(self._directory)
+            if fault is not None and fault.kind == SLOW:
+                return None
+            self._strike("pread", handle.path)
         return super().pread_cached(handle, size_bytes, position)
 
     def truncate(self, handle: Handle, size_bytes: int) -> None:

@@ -26,7 +26,7 @@ from tests.support.log import (
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import LogSlice, PartitionLog
-from tidelog.log.segment_reads import RECENT_BYTES
+from tidelog.log.segment_reads import RECENT_APPENDS, RECENT_BYTES
 from tidelog.records.batch import iter_batches
 
 Small = Callable[..., LogConfig]
@@ -143,6 +143,7 @@ def test_what_is_not_in_the_page_cache_is_read_on_the_thread(harness: LogHarness
 def test_what_was_appended_last_is_read_without_the_file(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a", b"b"])
+    log.read(0, 1000, 2, min_one_batch=True).result()
     append(log, [b"c", b"d"])
     before = len(harness.lane.names)
     slice_ = log.read(2, 1000, 4, min_one_batch=True).result()
@@ -159,6 +160,7 @@ def test_what_was_appended_last_is_read_without_the_file(harness: LogHarness) ->
 def test_what_was_appended_last_and_cut_off_is_not_read(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a"])
+    log.read(0, 1000, 1, min_one_batch=True).result()
     append(log, [b"b"])
     log.truncate_to(1).result()
     assert log.directory.recent is not None
@@ -168,15 +170,29 @@ def test_what_was_appended_last_and_cut_off_is_not_read(harness: LogHarness) -> 
     assert b"c" in bytes(log.directory.recent.slice.data)
 
 
+def test_appends_that_nobody_waits_for_are_not_kept(harness: LogHarness) -> None:
+    log = harness.log()
+    append(log, [b"a"])
+    assert log.directory.recent is None
+    log.read(0, 1000, 1, min_one_batch=True).result()
+    for _ in range(RECENT_APPENDS):
+        append(log, [b"b"])
+        assert log.directory.recent is not None
+    append(log, [b"c"])
+    assert log.directory.recent is None
+
+
 def test_big_and_gathered_appends_are_read_from_the_file(harness: LogHarness) -> None:
     log = harness.log()
+    append(log, [b"a"])
+    log.read(0, 1000, 1, min_one_batch=True).result()
     append(log, [bytes(RECENT_BYTES)])
     assert log.directory.recent is None
     for value in (b"a", b"b"):
         log.plan_leader_append(batch_of([value]), 0, NOW_MS)
     log.submit_planned()
     assert log.directory.recent is None
-    assert log.read(2, 1000, 3, min_one_batch=True).result().next_offset == 3
+    assert log.read(3, 1000, 4, min_one_batch=True).result().next_offset == 4
 
 
 def test_a_slow_disk_does_not_keep_cached_data_from_its_readers(harness: LogHarness) -> None:

@@ -103,13 +103,14 @@ def note_follower(
             _note_refusal(replicas, session, partition, partition.partition, now_ms)
         return None
     item.watch(partition)
-    leadership = partition.leadership
+    role = partition.role
+    leadership = role.leadership
     known = None if leadership is None else leadership.followers.get(session.replica_id)
     if known is not None and item.fetch_offset < known.fetch_offset:
         # It may be a late request of a connection that the follower has replaced. Its present
         # session would not name the partition again: it has to start over (V60).
         partition.watchers.offset_went_back(item)
-    partition.role.follower_fetched(
+    role.follower_fetched(
         session.replica_id,
         session.broker_epoch,
         item.fetch_offset,

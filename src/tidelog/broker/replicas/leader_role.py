@@ -222,6 +222,9 @@ class LeaderRole:
         A follower that sends no leader epoch may itself be behind, so its error does not say that
         this leader is (as in Kafka's Partition.followerReplicaOrThrow).
         """
+        known = self.core.followers.get(replica_id)
+        if known is not None and broker_epoch >= known.broker_epoch:
+            return ErrorCode.NONE  # the usual case needs no clock
         try:
             now_ms = self._services.clock.monotonic_ms()
             self.core.follower(replica_id, broker_epoch, now_ms)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ThrottledReads:
     """The throttle of one fetch; a consumer's is never throttled."""
 
-    __slots__ = ("_bytes", "_follower", "_session", "_throttles")
+    __slots__ = ("_bytes", "_follower", "_is_active", "_session", "_throttles")
 
     def __init__(self, throttles: ReplicationThrottles, session: FetchSession) -> None:
         self._throttles = throttles
@@ -29,6 +29,8 @@ class ThrottledReads:
         self._follower = session.replica_id
         #: Bytes of throttled partitions that the present look has read.
         self._bytes = 0
+        #: Whether any partition was throttled when the present look began.
+        self._is_active = throttles.leader.is_active
 
     @property
     def waits(self) -> bool:
@@ -42,6 +44,7 @@ class ThrottledReads:
     def begin_look(self) -> None:
         """Begin a look at the session: partitions that waited may have their turn now."""
         self._bytes = 0
+        self._is_active = self._throttles.leader.is_active
         session, number = self._session, self._throttles.settings_number
         is_changed, session.throttled_under = session.throttled_under != number, number
         if session.throttled and (is_changed or not self._throttles.leader_is_exceeded()):
@@ -51,15 +54,16 @@ class ThrottledReads:
         """Return whether the records of a partition must wait; then it waits in the session."""
         if self._follower < 0:
             return False
-        if self._throttles.leaves_out(partition, self._follower, self._bytes):
+        if self._is_active and self._throttles.leaves_out(partition, self._follower, self._bytes):
             self._session.throttle(item)
             return True
-        self._session.throttled.pop(item, None)
+        if self._session.throttled:
+            self._session.throttled.pop(item, None)
         return False
 
     def read(self, item: SessionPartition, size: int) -> None:
         """Note a read of this look."""
-        if self._follower >= 0 and self._is_throttled(item):
+        if self._is_active and self._follower >= 0 and self._is_throttled(item):
             self._bytes += size
 
     def sent(self, answers: Mapping[SessionPartition, PartitionData]) -> None:
@@ -77,5 +81,5 @@ class ThrottledReads:
             self._throttles.sent(total, out_of_sync)
 
     def _is_throttled(self, item: SessionPartition) -> bool:
-        throttle, name = self._throttles.leader, item.topic_partition
-        return throttle.is_active and name is not None and throttle.is_throttled(name)
+        name = item.topic_partition
+        return name is not None and self._throttles.leader.is_throttled(name)

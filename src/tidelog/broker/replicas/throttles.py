@@ -190,7 +190,7 @@ class ReplicationThrottles:
         waits: the high watermark waits for it.
         """
         leadership = partition.leadership
-        if leadership is None or not self.leader.is_active:
+        if leadership is None:
             return False
         topic_partition = partition.topic_partition
         progress = leadership.followers.get(follower)
