@@ -13,7 +13,6 @@ timeout should be), D1 (`log.dirs` is a list), V17 (`controller.propagation.ling
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -597,6 +596,8 @@ def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
         if key in UNSUPPORTED_KEYS or key.startswith(LISTENER_KEY_PREFIX):
             warnings.append(f"{key} is a key of Kafka that is not supported here: it has no effect")
             continue
+        import difflib  # 150 KiB that few brokers need
+
         near = difflib.get_close_matches(key, supported, n=1, cutoff=0.8)
         hint = f"; did you mean {near[0]}?" if near else ""
         warnings.append(f"{key} is not a known key: it has no effect{hint}")

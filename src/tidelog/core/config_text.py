@@ -8,7 +8,6 @@ with underscores. No file is opened here and nothing is validated: `core.config`
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.core.errors import ConfigError
@@ -101,6 +100,8 @@ def parse_toml(text: str) -> dict[str, str]:
     Lists become comma lists, booleans `true` and `false`. Raises ConfigError for invalid TOML and
     for values that have no text form (dates, tables in lists).
     """
+    import tomllib  # 500 KiB that brokers with a server.properties do not need
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

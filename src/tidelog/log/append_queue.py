@@ -478,7 +478,7 @@ def _first_offset(plan: Plan) -> int:
 def _recent(log: LogState, plan: Plan) -> Recent | None:
     """Return the last append for followers that wait for it.
 
-    None where a copy would cost more than a read, or nobody has read the end of a log lately.
+    None where a copy would cost more than a read, or where no read reached a log end lately.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES or not directory.recent_wanted:
