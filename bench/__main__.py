@@ -4,9 +4,10 @@ Parts: throughput produce walk failover scale controller shutdown isr flush grou
 compaction memory reassign jbod simulation spark. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
-scale, controller and isr measure both stores, or with `--store` one of them. The part produce
-compares with the brokers of another checkout (`--against`), for changes of the append path. The
-part spark takes Spark's official connector beside ours, and the cases named with `--cases` alone.
+scale, controller and isr measure both stores, or with `--store` one of them. With `--against` each
+part runs in turns with another checkout, so that a change is measured where it is made; produce
+runs both clusters at the same time. The part spark takes Spark's official connector beside ours,
+and the cases named with `--cases` alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import platform
 from collections.abc import Iterable, Sequence
 
 from bench import (
+    against,
     controller,
     directory_moves,
     failover,
@@ -72,7 +74,7 @@ def main() -> None:
         "--volume-mib", type=int, default=10 * 1024, help="of reassign: MiB moved (default 10,240)"
     )
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
-    parser.add_argument("--against", metavar="CHECKOUT", help="of produce: other sources beside")
+    parser.add_argument("--against", metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
     parser.add_argument("--cases", metavar="TEXT", help="of spark: those whose title has the text")
     options = parser.parse_args()
@@ -91,7 +93,9 @@ def main() -> None:
     systems = [TIDELOG, *(_kafka(options.beside) if options.beside else [])]
     for part in options.parts or PARTS:
         texts: Iterable[str]
-        if part == "produce":
+        if options.against and part != "produce":
+            texts = against.run(part, options.rounds, _given(options, parser), options.against)
+        elif part == "produce":
             texts = produce.run(options.rounds, options.mib * MIB, options.against)
         elif part == "spark":
             texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
@@ -152,6 +156,16 @@ def _tables(
             return [*jbod.run(rounds), *directory_moves.run(rounds, run_bytes)]
         case _:
             return simulation.run()
+
+
+def _given(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[str]:
+    """Return the options that differ from their defaults, for a turn of one part."""
+    words: list[str] = []
+    for name in ("mib", "volume_mib", "store", "cases"):
+        value = getattr(options, name)
+        if value != parser.get_default(name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
 
 
 def _spark(rounds: int, run_bytes: int, cases: str) -> Iterable[str]:
