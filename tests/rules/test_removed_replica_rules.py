@@ -173,17 +173,17 @@ def told(
 def test_a_broker_learns_which_partitions_are_gone_also_when_they_are_there_again() -> None:
     view, gone = ClusterView(), TopicPartition("t", 1)
     view.apply(told(1, partition=0))
-    assert view.apply(told(1)) == ([], [])
-    assert view.apply(told(2, leader_epoch=1)) == ([], [])
-    assert view.apply(told(-2)) == ([], [gone])
+    assert view.apply(told(1)) == ({}, {})
+    assert view.apply(told(2, leader_epoch=1)) == ({}, {})
+    assert view.apply(told(-2)) == ({}, {gone: 0})
     assert view.partition(gone) is None
-    assert view.apply(told(1, 3, 3)) == ([], [])
-    assert view.apply(told(2, 4, 3)) == ([], [])
+    assert view.apply(told(1, 3, 3)) == ({}, {})
+    assert view.apply(told(2, 4, 3)) == ({}, {})
     # Removed and added again before this broker heard of either.
-    assert view.apply(told(1, 6, 6)) == ([], [gone])
+    assert view.apply(told(1, 6, 6)) == ({}, {gone: 3})
     everything = told(1, partition=0)
     everything.type = 2
-    assert view.apply(everything) == ([], [gone])
+    assert view.apply(everything) == ({}, {gone: 6})
 
 
 # G5

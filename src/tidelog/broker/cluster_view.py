@@ -77,10 +77,11 @@ class TopicView:
 class Gone(NamedTuple):
     """The topics and partitions that an UpdateMetadata request has ended."""
 
-    #: Includes topics whose names belong to another topic now.
-    topics: list[str]
-    #: Partitions of topics that exist; includes partitions that were added again meanwhile (V71).
-    partitions: list[TopicPartition]
+    #: Their ids, by name; includes topics whose names belong to another topic now.
+    topics: dict[str, TopicId]
+    #: Partitions of topics that exist, with their first leader epochs; includes partitions that
+    #: were added again meanwhile (V71).
+    partitions: dict[TopicPartition, int]
 
 
 class ClusterView:
@@ -172,19 +173,19 @@ class ClusterView:
         for (name, number), topic in unread.items():
             if number in topic.partitions:
                 after[name].partitions[number] = topic.partitions[number]
-        gone = [
-            name
+        gone = {
+            name: topic_id
             for name, topic_id in known.items()
             if name not in after or after[name].topic_id != topic_id
-        ]
+        }
         for name in gone:
             before.pop(name, None)
-        removed = [
-            TopicPartition(name, number)
+        removed = {
+            TopicPartition(name, number): partition.first_leader_epoch
             for name, partitions in before.items()
             for number, partition in partitions.items()
             if _has_ended(partition, after[name].partitions.get(number))
-        ]
+        }
         return Gone(gone, removed)
 
     def _known_partitions(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_EPOCH, TopicPartition
+from tidelog.group.records import UNKNOWN_INCARNATION, PartitionIncarnation
 from tidelog.group.requests import (
     NO_GENERATION,
     NO_MEMBER,
@@ -102,6 +103,8 @@ class FetchedOffset(NamedTuple):
     offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
+    #: The partition in which it was committed.
+    incarnation: PartitionIncarnation = UNKNOWN_INCARNATION
 
 
 @dataclass(frozen=True, slots=True)

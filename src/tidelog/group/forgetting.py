@@ -8,19 +8,22 @@ between finds a smaller group.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.group import offsets
 from tidelog.group.answers import DeleteGroupAnswer
 from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from tidelog.group.records import (
     NO_TIMESTAMP,
+    UNKNOWN_INCARNATION,
     CommittedOffset,
     GroupKey,
     GroupRecord,
+    PartitionIncarnation,
     Record,
 )
 from tidelog.group.requests import DeleteGroupAsked
@@ -130,18 +133,75 @@ def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: Committed
     return turn.now.wall_ms - since_ms >= turn.settings.offsets_retention_ms
 
 
-def topics_deleted(turn: Turn, group: Group, topics: Iterable[str]) -> None:
-    """Delete the offsets of topics that no longer exist."""
-    _forget_all(turn, group, [key for key in _known(group) if key.topic in topics])
+@dataclass(slots=True)
+class Ended:
+    """Topics and partitions that no longer exist, whose offsets go."""
+
+    #: Ids of deleted topics, by name.
+    topics: dict[str, set[TopicId]] = field(default_factory=dict)
+    #: Partitions that were removed from topics (V71).
+    partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
+    #: Incarnations that offsets name, and that ended at a time that is not known.
+    incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has ended."""
+        return not (self.topics or self.partitions or self.incarnations)
+
+    def add_topics(self, topics: Mapping[str, Collection[TopicId]]) -> None:
+        """Add deleted topics."""
+        for name, ids in topics.items():
+            self.topics.setdefault(name, set()).update(ids)
+
+    def add_partitions(self, partitions: Mapping[TopicPartition, PartitionIncarnation]) -> None:
+        """Add removed partitions."""
+        self.partitions.update(partitions)
+
+    def copy(self) -> Ended:
+        """Return an independent copy."""
+        return Ended(
+            {name: set(ids) for name, ids in self.topics.items()},
+            dict(self.partitions),
+            {partition: set(ended) for partition, ended in self.incarnations.items()},
+        )
+
+    def key(self) -> tuple[object, ...]:
+        """Return a value that is equal for equal contents."""
+        topics = tuple((name, tuple(sorted(ids))) for name, ids in sorted(self.topics.items()))
+        incarnations = tuple(
+            (partition, tuple(sorted(ended)))
+            for partition, ended in sorted(self.incarnations.items())
+        )
+        return (topics, tuple(sorted(self.partitions.items())), incarnations)
+
+    def holds(self, key: TopicPartition, incarnation: PartitionIncarnation) -> bool:
+        """Return whether a partition has ended in this incarnation.
+
+        An unknown one ended if the partition did while this broker knew it.
+        """
+        if incarnation in self.incarnations.get(key, ()):
+            return True
+        ids = self.topics.get(key.topic)
+        if ids is not None and (
+            incarnation.topic_id == ZERO_TOPIC_ID or incarnation.topic_id in ids
+        ):
+            return True
+        removed = self.partitions.get(key)
+        return removed is not None and incarnation.ended_with(removed)
 
 
-def partitions_removed(turn: Turn, group: Group, removed: Collection[TopicPartition]) -> None:
-    """Delete the offsets of partitions that no longer exist (V71)."""
-    _forget_all(turn, group, [key for key in _known(group) if key in removed])
+def ended(turn: Turn, group: Group, gone: Ended) -> None:
+    """Delete the offsets of topics and partitions that no longer exist (V71).
 
-
-def _known(group: Group) -> Iterable[TopicPartition]:
-    return dict.fromkeys((*group.offsets, *group.uncommitted))
+    A topic of the same name may exist by now: offsets that were committed for it stay.
+    """
+    if gone.is_empty:
+        return
+    keys = [key for key, offset in group.offsets.items() if gone.holds(key, offset.incarnation)]
+    # This coordinator has accepted these before it learned of the end.
+    under_way = [key for key in group.uncommitted if gone.holds(key, UNKNOWN_INCARNATION)]
+    _forget_all(turn, group, list(dict.fromkeys((*keys, *under_way))))
 
 
 def _forget_all(turn: Turn, group: Group, keys: Sequence[TopicPartition]) -> None:

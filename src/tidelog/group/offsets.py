@@ -112,6 +112,7 @@ def _value(turn: Turn, wanted: OffsetToCommit, retention_ms: int) -> CommittedOf
         wanted.metadata,
         wall_ms,
         NO_TIMESTAMP if retention_ms < 0 else wall_ms + retention_ms,
+        wanted.incarnation,
     )
 
 
@@ -150,7 +151,7 @@ def fetch(turn: Turn, asked: OffsetFetchAsked) -> None:
 def _fetched(key: TopicPartition, found: CommittedOffset | None) -> FetchedOffset:
     if found is None:
         return FetchedOffset(key, NO_OFFSET)
-    return FetchedOffset(key, found.offset, found.leader_epoch, found.metadata)
+    return FetchedOffset(key, found.offset, found.leader_epoch, found.metadata, found.incarnation)
 
 
 def delete(turn: Turn, asked: OffsetDeleteAsked) -> None:

@@ -8,12 +8,12 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import TopicId, TopicPartition
 from tidelog.group import (
     forgetting,
     joining,
@@ -33,8 +33,9 @@ from tidelog.group.answers import (
     refusal,
 )
 from tidelog.group.effects import Effects, Now, Reply, TimerKind, TimerName
+from tidelog.group.forgetting import Ended
 from tidelog.group.group import Group, GroupState
-from tidelog.group.records import OffsetRecord, Record
+from tidelog.group.records import OffsetRecord, PartitionIncarnation, Record
 from tidelog.group.requests import (
     NO_MEMBER,
     Asked,
@@ -84,6 +85,8 @@ class GroupPartition:
         self.groups: dict[str, Group] = {}
         self._ledger = Ledger()
         self._member_count = 0
+        #: What ended while this coordinator was loading; its offsets go when the load has ended.
+        self._ended_while_loading = Ended()
 
     # Loading (G1).
 
@@ -105,11 +108,19 @@ class GroupPartition:
         if _is_void(group):
             del self.groups[group_id]
 
+    def incarnation_ended(
+        self, partition: TopicPartition, incarnation: PartitionIncarnation
+    ) -> None:
+        """Delete loaded offsets of this incarnation when the load has ended; only while loading."""
+        assert self.phase is Phase.LOADING, "later ends are published"
+        self._ended_while_loading.incarnations.setdefault(partition, set()).add(incarnation)
+
     def loaded(self, now: Now) -> Effects:
         """Accept requests from now on, as replay has reached the log end.
 
         Every member must be heard of within its session timeout from now on. A group over
-        `group.max.size` begins a rebalance.
+        `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during the
+        load are deleted.
         """
         assert self.phase is Phase.LOADING, "the partition is loaded already"
         self.phase = Phase.ACTIVE
@@ -121,6 +132,9 @@ class GroupPartition:
                 turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
             if len(group.members) > self.settings.max_size:
                 rebalancing.prepare(turn, group)
+        gone, self._ended_while_loading = self._ended_while_loading, Ended()
+        for group in self.groups.values():
+            forgetting.ended(turn, group, gone)
         return tuple(turn.effects)
 
     def unload(self) -> Effects:
@@ -147,6 +161,7 @@ class GroupPartition:
                 turn.reply(*owed)
         self.phase = Phase.UNLOADED
         self.groups, self._ledger, self._member_count = {}, Ledger(), 0
+        self._ended_while_loading = Ended()
         return tuple(turn.effects)
 
     # Requests.
@@ -257,22 +272,31 @@ class GroupPartition:
                 forgetting.expire(turn, group)
         return tuple(turn.effects)
 
-    def topics_deleted(self, topics: Iterable[str], now: Now) -> Effects:
-        """Delete the offsets of topics that no longer exist."""
-        turn = self._turn(now)
-        if self.phase is Phase.ACTIVE:
-            gone = dict.fromkeys(topics)
-            for group in self.groups.values():
-                forgetting.topics_deleted(turn, group, gone)
-        return tuple(turn.effects)
+    def topics_deleted(self, topics: Mapping[str, Collection[TopicId]], now: Now) -> Effects:
+        """Delete the offsets of deleted topics, which had these ids, now or after the load.
 
-    def partitions_removed(self, removed: Iterable[TopicPartition], now: Now) -> Effects:
-        """Delete the offsets of partitions that no longer exist, though their topics do."""
+        Offsets that were committed under another id, for a later topic of the name, stay.
+        """
+        gone = Ended()
+        gone.add_topics(topics)
+        return self._ended(gone, now)
+
+    def partitions_removed(
+        self, removed: Mapping[TopicPartition, PartitionIncarnation], now: Now
+    ) -> Effects:
+        """Delete the offsets of partitions that were removed, though their topics exist (V71)."""
+        gone = Ended()
+        gone.add_partitions(removed)
+        return self._ended(gone, now)
+
+    def _ended(self, gone: Ended, now: Now) -> Effects:
         turn = self._turn(now)
-        if self.phase is Phase.ACTIVE:
-            gone = dict.fromkeys(removed)
+        if self.phase is Phase.LOADING:
+            self._ended_while_loading.add_topics(gone.topics)
+            self._ended_while_loading.add_partitions(gone.partitions)
+        elif self.phase is Phase.ACTIVE:
             for group in self.groups.values():
-                forgetting.partitions_removed(turn, group, gone)
+                forgetting.ended(turn, group, gone)
         return tuple(turn.effects)
 
     # Internals.
@@ -304,6 +328,7 @@ class GroupPartition:
         other.groups = {name: group.copy() for name, group in self.groups.items()}
         other._ledger = self._ledger.copy()
         other._member_count = self._member_count
+        other._ended_while_loading = self._ended_while_loading.copy()
         return other
 
     def key(self) -> tuple[object, ...]:
@@ -312,7 +337,14 @@ class GroupPartition:
         The order of groups does not count.
         """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
-        return (self.leader_epoch, self.phase, groups, self._ledger.key(), self._member_count)
+        return (
+            self.leader_epoch,
+            self.phase,
+            groups,
+            self._ledger.key(),
+            self._member_count,
+            self._ended_while_loading.key(),
+        )
 
 
 def _is_void(group: Group) -> bool:

@@ -1,6 +1,6 @@
 """Content of the records of `__consumer_offsets`: an offset, a group, or the end of either.
 
-A record is a key with a value, or without one (a tombstone). Their bytes (G2) are made elsewhere.
+A record is a key with a value, or without one (a tombstone). Their bytes (G6) are made elsewhere.
 Kafka records of a group what its last finished rebalance decided, or that it became empty. Joins
 under way are in no record, and are lost with the coordinator.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.core.types import NO_EPOCH, TopicPartition
+from tidelog.core.types import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 #: Stands for an unknown timestamp (records of old brokers).
 NO_TIMESTAMP = -1
@@ -29,6 +29,29 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
+class PartitionIncarnation(NamedTuple):
+    """The incarnation of a partition in which an offset was committed (G6).
+
+    A topic that was deleted and created again has another id. A partition that was removed and
+    added again has a higher first leader epoch (V71).
+    """
+
+    topic_id: TopicId = ZERO_TOPIC_ID
+    first_leader_epoch: int = 0
+
+    def ended_with(self, ended: PartitionIncarnation) -> bool:
+        """Return whether this incarnation is over when `ended` is; an unknown one is."""
+        if self.topic_id == ZERO_TOPIC_ID:
+            return True
+        return (
+            self.topic_id == ended.topic_id and self.first_leader_epoch <= ended.first_leader_epoch
+        )
+
+
+#: Of offsets that other coordinators wrote, and of topics without ids.
+UNKNOWN_INCARNATION = PartitionIncarnation()
+
+
 class CommittedOffset(NamedTuple):
     """An offset as a group committed it; times are wall-clock milliseconds.
 
@@ -42,6 +65,7 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int = NO_TIMESTAMP
     #: Set only where the client chose a retention (OffsetCommit before version 5).
     expire_timestamp_ms: int = NO_TIMESTAMP
+    incarnation: PartitionIncarnation = UNKNOWN_INCARNATION
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.core.types import NO_EPOCH, TopicPartition
+from tidelog.group.records import UNKNOWN_INCARNATION, PartitionIncarnation
 
 #: Member id of a client that has none yet, or that commits without being a member.
 NO_MEMBER = ""
@@ -103,6 +104,8 @@ class OffsetToCommit:
     offset: int
     leader_epoch: int = NO_EPOCH
     metadata: str = ""
+    #: The partition as the coordinator's broker knows it.
+    incarnation: PartitionIncarnation = UNKNOWN_INCARNATION
 
 
 @dataclass(frozen=True, slots=True)

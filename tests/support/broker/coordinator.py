@@ -21,12 +21,14 @@ from tests.support.requests.of_groups import GROUP, join_group
 
 from tidelog.broker.apis import modules
 from tidelog.broker.cluster_view import PartitionView, TopicView
+from tidelog.broker.coordinators import offset_records
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
+from tidelog.group.records import CommittedOffset, OffsetKey, OffsetRecord, PartitionIncarnation
 from tidelog.records.batch import BatchView, assign, iter_batches
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.records.reader import Record, iter_records
@@ -55,6 +57,7 @@ OFFSETS_ID = b"O" * 16
 P0 = TopicPartition(CONSUMER_OFFSETS, 0)
 #: The topic that groups read: three partitions.
 READ = "read"
+READ_ID = b"R" * 16
 
 
 def told(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -144,7 +147,7 @@ class CoordinatorHarness:
         self.broker.see(1, 2)
         self.broker.view.topics = {
             CONSUMER_OFFSETS: TopicView(CONSUMER_OFFSETS, OFFSETS_ID, {0: _view(1)}),
-            READ: TopicView(READ, b"R" * 16, {number: _view(2) for number in range(3)}),
+            READ: TopicView(READ, READ_ID, {number: _view(2) for number in range(3)}),
         }
         broker: Any = self.broker
         broker.auto_creation = AutoCreation(broker.services)
@@ -249,7 +252,14 @@ def fetch(harness: CoordinatorHarness, group: str = GROUP) -> tuple[ErrorCode, i
     return ErrorCode(answer.error_code), offset
 
 
-def stored_offset(offset: int, group: str = GROUP) -> NewRecord:
+def stored_offset(
+    offset: int, group: str = GROUP, incarnation: PartitionIncarnation | None = None
+) -> NewRecord:
+    """The record of a committed offset; without an incarnation, as Kafka writes it."""
+    if incarnation is not None:
+        committed = CommittedOffset(offset, incarnation=incarnation)
+        record = OffsetRecord(OffsetKey(group, TopicPartition(READ, 0)), committed)
+        return offset_records.encode(record, 1)
     key = consumer_offsets.encode_key(OffsetCommitKey(group, READ, 0))
     value = consumer_offsets.encode_offset_commit_value(
         OffsetCommitValue(offset, -1, "", 1_000_000, -1)

@@ -300,7 +300,7 @@ class GroupWalk:
         elif chance < 0.5:
             self.ask(None, DeleteGroupAsked(0, SIMPLE))
         elif chance < 0.6:
-            self.run(self.core.topics_deleted(["t"], self.now))
+            self.run(self.core.topics_deleted({"t": (b"I" * 16,)}, self.now))
         else:
             self.ask(None, OffsetFetchAsked(0, self.random.choice((G, SIMPLE))))
 

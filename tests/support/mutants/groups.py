@@ -1,4 +1,4 @@
-"""Mutants of coordinators of groups (G1).
+"""Mutants of coordinators of groups (G1, G6).
 
 Each lets a coordinator respond with unwritten state, or trust outdated state.
 """
@@ -72,3 +72,22 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
         return None, ()
 
     return role_ended_with_replica, load_once
+
+
+@_breaks(
+    "G6",
+    "tidelog.broker.coordinators.group_coordinators:check_topics",
+    "tidelog.broker.apis.offset_fetch:has_ended",
+    "tidelog.group.partition:GroupPartition._ended",
+    profile="recreated_offsets",
+)
+def ends_missed_while_loading(_check: Any, _has_ended: Any, ended: Any) -> Any:
+    """A coordinator knows nothing of topics that were deleted while it was loading, or before."""
+
+    async def unchecked(services: Any, core: Any, name: str) -> bool:
+        return True
+
+    def ended_when_active(core: Any, gone: Any, now: Any) -> Any:
+        return ended(core, gone, now) if core.phase is Phase.ACTIVE else ()
+
+    return unchecked, lambda view, partition, committed: False, ended_when_active

@@ -58,7 +58,7 @@ def told(
 
 def test_it_knows_brokers_leaders_and_topic_ids() -> None:
     view = ClusterView()
-    assert view.apply(told()) == ([], [])
+    assert view.apply(told()) == ({}, {})
     assert (view.controller_id, view.controller_epoch) == (3, 5)
     partition = view.partition(TopicPartition("t", 0))
     assert partition is not None
@@ -77,7 +77,7 @@ def test_it_knows_brokers_leaders_and_topic_ids() -> None:
 def test_a_deleted_topic_is_gone_by_name_and_id() -> None:
     view = ClusterView()
     view.apply(told())
-    assert view.apply(told(leader=LEADER_DURING_DELETE)) == (["t"], [])
+    assert view.apply(told(leader=LEADER_DURING_DELETE)) == ({"t": ID_A}, {})
     assert view.partition(TopicPartition("t", 0)) is None
     assert view.topic_name(ID_A) is None
 
@@ -89,7 +89,7 @@ def test_a_topic_made_again_under_its_name_replaces_the_old_one() -> None:
     assert view.topic_name(ID_A) is None
     assert view.topic_name(ID_B) == "t"
     # The late deletion of the old topic does not touch the new one (V23).
-    assert view.apply(told(topic_id=ID_A, leader=LEADER_DURING_DELETE)) == ([], [])
+    assert view.apply(told(topic_id=ID_A, leader=LEADER_DURING_DELETE)) == ({}, {})
     assert view.topic_name(ID_B) == "t"
 
 
@@ -118,12 +118,12 @@ def test_a_topic_that_the_controller_could_not_read_stays_as_it_was_known() -> N
     everything = told("u", ID_B, full=True)
     everything.topic_states.append(UpdateMetadataTopicState(topic_name="t"))
     everything.topic_states.append(UpdateMetadataTopicState(topic_name="never known"))
-    assert view.apply(everything) == ([], [])
+    assert view.apply(everything) == ({}, {})
     assert view.topic_name(ID_A) == "t"
     known = view.partition(TopicPartition("t", 0))
     assert known is not None and known.leader == 1
     assert list(view.topics) == ["t", "u"]
-    assert view.apply(told("u", ID_B, full=True)) == (["t"], [])
+    assert view.apply(told("u", ID_B, full=True)) == ({"t": ID_A}, {})
     assert view.topic_name(ID_A) is None
 
 
@@ -142,7 +142,7 @@ def without_epoch(topic_id: bytes = ID_A) -> UpdateMetadataRequest:
 def test_a_partition_that_the_controller_could_not_read_stays_as_it_was_known() -> None:
     view = ClusterView()
     view.apply(told())
-    assert view.apply(without_epoch()) == ([], [])
+    assert view.apply(without_epoch()) == ({}, {})
     known = view.partition(TopicPartition("t", 0))
     assert known is not None and (known.leader, known.leader_epoch, known.isr) == (1, 4, (1, 2))
     assert list(view.topics["t"].partitions) == [1, 0]
@@ -158,6 +158,6 @@ def test_one_that_could_not_be_read_and_was_not_known_has_no_leader_until_it_is_
     assert known is not None and (known.leader, known.replicas) == (-1, (1, 2, 3))
     later = told()
     later.topic_states[0].partition_states[0].first_leader_epoch = 3
-    assert view.apply(later) == ([], [])  # nothing has ended
+    assert view.apply(later) == ({}, {})  # nothing has ended
     known = view.partition(TopicPartition("t", 0))
     assert known is not None and known.leader == 1

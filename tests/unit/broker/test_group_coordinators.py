@@ -8,6 +8,7 @@ import pytest
 from tests.support.broker.coordinator import (
     P0,
     READ,
+    READ_ID,
     CoordinatorHarness,
     answered,
     commit,
@@ -22,6 +23,7 @@ from tests.support.broker.coordinator import (
 from tests.support.broker.fakes import settle
 from tests.support.requests.of_groups import join_group
 
+from tidelog.broker.cluster_view import Gone
 from tidelog.broker.coordinators.loading import RECORDS_PER_TURN
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.records.batch import BatchView
@@ -265,10 +267,10 @@ class TestTimeAndTopics:
         harness = CoordinatorHarness()
         await harness.lead()
         commit(harness, 5)
-        harness.broker.groups.topics_deleted(["other"])
+        harness.broker.groups.ended(Gone({"other": READ_ID}, {}))
         await settle()
         assert fetch(harness) == (NONE, 5)
-        harness.broker.groups.topics_deleted([READ])
+        harness.broker.groups.ended(Gone({READ: READ_ID}, {}))
         await settle()
         assert fetch(harness) == (NONE, -1)
         assert [record.value is None for record in harness.log.stored] == [False, True]

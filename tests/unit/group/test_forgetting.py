@@ -25,10 +25,14 @@ from tidelog.group.records import (
     GroupSnapshot,
     OffsetKey,
     OffsetRecord,
+    PartitionIncarnation,
     Record,
 )
 from tidelog.group.requests import OffsetCommitAsked, OffsetToCommit
 
+#: Of deleted topics.
+ID = b"I" * 16
+LATER_ID = b"L" * 16
 KEPT_MS = SETTINGS.offsets_retention_ms
 
 
@@ -311,10 +315,10 @@ def test_offsets_of_deleted_topics_go() -> None:
     harness.commit_offset(5, topic="u")
     harness.holds = True
     harness.commit_offset(6, topic="t", partition=9999)
-    harness.run(harness.core.topics_deleted(["t", "x"], harness.now))
+    harness.run(harness.core.topics_deleted({"t": (ID,), "x": (ID,)}, harness.now))
     harness.release()
     assert list(harness.group().offsets) == [TopicPartition("u", 0)]
-    harness.run(harness.core.topics_deleted(["u"], harness.now))
+    harness.run(harness.core.topics_deleted({"u": (ID,)}, harness.now))
     assert harness.core.groups == {}
 
 
@@ -323,19 +327,44 @@ def test_offsets_of_removed_partitions_go_and_those_of_their_topics_others_stay(
     harness.commit_offset(5, topic="t", partition=0)
     harness.commit_offset(6, topic="t", partition=1)
     harness.commit_offset(7, topic="u", partition=1)
-    gone = [TopicPartition("t", 1), TopicPartition("v", 3)]
+    gone = dict.fromkeys((TopicPartition("t", 1), TopicPartition("v", 3)), PartitionIncarnation(ID))
     harness.run(harness.core.partitions_removed(gone, harness.now))
     kept = [TopicPartition("t", 0), TopicPartition("u", 1)]
     assert sorted(harness.group().offsets) == kept
     harness.core.unload()
-    assert harness.core.partitions_removed(kept, harness.now) == ()
+    assert (
+        harness.core.partitions_removed(dict.fromkeys(kept, PartitionIncarnation(ID)), harness.now)
+        == ()
+    )
+
+
+def test_offsets_of_a_later_topic_of_the_name_stay() -> None:
+    harness = GroupHarness()
+    later = OffsetToCommit(TopicPartition("t", 1), 6, incarnation=PartitionIncarnation(LATER_ID))
+    earlier = OffsetToCommit(TopicPartition("t", 2), 7, incarnation=PartitionIncarnation(ID))
+    harness.ask(
+        OffsetCommitAsked(0, G, (OffsetToCommit(TopicPartition("t", 0), 5), later, earlier))
+    )
+    harness.run(harness.core.topics_deleted({"t": (ID,)}, harness.now))
+    assert list(harness.group().offsets) == [TopicPartition("t", 1)]
+
+
+def test_offsets_of_a_partition_that_was_added_again_stay() -> None:
+    harness = GroupHarness()
+    for partition, epoch in ((0, 0), (1, 4), (2, 5)):
+        incarnation = PartitionIncarnation(ID, epoch)
+        committed = OffsetToCommit(TopicPartition("t", partition), 6, incarnation=incarnation)
+        harness.ask(OffsetCommitAsked(0, G, (committed,)))
+    removed = {TopicPartition("t", number): PartitionIncarnation(ID, 4) for number in range(3)}
+    harness.run(harness.core.partitions_removed(removed, harness.now))
+    assert list(harness.group().offsets) == [TopicPartition("t", 2)]
 
 
 def test_tombstones_of_topics_that_cannot_be_written_leave_the_offsets() -> None:
     harness = GroupHarness()
     harness.commit_offset(5)
     harness.holds = True
-    harness.run(harness.core.topics_deleted(["t"], harness.now))
+    harness.run(harness.core.topics_deleted({"t": (ID,)}, harness.now))
     harness.fail()
     assert harness.offset() == 5
 
@@ -346,7 +375,7 @@ def test_a_topic_is_deleted_while_its_group_is() -> None:
     harness.holds = True
     harness.delete()
     for _ in range(3):
-        harness.run(harness.core.topics_deleted(["t"], harness.now))
+        harness.run(harness.core.topics_deleted({"t": (ID,)}, harness.now))
     harness.commit()
     assert harness.core.groups == {}
     harness.overdue()

@@ -16,7 +16,7 @@ from tests.support.group.harness import (
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition
-from tidelog.group.effects import Now, Reply, TimerKind, TimerName
+from tidelog.group.effects import Append, Now, Reply, TimerKind, TimerName
 from tidelog.group.partition import GroupPartition, Phase
 from tidelog.group.partitions import GroupPartitions
 from tidelog.group.records import (
@@ -27,6 +27,7 @@ from tidelog.group.records import (
     MemberSnapshot,
     OffsetKey,
     OffsetRecord,
+    PartitionIncarnation,
 )
 from tidelog.group.requests import (
     DeleteGroupAsked,
@@ -41,6 +42,7 @@ from tidelog.group.requests import (
 )
 
 T0 = TopicPartition("t", 0)
+ID = b"I" * 16
 NOW = Now(0, 0)
 EVERY_REQUEST = (
     joining(),
@@ -157,8 +159,29 @@ def test_requests_wait_until_the_partition_is_loaded() -> None:
             HeartbeatAsked: ErrorCode.NONE,
         }.get(type(asked), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         assert errors(effect.answer) == [expected]
-    assert core.expire_offsets(NOW) == core.topics_deleted(["t"], NOW) == ()
+    assert core.expire_offsets(NOW) == core.topics_deleted({"x": (ID,)}, NOW) == ()
     assert core.list_groups() == ()
+
+
+@pytest.mark.parametrize("is_topic", [True, False])
+def test_what_ends_while_a_partition_is_loaded_is_forgotten_when_it_is(is_topic: bool) -> None:
+    core = GroupPartition(0, 7, SETTINGS)
+    core.replay(offset(5))
+    if is_topic:
+        effects = core.topics_deleted({"t": (ID,)}, NOW)
+    else:
+        effects = core.partitions_removed({T0: PartitionIncarnation(ID, 3)}, NOW)
+    assert effects == ()
+    assert core.copy().key() == core.key() != GroupPartition(0, 7, SETTINGS).key()
+    # Read after the event: it was committed before.
+    core.replay(offset(6, "h"))
+    appended = [effect for effect in core.loaded(NOW) if isinstance(effect, Append)]
+    records = [record for append in appended for record in append.records]
+    assert records == [offset(None), offset(None, "h")]
+    for append in appended:
+        core.committed(append.number, NOW)
+    assert core.groups == {}
+    assert core.partitions_removed({T0: PartitionIncarnation(ID, 3)}, NOW) == ()
 
 
 def test_records_are_replayed_only_while_loading() -> None:
@@ -257,7 +280,7 @@ def test_outcomes_that_come_after_the_end_do_nothing() -> None:
     assert core.failed(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, NOW) == ()
     assert core.timed_out(0, ErrorCode.REQUEST_TIMED_OUT, NOW) == ()
     assert core.timer_fired(TimerName(TimerKind.SESSION, G, "m"), 0, NOW) == ()
-    assert core.topics_deleted(["t"], NOW) == core.expire_offsets(NOW) == ()
+    assert core.topics_deleted({"t": (ID,)}, NOW) == core.expire_offsets(NOW) == ()
 
 
 def test_appends_are_settled_once_and_committed_in_order() -> None:

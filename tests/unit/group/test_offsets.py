@@ -18,6 +18,7 @@ from tests.support.group.harness import (
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
+from tidelog.group.records import PartitionIncarnation
 from tidelog.group.requests import OffsetCommitAsked, OffsetFetchAsked, OffsetToCommit
 
 T0 = TopicPartition("t", 0)
@@ -45,14 +46,15 @@ def test_an_offset_is_visible_and_acknowledged_when_it_is_replicated() -> None:
 
 def test_what_is_kept_of_an_offset() -> None:
     harness = GroupHarness()
-    offset = OffsetToCommit(T0, 5, leader_epoch=3, metadata="m")
+    partition = PartitionIncarnation(b"I" * 16, 4)
+    offset = OffsetToCommit(T0, 5, 3, "m", partition)
     harness.ask(OffsetCommitAsked(0, G, (offset,)))
     kept = harness.group().offsets[T0]
     assert (kept.commit_timestamp_ms, kept.expire_timestamp_ms) == (WALL_MS, -1)
     harness.ask(OffsetCommitAsked(0, G, (offset,), retention_ms=1000))
     assert harness.group().offsets[T0].expire_timestamp_ms == WALL_MS + 1000
     answer = harness.answer(OffsetFetchAsked(0, G))
-    assert answer.offsets == ((T0, 5, 3, "m"),)
+    assert answer.offsets == ((T0, 5, 3, "m", partition),)
     assert harness.answer(OffsetFetchAsked(0, "h")).offsets == ()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.coordinators.recreated_topics import incarnation
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -42,6 +43,7 @@ def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:
                         each.committed_offset,
                         each.committed_leader_epoch,
                         each.committed_metadata or "",
+                        incarnation(context.services.view, topic_partition),
                     )
                 )
     if not known:

@@ -1,8 +1,9 @@
 """OffsetFetch (key 9), versions 1 to 9: how far groups have read.
 
 A request asks for one group, from version 8 on for many (KIP-709). Offset -1 without an error means
-that the partition has no committed offset. There are no transactions yet, so every committed offset
-is stable (`require_stable` changes nothing).
+that the partition has no committed offset, or none since its topic was created under this name.
+There are no transactions yet, so every committed offset is stable (`require_stable` changes
+nothing).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.coordinators.recreated_topics import has_ended
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
 CARD = Card(api_key=9, min_version=1, max_version=9, note="no transactions yet")
 
 _FETCHED_GROUPS_VERSION = 8
-#: From these on OffsetFetch has an error of the group, and asks for many of them.
-_GROUP_ERROR_VERSION = 2
-
 _GROUP_ERROR_VERSION = 2
 _MANY_GROUPS_VERSION = 8
 _Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
@@ -48,7 +47,7 @@ def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
         asked = _asked(context, message.group_id, message.topics)
         version = request.header.api_version
         return context.groups.answer(
-            request, asked, lambda answer: _response(message, answer, version)
+            request, asked, lambda answer: _response(message, _present(context, answer), version)
         )
     groups = list({group.group_id: group for group in message.groups}.values())
     return context.groups.answer_all(
@@ -56,7 +55,7 @@ def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
         [_asked(context, group.group_id, group.topics) for group in groups],
         lambda answers: OffsetFetchResponse(
             groups=[
-                _group(group.group_id, answer)
+                _group(group.group_id, _present(context, answer))
                 for group, answer in zip(groups, answers, strict=True)
             ]
         ),
@@ -72,6 +71,21 @@ def _asked(context: ApiContext, group_id: str, topics: _Topics) -> OffsetFetchAs
             for index in topic.partition_indexes
         )
     return OffsetFetchAsked(context.groups.ticket(), group_id, partitions)
+
+
+def _present(context: ApiContext, answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
+    """Return the answer without offsets of earlier topics of a name, or removed partitions (G6).
+
+    Their tombstones may not be written yet.
+    """
+    view = context.services.view
+    offsets = tuple(
+        FetchedOffset(each.topic_partition)
+        if has_ended(view, each.topic_partition, each.incarnation)
+        else each
+        for each in answer.offsets
+    )
+    return OffsetFetchAnswer(answer.error, offsets)
 
 
 def _by_topic(offsets: Sequence[FetchedOffset]) -> dict[str, list[FetchedOffset]]:

@@ -40,8 +40,5 @@ def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> Upda
         context.replicas.view_changed()
         if not context.admission.is_open:
             context.admission.changed()
-        if gone.topics:
-            context.groups.topics_deleted(gone.topics)
-        if gone.partitions:
-            context.groups.partitions_removed(gone.partitions)
+        context.groups.ended(gone)
     return UpdateMetadataResponse(error_code=error)

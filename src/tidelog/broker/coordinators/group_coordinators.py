@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinators.appends import RecordWriter
 from tidelog.broker.coordinators.loading import load
+from tidelog.broker.coordinators.recreated_topics import check_topics
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.timers import Timeout
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId
 from tidelog.group.answers import Answer, ListedGroup, refusal
 from tidelog.group.effects import (
     Append,
@@ -37,11 +38,13 @@ from tidelog.group.effects import (
 from tidelog.group.group import GroupState
 from tidelog.group.partition import GroupPartition, Phase, is_nameable
 from tidelog.group.partitions import GroupPartitions
+from tidelog.group.records import PartitionIncarnation
 from tidelog.group.requests import Asked
 from tidelog.group.settings import GroupSettings
 from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
 
 if TYPE_CHECKING:
+    from tidelog.broker.cluster_view import Gone
     from tidelog.broker.replicas.hosted_replica import HostedReplica
     from tidelog.broker.services import Services
 
@@ -58,7 +61,7 @@ class Coordination:
     """One partition, coordinated under one leader epoch, with its timers and appends."""
 
     __slots__ = (
-        "_groups", "core", "is_over", "name", "partition", "removed_meanwhile", "timers", "writer",
+        "_groups", "core", "is_over", "name", "partition", "timers", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +73,6 @@ class Coordination:
         self.name = str(partition.topic_partition)
         self.timers: dict[TimerName, Timeout] = {}
         self.writer = RecordWriter(groups.services, self)
-        #: Partitions of topics that were removed while this one was being loaded (V71).
-        self.removed_meanwhile: dict[TopicPartition, None] = {}
         #: The leadership has ended: nothing more happens.
         self.is_over = False
 
@@ -231,6 +232,8 @@ class GroupCoordinators:
         began_ms = services.clock.monotonic_ms()
         if not await load(services, coordination.partition, core):
             return
+        if not await check_topics(services, core, coordination.name):
+            return
         services.tracer.event(
             "groups_loaded",
             partition=core.partition,
@@ -244,9 +247,6 @@ class GroupCoordinators:
             f"{len(core.groups)} groups in {services.clock.monotonic_ms() - began_ms} ms",
         )
         self.carry_out(coordination, core.loaded(self.now()))
-        removed, coordination.removed_meanwhile = coordination.removed_meanwhile, {}
-        if removed:
-            self.carry_out(coordination, core.partitions_removed(removed, self.now()))
 
     # Requests.
 
@@ -412,20 +412,23 @@ class GroupCoordinators:
 
     # The effects of time and of topics.
 
-    def topics_deleted(self, names: Iterable[str]) -> None:
-        """Remove the offsets of topics that are gone."""
-        gone = list(names)
+    def ended(self, gone: Gone) -> None:
+        """Remove the offsets of topics and partitions that are gone (V71)."""
+        topics = {name: (topic_id,) for name, topic_id in gone.topics.items()}
+        partitions = {
+            each: PartitionIncarnation(self._topic_id(each.topic), first_leader_epoch)
+            for each, first_leader_epoch in gone.partitions.items()
+        }
         for coordination in list(self._coordinations.values()):
-            self.carry_out(coordination, coordination.core.topics_deleted(gone, self.now()))
+            core = coordination.core
+            if topics:
+                self.carry_out(coordination, core.topics_deleted(topics, self.now()))
+            if partitions:
+                self.carry_out(coordination, core.partitions_removed(partitions, self.now()))
 
-    def partitions_removed(self, removed: Sequence[TopicPartition]) -> None:
-        """Remove the offsets of partitions that are gone (V71)."""
-        for coordination in list(self._coordinations.values()):
-            if coordination.core.phase is Phase.LOADING:
-                coordination.removed_meanwhile.update(dict.fromkeys(removed))
-            else:
-                effects = coordination.core.partitions_removed(removed, self.now())
-                self.carry_out(coordination, effects)
+    def _topic_id(self, name: str) -> TopicId:
+        topic = self.services.view.topics.get(name)
+        return ZERO_TOPIC_ID if topic is None else topic.topic_id
 
     def _expire_later(self) -> None:
         interval_ms = self.services.config.offsets_retention_check_interval_ms

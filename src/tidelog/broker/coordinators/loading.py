@@ -114,12 +114,13 @@ class _Replay:
         core = self._core
         columns = read_columns(
             batch,
-            with_headers=False,
             max_decompressed_bytes=self._services.config.max_decompressed_message_bytes,
         )
-        for offset, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
+        for offset, key, value, headers in zip(
+            columns.offsets, columns.keys, columns.values, columns.headers, strict=True
+        ):
             try:
-                record = offset_records.decode(key, value)
+                record = offset_records.decode(key, value, headers)
             except ProtocolError as error:
                 # Only coordinators may write here: this is a defect, which costs this record alone.
                 where = f"{self._partition.topic_partition} offset {offset}"

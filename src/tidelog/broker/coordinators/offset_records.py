@@ -1,13 +1,22 @@
 """Records of `__consumer_offsets` between a coordinator's decisions and the bytes in the log (G2).
 
 Values are written in the versions that Kafka 3.9 writes. Unknown kinds of records (of KIP-848's
-groups) are passed over, as in Kafka (KIP-915).
+groups) are passed over, as in Kafka (KIP-915). A committed offset also has a header, which Kafka
+ignores: the topic's id and the partition's first leader epoch, so that a recreated topic is never
+read from an old offset.
 """
 
 from __future__ import annotations
 
-from tidelog.core.types import TopicPartition
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.core.errors import ProtocolError
+from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.group.records import (
+    UNKNOWN_INCARNATION,
     CommittedOffset,
     GroupKey,
     GroupRecord,
@@ -15,6 +24,7 @@ from tidelog.group.records import (
     MemberSnapshot,
     OffsetKey,
     OffsetRecord,
+    PartitionIncarnation,
     Record,
 )
 from tidelog.records.builder import NewRecord
@@ -30,6 +40,10 @@ from tidelog.wire.data.consumer_offsets import (
 )
 from tidelog.wire.versioned import UnknownVersion
 
+#: Header of a committed offset: topic id and first leader epoch.
+INCARNATION_HEADER: Final = "tidelog.partition"
+_INCARNATION: Final = struct.Struct(">16si")
+
 
 def encode(record: Record, timestamp_ms: int) -> NewRecord:
     """Return the bytes of a record; SchemaError where a text in it is too long for one."""
@@ -37,12 +51,30 @@ def encode(record: Record, timestamp_ms: int) -> NewRecord:
         group_id, (topic, partition) = record.key
         key = consumer_offsets.encode_key(OffsetCommitKey(group_id, topic, partition))
         offset = record.value
-        value = None if offset is None else _encode_offset(offset)
-    else:
-        key = consumer_offsets.encode_key(GroupMetadataKey(record.key.group_id))
-        group = record.value
-        value = None if group is None else _encode_group(group)
-    return NewRecord(key, value, timestamp_ms)
+        if offset is None:
+            return NewRecord(key, None, timestamp_ms)
+        return NewRecord(key, _encode_offset(offset), timestamp_ms, _headers(offset.incarnation))
+    key = consumer_offsets.encode_key(GroupMetadataKey(record.key.group_id))
+    group = record.value
+    return NewRecord(key, None if group is None else _encode_group(group), timestamp_ms)
+
+
+def _headers(incarnation: PartitionIncarnation) -> tuple[tuple[str, bytes], ...]:
+    if incarnation.topic_id == ZERO_TOPIC_ID:
+        return ()
+    return ((INCARNATION_HEADER, _INCARNATION.pack(*incarnation)),)
+
+
+@functools.lru_cache(maxsize=4_096)
+def _incarnation(header: bytes) -> PartitionIncarnation:
+    """Return the incarnation in a header; many offsets share one.
+
+    Raises ProtocolError for bytes that are none.
+    """
+    try:
+        return PartitionIncarnation(*_INCARNATION.unpack(header))
+    except struct.error:
+        raise ProtocolError(f"header {INCARNATION_HEADER} has {len(header)} bytes") from None
 
 
 def _encode_offset(offset: CommittedOffset) -> bytes:
@@ -82,7 +114,9 @@ def _encode_group(group: GroupSnapshot) -> bytes:
     )
 
 
-def decode(key: bytes | None, value: bytes | None) -> Record | None:
+def decode(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
+) -> Record | None:
     """Return the record behind these bytes, None for an unknown kind.
 
     Raises ProtocolError for bytes that are no such record.
@@ -93,20 +127,25 @@ def decode(key: bytes | None, value: bytes | None) -> Record | None:
             snapshot = None if value is None else _decode_group(value)
             return GroupRecord(GroupKey(name.group), snapshot)
         topic_partition = TopicPartition(name.topic, name.partition)
-        offset = None if value is None else _decode_offset(value)
+        offset = None if value is None else _decode_offset(value, headers)
         return OffsetRecord(OffsetKey(name.group, topic_partition), offset)
     except UnknownVersion:
         return None
 
 
-def _decode_offset(data: bytes) -> CommittedOffset:
+def _decode_offset(data: bytes, headers: Sequence[tuple[str, bytes | None]]) -> CommittedOffset:
     value: OffsetCommitValue = OFFSET_COMMIT_VALUE.decode(data)
+    incarnation = UNKNOWN_INCARNATION
+    for name, content in headers:
+        if name == INCARNATION_HEADER and content is not None:
+            incarnation = _incarnation(content)
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
         value.metadata,
         value.commit_timestamp_ms,
         value.expire_timestamp_ms,
+        incarnation,
     )
 
 

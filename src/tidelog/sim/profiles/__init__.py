@@ -100,6 +100,7 @@ _ORDER: Final = (
     "damaged_leaders_offline",
     "slow_directories",
     "drained_directories",
+    "recreated_offsets",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -180,6 +180,26 @@ TOPICS: Final = (
         throttles=True,
         has_own_streams=True,
     ),
+    # A topic is deleted and created again while groups have offsets of it, and while their
+    # coordinators die, move and load (G6).
+    Profile(
+        "recreated_offsets",
+        weights={
+            "crash_leader": 4.0,
+            "crash_any": 3.0,
+            "crash_controller": 1.0,
+            "elect_preferred": 2.0,
+            "slow_link": 3.0,
+            "cut_two_ways": 1.0,
+            "expire_session": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(100, 500),
+        restart_ms=((20, 400), (200, 2_500)),
+        recreates=0.0,
+        churn=("offsets_of_recreated_topics",),
+        has_own_streams=True,
+    ),
     # A topic's node contains nonsense for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",

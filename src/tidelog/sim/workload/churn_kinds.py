@@ -15,6 +15,7 @@ from tidelog.sim.workload import (  # noqa: F401
     offset_churn,
     queue_churn,
     record_churn,
+    recreated_offset_churn,
     reread_churn,
     throttle_churn,
     topic_churn,

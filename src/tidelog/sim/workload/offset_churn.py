@@ -29,7 +29,7 @@ _NONE: Final = -1
 _WRITES: Final = (OFFSET_COMMIT, OFFSET_DELETE, DELETE_GROUPS)
 
 
-class _Attempts:
+class Attempts:
     """The number of attempts of an operation that changes offsets."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class OffsetsDeleted(ChurnKind):
     async def _change(
         self, wanted: dict[TopicPartition, int], operation: Operation[None], what: str
     ) -> None:
-        attempts = _Attempts()
+        attempts = Attempts()
         try:
             await self.client.run(attempts.of(operation))
         except TidelogError as error:

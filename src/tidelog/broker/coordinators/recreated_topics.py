@@ -1,0 +1,157 @@
+"""Offsets of topics and partitions that ended while no coordinator could learn of it.
+
+A broker learns of a deletion from the controller, and tombstones the offsets of the groups that it
+coordinates. A deletion while a coordinator is being replaced reaches no coordinator. So each offset
+carries the incarnation of its partition (G6), and the end of a load compares: an offset of an
+earlier topic of the name is deleted. Where the view and an offset differ, the store decides which
+of them is older, because this broker may not have heard of the newer topic yet. Offsets without an
+incarnation (Kafka writes none) count for whichever topic has the name.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
+from tidelog.group.partition import GroupPartition, Phase
+from tidelog.group.records import UNKNOWN_INCARNATION, PartitionIncarnation
+from tidelog.metadata import layout
+from tidelog.metadata.layout import LayoutError, TopicAssignment
+from tidelog.metadata.store import StoreError
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster_view import ClusterView
+    from tidelog.broker.services import Services
+
+#: Offsets that are compared between two turns of the loop: a few milliseconds.
+_OFFSETS_PER_TURN: Final = 5_000
+_RETRY_MS: Final = 200
+#: Incarnations that offsets were committed in, by topic and partition.
+_Suspects = dict[str, dict[TopicPartition, dict[PartitionIncarnation, None]]]
+
+
+def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarnation:
+    """Return the present incarnation of a partition, as far as this broker knows."""
+    topic = view.topics.get(partition.topic)
+    if topic is None:
+        return UNKNOWN_INCARNATION
+    known = topic.partitions.get(partition.partition)
+    return PartitionIncarnation(topic.topic_id, 0 if known is None else known.first_leader_epoch)
+
+
+def has_ended(
+    view: ClusterView, partition: TopicPartition, committed: PartitionIncarnation
+) -> bool:
+    """Return whether the view shows a later incarnation than that of a committed offset."""
+    present = incarnation(view, partition)
+    if ZERO_TOPIC_ID in (present.topic_id, committed.topic_id):
+        return False
+    return (
+        present.topic_id != committed.topic_id
+        or present.first_leader_epoch > committed.first_leader_epoch
+    )
+
+
+async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
+    """Report topics and partitions to `core` that ended before its load began.
+
+    Returns False if the leadership ended meanwhile. Waits while the view shows a topic, or a
+    partition, that ended before an offset was committed: commits would count for it.
+    """
+    while core.phase is Phase.LOADING:
+        suspects = await _suspects(services, core)
+        if core.phase is not Phase.LOADING:
+            return False
+        if not suspects:
+            return True
+        try:
+            is_behind = await _judge(services, core, suspects)
+        except StoreError as error:
+            is_behind = True
+            services.tracer.log(
+                "server", logging.WARNING, f"loading {name} waits for the store: {error}"
+            )
+        if not is_behind:
+            return core.phase is Phase.LOADING
+        await services.tasks.sleep(_RETRY_MS)
+    return False
+
+
+async def _suspects(services: Services, core: GroupPartition) -> _Suspects:
+    """Return the incarnations of loaded offsets that the view does not show."""
+    view = services.view
+    found: _Suspects = {}
+    turn_in = _OFFSETS_PER_TURN
+    for group in list(core.groups.values()):
+        for partition, offset in group.offsets.items():
+            committed = offset.incarnation
+            if committed.topic_id != ZERO_TOPIC_ID and (
+                view.partition(partition) is None or committed != incarnation(view, partition)
+            ):
+                of_topic = found.setdefault(partition.topic, {})
+                of_topic.setdefault(partition, {})[committed] = None
+        turn_in -= len(group.offsets)
+        if turn_in <= 0:
+            turn_in = _OFFSETS_PER_TURN
+            await services.tasks.sleep(0)
+            if core.phase is not Phase.LOADING:
+                break
+    return found
+
+
+async def _judge(
+    services: Services,
+    core: GroupPartition,
+    suspects: _Suspects,
+) -> bool:
+    """Report ended incarnations to `core`; return whether the view is behind some offset.
+
+    Raises StoreError where the store cannot be read. A topic whose node cannot be read is neither:
+    its offsets stay, and are not served while the view shows another topic of the name.
+    """
+    names = sorted(suspects)
+    nodes = await services.store.get_many([layout.topic_path(name) for name in names])
+    is_behind = False
+    if core.phase is not Phase.LOADING:
+        return is_behind
+    for name, node in zip(names, nodes, strict=True):
+        stored = None
+        try:
+            if node is not None:
+                stored = layout.decode_topic(layout.topic_path(name), node.data)
+        except LayoutError:
+            continue
+        for partition, incarnations in suspects[name].items():
+            for committed in incarnations:
+                is_behind |= _judge_one(services.view, core, stored, partition, committed)
+    return is_behind
+
+
+def _judge_one(
+    view: ClusterView,
+    core: GroupPartition,
+    stored: TopicAssignment | None,
+    partition: TopicPartition,
+    committed: PartitionIncarnation,
+) -> bool:
+    """Report an incarnation that has ended; return whether the view shows an earlier one.
+
+    A topic that the view lacks is not waited for: it may be about to be deleted. Nor is a partition
+    whose state the controller could not read (V35).
+    """
+    if (
+        stored is None
+        or stored.topic_id != committed.topic_id
+        or partition.partition not in stored.partitions
+    ):
+        core.incarnation_ended(partition, committed)
+        return False
+    known = view.partition(partition)
+    if known is None or known.leader_epoch < 0:
+        return False
+    present = incarnation(view, partition)
+    if present.topic_id == committed.topic_id and has_ended(view, partition, committed):
+        core.incarnation_ended(partition, committed)
+        return False
+    return present != committed
