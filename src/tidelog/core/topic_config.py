@@ -8,7 +8,6 @@ default reaches every topic that does not set the key. Keys and ranges are Kafka
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -205,6 +204,8 @@ def _read(configs: Mapping[str, str | None]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key in sorted(configs):
         if key not in declared:
+            import difflib  # 150 KiB that few brokers need
+
             near = difflib.get_close_matches(key, declared, n=1, cutoff=0.8)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{key} is not a topic configuration that is supported here{hint}")

@@ -17,8 +17,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from tidelog.core.checksums import crc32c
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import (
     MAX_PRODUCERS_PER_PARTITION,

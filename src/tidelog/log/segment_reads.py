@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from errno import ENOENT
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from tidelog.core.checksums import crc32c
 from tidelog.core.errors import StorageError
 from tidelog.core.limits import KIB, MAX_DECOMPRESSED_BYTES
 from tidelog.core.ports import Buffer, Files, Handle

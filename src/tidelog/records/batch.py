@@ -12,8 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
+from tidelog.core.checksums import crc32c
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import Buffer
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from tidelog.core.checksums import crc32c
 from tidelog.core.ports import Buffer
 from tidelog.records import compression
 from tidelog.records.batch import (

@@ -8,8 +8,7 @@ Source: LogValidator.buildRecordsAndAssignOffsets, MemoryRecordsBuilder.
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
+from tidelog.core.checksums import crc32c
 from tidelog.records import compression
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,

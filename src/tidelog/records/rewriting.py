@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
+from tidelog.core.checksums import crc32c
 from tidelog.records import compression
 from tidelog.records.batch import (
     ATTRIBUTES_POSITION,

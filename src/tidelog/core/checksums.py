@@ -1,0 +1,34 @@
+"""CRC-32C, as every record batch carries it, from the compiled module of the package `crc32c`.
+
+The package itself also imports its command line and reads its own version: argparse, email, zipfile
+and more, 2.5 MiB in each broker. So its compiled module is loaded alone. Where it is not found
+under its name, the package is imported as usual, with the same results.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+
+from tidelog.core.ports import Buffer
+
+_PACKAGE = "crc32c"
+
+
+def _loaded() -> Callable[[Buffer], int]:
+    package = importlib.util.find_spec(_PACKAGE)
+    places = None if package is None else package.submodule_search_locations
+    compiled = PathFinder.find_spec(f"{_PACKAGE}._crc32c", places) if places else None
+    if compiled is None or compiled.loader is None:
+        module = importlib.import_module(_PACKAGE)
+    else:
+        module = importlib.util.module_from_spec(compiled)
+        compiled.loader.exec_module(module)
+    function: Callable[[Buffer], int] = module.crc32c
+    return function
+
+
+#: Returns the CRC-32C of a buffer.
+crc32c = _loaded()
