@@ -285,10 +285,25 @@ def test_the_next_controller_goes_on_with_a_cancel_of_all() -> None:
     entry = ReassignmentEntry(TP, (4, 5, 1))
     run(controller, ReassignmentsRead(RequestedReassignments(0, {TP: entry})))
     assert TP in controller.image.moving
-    writes, _ = step(controller, CancelRead(is_requested=True))
+    writes, effects = step(controller, CancelRead(is_requested=True))
     assert kinds(writes) == [KeepReassignments, WriteAssignments]
-    writes, _ = step(controller)
+    assert refused_moves(effects) == [], "a move that was cancelled is not one that was refused"
+    writes, effects = step(controller)
     assert ForgetCancel in kinds(writes)
+    assert refused_moves(effects) == []
+
+
+@pytest.mark.rule("R2")
+def test_an_entry_read_while_its_move_goes_back_is_dropped_and_not_refused() -> None:
+    """The next controller reads the node that the one before did not come to write."""
+    found = topic(assignments={0: (1, 2, 3, 4, 5)}, moves={0: Move((), (4, 5), (1, 2, 3))})
+    found = replace(found, min_insync_replicas=2)
+    controller = cluster(TopicFound(found, {0: state((4, 5, 1))}))
+    controller.offer(CancelRead(is_requested=True))
+    entry = ReassignmentEntry(TP, (4, 5, 1))
+    writes, effects = step(controller, ReassignmentsRead(RequestedReassignments(0, {TP: entry})))
+    assert KeepReassignments in kinds(writes)
+    assert refused_moves(effects) == []
 
 
 @pytest.mark.rule("R2", "R5")

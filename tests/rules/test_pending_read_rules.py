@@ -29,10 +29,12 @@ from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.topic_config import TopicConfig, validate_topic_configs
 from tidelog.core.types import TopicPartition
 from tidelog.replication.leader import LeaderReplica
 from tidelog.replication.pending_reads import PendingRead, PendingReads
+from tidelog.replication.shrinks import shrink_of
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.fetch import (
     FetchPartition,
@@ -182,6 +184,13 @@ class Scene:
         assert isinstance(waiting, Pending)
         return tx, self.clock.now_ms, waiting
 
+    def cause(self) -> ShrinkCause:
+        """Why the slow follower is out of sync, by the leader."""
+        leadership = self.leadership()
+        progress = leadership.followers[SLOW_SIDE]
+        now_ms = self.clock.now_ms
+        return shrink_of(progress, leadership.log_end_offset, now_ms, LAG_MS).cause
+
 
 @pytest.mark.rule("F10")
 @pytest.mark.parametrize("enabled", [False, True])
@@ -197,6 +206,8 @@ def test_the_golden_case(enabled: bool) -> None:
         assert scene.keeps() is enabled, "out of the ISR after tx + 10 s unless enabled"
         assert scene.keeps(OTHER)
         if not enabled:
+            assert scene.cause() is ShrinkCause.LEADER_READ, "the leader's disk, not the follower"
+            assert scene.leadership().followers[SLOW_SIDE].pending_reads(scene.clock.now_ms) == 1
             return
         await scene.clock.advance(ty + 25_000 - scene.clock.now_ms)
         assert scene.keeps()
@@ -206,6 +217,24 @@ def test_the_golden_case(enabled: bool) -> None:
         assert scene.keeps()
         await scene.clock.advance(1)
         assert not scene.keeps(), "no fetch for 10 s after the response"
+
+    run(story())
+
+
+@pytest.mark.rule("F10")
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_follower_that_gives_up_is_not_to_blame_while_the_disk_goes_on(enabled: bool) -> None:
+    async def story() -> None:
+        scene = Scene(enabled=enabled)
+        _, _, waiting = await scene.golden()
+        await scene.clock.advance(LAG_MS)
+        waiting.cancel()
+        await scene.clock.advance(1)
+        assert not scene.keeps()
+        assert scene.cause() is ShrinkCause.LEADER_READ
+        assert scene.leadership().followers[SLOW_SIDE].pending_reads(scene.clock.now_ms) == 0
+        scene.disk_answers()
+        assert scene.cause() is ShrinkCause.NO_FETCH
 
     run(story())
 

@@ -61,10 +61,13 @@ _CAUSES = {
     ShrinkCause.SLOW: "slow: it fetches, but does not catch up",
     ShrinkCause.NO_FETCH: "no fetch reached the leader",
     ShrinkCause.EPOCH: "its fetches were of another epoch",
-    ShrinkCause.DISK: "its replica is missing on the broker",
+    ShrinkCause.DISK: "its replica is missing on the broker, or its log is damaged",
     ShrinkCause.SHUTDOWN: "its broker was shut down",
     ShrinkCause.BOUNCE: "its broker restarted without a clean shutdown",
     ShrinkCause.SESSION: "its broker's session ended",
+    ShrinkCause.LEADER_READ: "the leader's disk has not read for its fetch: the leader is slow",
+    ShrinkCause.OFFLINE: "its log directory has failed",
+    ShrinkCause.MOVED: "a reassignment takes it away",
 }
 
 

@@ -145,8 +145,8 @@ class AwaitedMemberDescription:
 class ReplicaDescription:
     """A replica; null where the leader does not know it, or did not respond.
 
-    `out_cause` is slow, no_fetch, epoch, disk, shutdown, bounce, session or unknown; null in the
-    ISR. `lag_ms` is 0 for a replica with the leader's whole log.
+    `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session, moved
+    or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.
     """
 
     broker: int
@@ -574,7 +574,8 @@ class MoveVerified:
 
     It is done, moving, queued or elsewhere; moving_elsewhere and queued_elsewhere are towards
     another target. It is moving_directory where only a wanted log directory is missing. It is
-    changed where another request has taken the place of the one that is asked about.
+    changed where another request has taken the place of the one that is asked about, and in_place
+    where the replicas are the wanted ones and no request is recorded any more.
     """
 
     topic: str

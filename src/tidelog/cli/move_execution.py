@@ -7,8 +7,9 @@ for: the controller refuses those of partitions that changed meanwhile (R18).
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -23,12 +24,12 @@ from tidelog.cli.output import (
     say,
     size_text,
 )
-from tidelog.cli.reassignment_files import ReassignmentFileError, ids, rollback, save
+from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids, rollback, save
 from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves
 from tidelog.client.planning.moves import Plan, PlannedMove, reassignment_document
 from tidelog.client.upkeep import ElectionType
-from tidelog.core.errors import ErrorCode
+from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -96,13 +97,16 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
     if how.dry_run:
         show_document(plan)
         return
-    _keep_way_back(plan, how.save_rollback)
+    if plan.moves and how.save_rollback is not None:
+        save(how.save_rollback, rollback(plan.expected))
     results = {}
     if plan.moves:
-        results = client.reassign(
-            plan.targets, plan.expected, queued=how.queued, throttle=how.throttle
-        )
+        with way_back_on_error(plan.expected, how.save_rollback):
+            results = client.reassign(
+                plan.targets, plan.expected, queued=how.queued, throttle=how.throttle
+            )
     begun = [move for move in plan.moves if results[move.tp].error is ErrorCode.NONE]
+    say_way_back({move.tp: plan.expected[move.tp] for move in begun}, how.save_rollback)
     lost: dict[TopicPartition, MoveAsked] = {}
     if how.wait and begun:
         lost = await_targets(client, {move.tp: move.after for move in begun})
@@ -250,14 +254,20 @@ def _check_alone(client: BlockingClient, additional: bool) -> None:
         )
 
 
-def _keep_way_back(plan: Plan, path: Path | None) -> None:
-    if not plan.moves:
-        return
-    back = rollback(plan.expected)
-    if path is not None:
-        save(path, back)
-    else:
-        say(f"to move them back once they are moved, execute: {back}")
+@contextlib.contextmanager
+def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
+    """Say the way back where a request fails: its moves may have begun all the same."""
+    try:
+        yield
+    except TidelogError:
+        say_way_back(back, saved)
+        raise
+
+
+def say_way_back(back: Targets, saved: Path | None, dry_run: bool = False) -> None:
+    """Say how to move partitions back whose moves were accepted, unless a file has it."""
+    if back and saved is None and not dry_run:
+        say(f"to move them back once they are moved, execute: {rollback(back)}")
 
 
 def _elect(client: BlockingClient, begun: list[PlannedMove], is_over: bool) -> bool:

@@ -33,6 +33,8 @@ from tidelog.cli.move_execution import (
     await_moves,
     await_targets,
     say_failed,
+    say_way_back,
+    way_back_on_error,
 )
 from tidelog.cli.move_files import (
     FileArgument,
@@ -105,22 +107,22 @@ def execute(
             )
         former = {tp: moving[tp].original if tp in moving else before[tp] for tp in targets}
         unknown = [str(tp) for tp in targets if not former[tp]]
-        back = rollback({tp: replicas for tp, replicas in former.items() if replicas})
+        back = {tp: replicas for tp, replicas in former.items() if replicas}
         if save_rollback is not None and not dry_run:
-            save(save_rollback, back)
-        if unknown:
-            names = ", ".join(unknown)
-            say(f"the way back has no {names}: on the move, from where is not recorded")
+            save(save_rollback, rollback(back))
         placed: dict[Place, ErrorCode] = {}
         if dry_run:
             results = foreseen(client, targets)
         else:
             # Brokers remember the directories of replicas that they are about to get, as in Kafka.
             placed = ask(client, directories)
-            results = client.reassign(targets, expected, throttle=throttle)
-            if save_rollback is None and len(unknown) < len(targets):
-                say(f"to move them back once they are moved, execute: {back}")
+            with way_back_on_error(back, save_rollback):
+                results = client.reassign(targets, expected, throttle=throttle)
         begun = [tp for tp in targets if results[tp].error is ErrorCode.NONE]
+        say_way_back({tp: back[tp] for tp in begun if tp in back}, save_rollback, dry_run)
+        if unknown:
+            names = ", ".join(unknown)
+            say(f"the way back has no {names}: on the move, from where is not recorded")
         lost: dict[TopicPartition, MoveAsked] = {}
         if wait and begun and not dry_run:
             lost = await_targets(client, {tp: targets[tp] for tp in begun})
@@ -374,7 +376,13 @@ def verify(
                 for each in rows
             ),
         )
-    missing = sum(each.state != "done" for each in rows)
+    if any(each.state == "in_place" for each in rows):
+        say(
+            "tidelog: in_place: the replicas are those that the file wants, and no move is under"
+            " way. A request is recorded until its move is over, so whether it was one of those"
+            " requests is not known"
+        )
+    missing = sum(each.state not in ("done", "in_place") for each in rows)
     if missing:
         say(f"tidelog: {missing} of {len(rows)} partitions are not where they are wanted")
         raise typer.Exit(1)
@@ -397,6 +405,9 @@ def _state(
     queued, move = moves.queued.get(tp), moves.under_way.get(tp)
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
+    if requests and move is None and queued is None:
+        # A request is recorded until its move is over: this one, or any other, may have moved it.
+        return "in_place"
     if move is not None and move.target == target:
         return "moving"
     if queued is not None:

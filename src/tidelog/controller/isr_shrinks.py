@@ -47,12 +47,14 @@ def shrinks(
     *,
     ended: Mapping[int, bool],
     absent: Collection[int] = (),
+    offline: Collection[int] = (),
     reported: Mapping[int, ShrinkCause] | None = None,
 ) -> Shrinks:
     """Return why each replica left the ISR with this change.
 
     `ended`: brokers whose last registration ended, and whether that was a controlled shutdown.
-    `absent`: live brokers that reported the replica missing. `reported`: what the leader says.
+    `absent`: live brokers that reported the replica missing or offline; `offline`: those of them
+    whose log directory has failed. `reported`: what the leader says.
     Replicas that are not assigned any more have left for good and are not named.
     """
     if before is None:
@@ -63,10 +65,21 @@ def shrinks(
     named = reported or {}
     return tuple(
         [
-            (member, named.get(member) or _cause(member, before, brokers, ended, absent))
+            (
+                member,
+                named.get(member)
+                or _cause_of_move(member, after)
+                or _cause(member, before, brokers, ended, absent, offline),
+            )
             for member in left
         ]
     )
+
+
+def _cause_of_move(member: int, after: PartitionState) -> ShrinkCause:
+    """Return MOVED for a replica that the end of a reassignment leaves out (V52), else UNKNOWN."""
+    leaves = after.reassigned_to and member not in after.reassigned_to
+    return ShrinkCause.MOVED if leaves else ShrinkCause.UNKNOWN
 
 
 def _cause(
@@ -75,12 +88,15 @@ def _cause(
     brokers: Brokers,
     ended: Mapping[int, bool],
     absent: Collection[int],
+    offline: Collection[int],
 ) -> ShrinkCause:
     broker = brokers.get(member)
     if broker is None:
         return ShrinkCause.SHUTDOWN if ended.get(member) else ShrinkCause.SESSION
     if broker.is_leaving:
         return ShrinkCause.SHUTDOWN
+    if member in offline:
+        return ShrinkCause.OFFLINE
     if member in absent:
         return ShrinkCause.DISK
     has_restarted = member in incarnations.restarted_members(before, brokers)

@@ -111,6 +111,7 @@ class WritePartitionState(Write):
             image.brokers,
             ended=image.ended,
             absent=image.absent(topic_partition),
+            offline=image.offline(topic_partition),
             reported=dict(self.shrinks),
         )
         settlement.apply(StatePublished(topic_partition, self.state.written_by(mzxid), left))

@@ -54,10 +54,9 @@ class Random(Protocol):
 
 
 class Handle(Protocol):
-    """An open file; opaque to its users."""
+    """An open file; opaque to its users, who set its path after a rename."""
 
-    @property
-    def path(self) -> str: ...
+    path: str
 
 
 class VolumeSize(NamedTuple):

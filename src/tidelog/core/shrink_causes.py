@@ -21,7 +21,7 @@ class ShrinkCause(IntEnum):
     #: The leader refuses its fetches: they are of another leader epoch or broker epoch.
     EPOCH = 3
     #: Its broker has no such replica, as the log directory was lost or replaced (D3), or its log is
-    #: damaged (V68).
+    #: damaged (V68). Before OFFLINE was known, also a failed log directory.
     DISK = 4
     #: Its broker shuts down, or did (V43).
     SHUTDOWN = 5
@@ -29,6 +29,13 @@ class ShrinkCause(IntEnum):
     BOUNCE = 6
     #: The session of its broker ended without a shutdown: the process or its network died.
     SESSION = 7
+    #: The leader's disk has not read for its last fetch in half of replica.lag.time.max.ms: the
+    #: leader is slow, not the follower (KIP-501).
+    LEADER_READ = 8
+    #: Its replica is in a log directory that has failed (KIP-112).
+    OFFLINE = 9
+    #: A reassignment took the replica away, or put another in its place.
+    MOVED = 10
 
     @property
     def word(self) -> str:

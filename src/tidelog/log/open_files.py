@@ -28,6 +28,19 @@ class OpenFile:
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 
+    def renamed(self, path: str) -> None:
+        """Take over that the file has another name; errors of an open handle name it, too."""
+        self.path = path
+        handle = self._opened.get("handle")
+        if handle is not None:
+            handle.path = path
+
+    @property
+    def opened_path(self) -> str | None:
+        """The path that errors of the open handle name, None without one."""
+        handle = self._opened.get("handle")
+        return None if handle is None else handle.path
+
     @property
     def is_open(self) -> bool:
         """Whether `handle` would open nothing."""

@@ -63,7 +63,7 @@ class Segment:
     def renamed(self, directory: str) -> None:
         """Take over that the segment's directory has another name; its open file stays open."""
         self.directory = directory
-        self.file.path = self.path(names.LOG)
+        self.file.renamed(self.path(names.LOG))
 
     def note_batch(
         self, last_offset: int, size_bytes: int, max_timestamp_ms: int, interval_bytes: int

@@ -17,7 +17,7 @@ class Progress(NamedTuple):
     #: Since it was last caught up.
     lag_ms: int
     since_fetch_ms: int
-    #: Its fetches for which the leader reads; 0 unless pending reads count (F5).
+    #: Its fetches for which the leader reads.
     pending_reads: int = 0
 
 

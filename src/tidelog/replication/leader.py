@@ -220,6 +220,7 @@ class LeaderReplica:
             now_ms,
             reads if self.counts_pending_reads else None,
         )
+        follower.reads_shown = reads
         if isr_rules.reached(end, self.high_watermark, self.epoch_start_offset):
             follower.counted_broker_epoch = broker_epoch
         effects = NOTHING if follower.in_target_isr else self._join(follower, now_ms)

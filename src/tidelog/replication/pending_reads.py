@@ -33,7 +33,15 @@ class PendingRead(NamedTuple):
 class PendingReads:
     """The reads for one follower's fetch session."""
 
-    __slots__ = ("_done", "_done_ms", "_last_number", "_under_way", "is_watched", "max_age_ms")
+    __slots__ = (
+        "_done",
+        "_done_ms",
+        "_dropped",
+        "_last_number",
+        "_under_way",
+        "is_watched",
+        "max_age_ms",
+    )
 
     def __init__(self, max_age_ms: int) -> None:
         """`max_age_ms` is `replica.socket.timeout.ms`: the follower waits no longer."""
@@ -42,6 +50,8 @@ class PendingReads:
         self.is_watched = False
         #: By the number of the fetch; a follower has two fetches in flight at most.
         self._under_way: dict[int, PendingRead] = {}
+        #: Reads that go on although their fetch gets no response: they explain, and count nowhere.
+        self._dropped: dict[int, PendingRead] = {}
         self._last_number = NO_READ
         #: The last fetch whose reads were done in time, and when they were.
         self._done = PendingRead(NO_BROKER_EPOCH, NEVER_MS)
@@ -67,7 +77,29 @@ class PendingReads:
 
         Its connection is closed, or its session went on without it.
         """
-        self._under_way.pop(number, None)
+        read = self._under_way.pop(number, None)
+        if read is not None:
+            self._dropped[number] = read
+
+    def ended(self, number: int) -> None:
+        """Note that the disk has read for fetch `number`, which was dropped before."""
+        self._dropped.pop(number, None)
+
+    def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
+        """Return since when the disk reads for a fetch that arrived at `fetched_ms` or later.
+
+        `NEVER_MS` where it does not. Explains why a follower makes no progress, dropped fetches
+        and old ones included; it never keeps one in sync.
+        """
+        reads = (*self._under_way.values(), *self._dropped.values())
+        return min(
+            (
+                read.received_ms
+                for read in reads
+                if read.broker_epoch == broker_epoch and read.received_ms >= fetched_ms
+            ),
+            default=NEVER_MS,
+        )
 
     def is_pending(self, broker_epoch: int, since_ms: int, now_ms: int) -> bool:
         """Return whether a read is under way for a fetch of `broker_epoch` (F5, F7).
@@ -103,5 +135,6 @@ class PendingReads:
         other = PendingReads(self.max_age_ms)
         other.is_watched = self.is_watched
         other._under_way, other._last_number = dict(self._under_way), self._last_number
+        other._dropped = dict(self._dropped)
         other._done, other._done_ms = self._done, self._done_ms
         return other

@@ -39,6 +39,7 @@ class FollowerProgress:
         "log_start_offset",
         "reached_previous_end",
         "reads",
+        "reads_shown",
         "reads_since_ms",
         "refused_until_ms",
         "replica_id",
@@ -85,6 +86,8 @@ class FollowerProgress:
         self.in_target_isr = False
         #: The reads for its fetches; None where they do not count (F5).
         self.reads: PendingReads | None = None
+        #: The reads for its fetches, for people: also where they do not count.
+        self.reads_shown: PendingReads | None = None
         #: When its first fetch arrived for which `reads` count.
         self.reads_since_ms = NEVER_MS
         #: The last fetch reached the leader's LEO, or its LEO when the fetch before arrived. Known
@@ -157,10 +160,16 @@ class FollowerProgress:
         )
 
     def pending_reads(self, now_ms: int) -> int:
-        """Return how many of its fetches the leader reads for; 0 where they do not count."""
-        if self.reads is None:
+        """Return how many of its fetches the leader reads for, whether they count (F5) or not."""
+        if self.reads_shown is None:
             return 0
-        return self.reads.count(self.broker_epoch, self.reads_since_ms, now_ms)
+        return self.reads_shown.count(self.broker_epoch, NEVER_MS, now_ms)
+
+    def reads_since_ms_of_last_fetch(self) -> int:
+        """Return since when the leader's disk reads for the last fetch, `NEVER_MS` if it has."""
+        if self.reads_shown is None:
+            return NEVER_MS
+        return self.reads_shown.reads_since_ms(self.broker_epoch, self.last_fetch_ms)
 
     def caught_up_ms(self) -> int:
         """Return the time at which the follower last was caught up (F2, F6)."""
@@ -208,7 +217,8 @@ class FollowerProgress:
 
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a value."""
-        values = (getattr(self, name) for name in self.__slots__ if name != "reads")
+        hidden = ("reads", "reads_shown")
+        values = (getattr(self, name) for name in self.__slots__ if name not in hidden)
         return (*values, None if self.reads is None else self.reads.key())
 
     def copy(self) -> FollowerProgress:
@@ -217,4 +227,8 @@ class FollowerProgress:
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
         other.reads = None if self.reads is None else self.reads.copy()
+        if self.reads_shown is self.reads:
+            other.reads_shown = other.reads
+        elif self.reads_shown is not None:
+            other.reads_shown = self.reads_shown.copy()
         return other

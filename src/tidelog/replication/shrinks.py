@@ -1,7 +1,8 @@
 """Why a leader takes a member out of the ISR, from the follower's progress (V62, F1 to F4).
 
-The causes exclude each other: refused fetches come before missing ones, missing ones before slow
-ones. Decides nothing: `isr.must_leave` decides who leaves.
+The causes exclude each other: refused fetches come before reads of the leader's own disk, these
+before missing fetches, and missing fetches before slow ones. Decides nothing: `isr.must_leave`
+decides who leaves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ class IsrShrink:
 
     replica_id: int
     cause: ShrinkCause
-    #: Since the follower was last caught up, or since its last fetch for NO_FETCH; -1: never.
+    #: Since the follower was last caught up, or since its last fetch for NO_FETCH, or since the
+    #: fetch for which the leader reads for LEADER_READ; -1: never.
     behind_ms: int = -1
     #: Records that the follower lacks; -1 where its log end is not known.
     behind_records: int = -1
@@ -33,6 +35,11 @@ def shrink_of(
         now_ms - follower.last_refused_ms <= max_lag_ms
     ):
         cause, since_ms = ShrinkCause.EPOCH, follower.last_caught_up_ms
+    elif (reads_since_ms := follower.reads_since_ms_of_last_fetch()) != NEVER_MS and (
+        now_ms - reads_since_ms > max_lag_ms // 2
+    ):
+        # The follower cannot send another fetch before the response to this one (KIP-501).
+        cause, since_ms = ShrinkCause.LEADER_READ, reads_since_ms
     elif now_ms - follower.last_fetch_ms > max_lag_ms:
         cause = ShrinkCause.NO_FETCH
         # A member of a new leader had a grace period, and has not fetched at all.
@@ -48,6 +55,8 @@ def describe(shrink: IsrShrink, max_lag_ms: int) -> str:
     behind_ms = f"{shrink.behind_ms:,} ms (limit {max_lag_ms:,})"
     if shrink.cause is ShrinkCause.NO_FETCH:
         return f"no fetch for {behind_ms}"
+    if shrink.cause is ShrinkCause.LEADER_READ:
+        return f"the leader's disk has been reading for its fetch for {behind_ms}"
     if shrink.cause is ShrinkCause.EPOCH:
         return f"its fetches are of another epoch; not caught up for {behind_ms}"
     records = f"{shrink.behind_records:,} records behind, " if shrink.behind_records >= 0 else ""

@@ -23,18 +23,14 @@ _COLD_READS = 0.02
 class SimHandle:
     """An open file."""
 
-    __slots__ = ("_path", "closed", "file", "writable")
+    __slots__ = ("closed", "file", "path", "writable")
 
     def __init__(self, path: str, file: File, writable: bool) -> None:
-        self._path = path
+        #: The path by which the file was opened, or its name after a rename.
+        self.path = path
         self.file = file
         self.writable = writable
         self.closed = False
-
-    @property
-    def path(self) -> str:
-        """The path by which the file was opened."""
-        return self._path
 
 
 class SimFiles:

@@ -179,7 +179,10 @@ class TestOthers:
         assert "changed" in shell(*words, "78", code=1)
         listed(logs)
         assert "changed" in shell(*words, "77", code=1), "it is over, and elsewhere"
-        shell("reassign", "verify", "--json", moves_to([1]), "--request-id", "77")
+        for number in ("77", "4711"):
+            told = shell("reassign", "verify", "--json", moves_to([1]), "--request-id", number)
+            assert "in_place" in told
+            assert "done" not in told, "no request is recorded after its end"
 
     def test_a_cancel_takes_moves_out_of_the_queue(self, shell: Shell, logs: FakeLogs) -> None:
         listed(logs, WAITS)

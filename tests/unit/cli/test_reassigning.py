@@ -100,6 +100,14 @@ class TestExecute:
         told = shell("reassign", "execute", "--json", moves_to([2], [9]), code=1)
         assert "INVALID_REPLICA_ASSIGNMENT" in told and "broker 9 is dead" in told
         assert "1 of 2 moves were refused" in shell.err
+        back = '"partitions": [{"topic": "flights", "partition": 0, "replicas": [1]}]'
+        assert back in shell.err, "only what moves can be moved back"
+
+    def test_there_is_no_way_back_where_nothing_moves(self, shell: Shell, logs: FakeLogs) -> None:
+        accept(logs, 39, 39)
+        shell("reassign", "execute", "--json", moves_to([9], [9]), code=1)
+        assert "2 of 2 moves were refused" in shell.err
+        assert "to move them back" not in shell.err
 
     def test_the_way_back_is_printed_or_saved(
         self, shell: Shell, logs: FakeLogs, tmp_path: Path

@@ -80,6 +80,20 @@ def test_a_missing_replica_is_a_matter_of_the_disk() -> None:
     assert known(made) == {3: ShrinkCause.DISK}
 
 
+def test_a_replica_in_a_failed_log_directory_is_offline() -> None:
+    made = controller()
+    step(made, LeaderAndIsrAnswered(3, epoch(3), [(TP, ErrorCode.KAFKA_STORAGE_ERROR)]))
+    assert known(made) == {3: ShrinkCause.OFFLINE}
+
+
+@pytest.mark.parametrize("alive", [(1, 2, 3), (1, 2)])
+def test_a_replica_that_a_move_takes_away_has_moved_dead_or_alive(alive: tuple[int, ...]) -> None:
+    before = state((1, 2, 3))
+    after = replace(state((1, 2), partition_epoch=11), reassigned_to=(1, 2))
+    left = shrinks(before, after, (1, 2, 3), brokers(*alive), ended={3: False})
+    assert left == ((3, ShrinkCause.MOVED),)
+
+
 def test_the_leaders_cause_counts_and_goes_when_the_replica_is_back() -> None:
     made = controller()
     asked = alter(1, 2)

@@ -176,6 +176,15 @@ def test_a_future_log_takes_the_place_of_the_present_one() -> None:
     assert values_of(two.log()) == [*VALUES, b"more"]
 
 
+@pytest.mark.rule("D11")
+def test_errors_after_a_move_name_the_files_as_they_are_called_now() -> None:
+    two = begun()
+    log = moved(two)
+    file = log.active_segment.file
+    assert file.is_open, "the copy was written through it"
+    assert file.opened_path == file.path == f"/b/topic-0/{log.active_segment.base_offset:020d}.log"
+
+
 @pytest.mark.rule("D11", "V69")
 @pytest.mark.parametrize("loss", list(Loss))
 def test_no_crash_at_any_step_loses_a_synced_record_or_leaves_two_copies(loss: Loss) -> None:

@@ -49,6 +49,60 @@ def test_refused_fetches_come_before_missing_ones_and_these_before_slow_ones(
     assert shrink_of(progress, 50, 5_000, LIMIT_MS) == IsrShrink(2, cause, behind_ms, 10)
 
 
+def reads_since(*received_ms: int, broker_epoch: int = 7) -> PendingReads:
+    made = PendingReads(30_000)
+    for each in received_ms:
+        made.begin(PendingRead(broker_epoch, each))
+    return made
+
+
+def waiting_follower(reads: PendingReads, fetched_ms: int) -> FollowerProgress:
+    """A follower of an option that is off: its reads do not count, and are known."""
+    made = follower(fetched_ms=fetched_ms, caught_up_ms=2_000)
+    made.broker_epoch, made.reads_shown = 7, reads
+    return made
+
+
+class TestReadsOfTheLeader:
+    """KIP-501's case with the option off: the leader's disk is the cause."""
+
+    def test_a_follower_that_waits_for_the_leaders_disk_is_not_to_blame(self) -> None:
+        found = shrink_of(waiting_follower(reads_since(3_500), 3_500), 50, 5_000, LIMIT_MS)
+        assert found == IsrShrink(2, ShrinkCause.LEADER_READ, 1_500, 10)
+        assert describe(found, LIMIT_MS) == (
+            "the leader's disk has been reading for its fetch for 1,500 ms (limit 1,000)"
+        )
+
+    def test_a_short_read_explains_nothing(self) -> None:
+        found = shrink_of(waiting_follower(reads_since(4_600), 4_600), 50, 5_000, LIMIT_MS)
+        assert found.cause is ShrinkCause.SLOW
+
+    def test_reads_of_earlier_fetches_and_of_earlier_registrations_explain_nothing(self) -> None:
+        for reads in (reads_since(3_400), reads_since(3_500, broker_epoch=6)):
+            found = shrink_of(waiting_follower(reads, 3_500), 50, 5_000, LIMIT_MS)
+            assert found.cause is ShrinkCause.NO_FETCH
+
+    def test_a_read_that_was_given_up_explains_while_the_disk_goes_on(self) -> None:
+        reads = reads_since(3_500)
+        reads.drop(1)
+        assert reads.count(7, NEVER_MS, 5_000) == 0
+        progress = waiting_follower(reads, 3_500)
+        assert shrink_of(progress, 50, 5_000, LIMIT_MS).cause is ShrinkCause.LEADER_READ
+        reads.ended(1)
+        assert shrink_of(progress, 50, 5_000, LIMIT_MS).cause is ShrinkCause.NO_FETCH
+
+    def test_reads_are_shown_although_they_do_not_count(self) -> None:
+        progress = waiting_follower(reads_since(4_000, 4_500), 4_500)
+        assert progress_of(progress, 50, 5_000).pending_reads == 2
+        assert not progress.has_pending_read(5_000), "they keep no follower in sync"
+
+    def test_a_leader_with_the_option_off_knows_the_reads(self) -> None:
+        made, reads = leader(), reads_since(3_500, broker_epoch=12)
+        made.fetched(2, 12, 0, 0, 3_500, reads=reads)
+        assert made.followers[2].reads is None
+        assert made.followers[2].pending_reads(4_000) == 1
+
+
 @pytest.mark.parametrize(
     ("shrink", "text"),
     [
@@ -119,6 +173,7 @@ def test_a_follower_with_the_whole_log_has_no_lag_whenever_it_fetched() -> None:
 def test_reads_that_the_leader_has_not_finished_are_shown() -> None:
     reads, made = PendingReads(max_age_ms=1_000), follower(end=-1)
     made.fetched(40, 0, 50, 12, 100, reads)
+    made.reads_shown = reads
     number = reads.begin(PendingRead(12, 100))
     assert progress_of(made, 50, 900) == Progress(10, 900, 800, pending_reads=1)
     assert progress_of(made, 50, 1_200).pending_reads == 0, "the follower has given up"

@@ -321,7 +321,7 @@ class DelayedFetch:
         """Respond when all reads from the disk are done."""
         self._reading = len(reads)
         pending = self._session.reads
-        if pending is not None and pending.is_watched:
+        if pending is not None:
             self._read_number = pending.begin(self._pending_read())
 
         if self._services.config.leader_relinquish_on_slow_reads_enable:
@@ -338,6 +338,8 @@ class DelayedFetch:
             else:
                 _take(self._services, read.answer, read.completion)
             self._reading -= 1
+            if self._reading == 0 and pending is not None and self._answered:
+                pending.ended(self._read_number)
             if self._reading == 0 and not self._answered:
                 self._answered = True
                 self._reads_done()
@@ -353,7 +355,7 @@ class DelayedFetch:
     def _reads_done(self) -> None:
         """Note that the leader has read for this fetch, and the response leaves (F6)."""
         reads = self._session.reads
-        if reads is not None and reads.is_watched:
+        if reads is not None and (reads.is_watched or self._read_number != NO_READ):
             now_ms = self._services.clock.monotonic_ms()
             reads.done(self._read_number, self._pending_read(), now_ms)
 

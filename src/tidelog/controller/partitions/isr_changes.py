@@ -70,6 +70,7 @@ def _changed(
         image.brokers,
         ended=image.ended,
         absent=image.absent(topic_partition),
+        offline=image.offline(topic_partition),
     )
     image.apply(StatePublished(topic_partition, found, left))
     agenda.look_at((topic_partition,))

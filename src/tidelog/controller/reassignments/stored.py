@@ -18,7 +18,7 @@ from enum import Enum
 from tidelog.controller import records
 from tidelog.controller.draft import Draft
 from tidelog.controller.image import Image
-from tidelog.controller.reassignments import targets
+from tidelog.controller.reassignments import targets, transitions
 from tidelog.controller.reassignments.progress import ReassignmentsDraft
 from tidelog.controller.reassignments.stored_nodes import (
     AcceptRequest,
@@ -27,7 +27,7 @@ from tidelog.controller.reassignments.stored_nodes import (
     KeepQueue,
     KeepReassignments,
 )
-from tidelog.controller.records import RequestedReassignments, RequestNode
+from tidelog.controller.records import Replicas, RequestedReassignments, RequestNode
 from tidelog.controller.writes import Write
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -290,6 +290,8 @@ class StoredRequests:
         move = image.move(topic_partition)
         if self._is_there(topic_partition, target):
             return None
+        if self._is_being_cancelled(topic_partition, target):
+            return None
         if not image.is_completing(topic_partition):
             targets.check_not_cancelled(topic_partition, image)
         if move is not None and records.target_of(image.assigned(topic_partition), move) == target:
@@ -308,6 +310,20 @@ class StoredRequests:
         begun = self._reassignments.begun(topic_partition)
         # Another order is there at once, unless the write conflicts: the next look shows.
         return entry if begun is None else entry._replace(original=begun.original)
+
+    def _is_being_cancelled(self, topic_partition: TopicPartition, target: Replicas) -> bool:
+        """Return whether an entry is that of a move which the cancel of all ends (R2).
+
+        It is over with the move, and nothing of it is refused.
+        """
+        image = self._image
+        move = image.move(topic_partition)
+        if not image.cancels_all or move is None or image.is_completing(topic_partition):
+            return False
+        assigned = image.assigned(topic_partition)
+        if records.target_of(assigned, move) == target:
+            return True
+        return transitions.goes_back(assigned, move) and {*target} <= {*assigned}
 
     def _precede(self, entry: ReassignmentEntry) -> None:
         """Drop what the queue and an accepted request ask of a partition that begins to move."""

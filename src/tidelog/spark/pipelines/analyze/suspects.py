@@ -21,9 +21,11 @@ from typing import Final
 #: Departures of a broker, for one cause, with no larger gap are one incident.
 INCIDENT_GAP_S: Final = 10
 #: Causes that an operator brings about.
-PLANNED: Final = ("shutdown",)
+PLANNED: Final = ("shutdown", "moved")
 #: Causes that the leader judges: its own slowness looks the same.
-JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown")
+JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown", "leader_read")
+#: Causes that say nothing about the follower.
+OF_LEADER: Final = ("leader_read",)
 #: Largest chance of a suspect, before it is divided by the number of brokers.
 SIGNIFICANCE: Final = 0.05
 #: One or two incidents prove nothing.
@@ -110,6 +112,13 @@ def incidents_of(counts: Iterable[DepartureCount], role: Role) -> list[Incidents
     ]
 
 
+def _says_anything(found: Incidents) -> bool:
+    """Return whether the cause may lie with the broker in its role."""
+    if found.role is Role.LEADER:
+        return found.cause in JUDGED_BY_LEADER
+    return found.cause not in OF_LEADER
+
+
 def _incidents(seconds: Iterable[int]) -> int:
     """Return the number of groups of seconds without a large gap inside."""
     ordered = sorted(seconds)
@@ -126,9 +135,7 @@ def suspicions(
     by_broker: dict[tuple[Role, int], list[Incidents]] = {}
     totals = dict.fromkeys(Role, 0)
     for each in found:
-        if each.cause in PLANNED or (
-            each.role is Role.LEADER and each.cause not in JUDGED_BY_LEADER
-        ):
+        if each.cause in PLANNED or not _says_anything(each):
             continue
         by_broker.setdefault((each.role, each.broker), []).append(each)
         totals[each.role] += each.incidents
