@@ -145,8 +145,8 @@ class AwaitedMemberDescription:
 class ReplicaDescription:
     """A replica; null where the leader does not know it, or did not respond.
 
-    `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session, moved
-    or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.
+    `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session,
+    moved or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.
     """
 
     broker: int
