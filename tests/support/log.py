@@ -205,15 +205,19 @@ def values_of(log: PartitionLog) -> list[bytes | None]:
 class Life:
     """Stands in for a simulated node's incarnation: dies at a chosen file call."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.clock = clock or FakeClock()
         self.alive = True
         self.died_with_page_cache = False
         self.calls = 0
         self.strike_at = -1
 
-    def port_call(self, name: str) -> None:
+    def check_alive(self) -> None:
         if not self.alive:
             raise NodeDead("dead")
+
+    def port_call(self, name: str) -> None:
+        self.check_alive()
         self.calls += 1
         if self.calls == self.strike_at:
             self.alive = False
@@ -234,7 +238,7 @@ class SimLogHarness:
 
     def open(self, strike_at: int = -1) -> LogDirectory:
         """A new process opens the directory; it dies at its `strike_at`-th file call."""
-        self.life = Life()
+        self.life = Life(self.clock)
         self.life.strike_at = strike_at
         files = SimFiles(cast(Any, self.life), self.disk, self.draw)
         self.lane = StepLane("/logs", cast(Files, files))

@@ -66,6 +66,13 @@ class VolumeSize(NamedTuple):
     usable_bytes: int
 
 
+class FileStatus(NamedTuple):
+    """The size of a file, and the wall clock of its last write or truncation."""
+
+    size_bytes: int
+    modified_ms: int
+
+
 class VolumePlace(NamedTuple):
     """The volume that holds a path: its device, and where it is mounted."""
 
@@ -92,6 +99,15 @@ class Files(Protocol):
         """Read like `pread`, but return None where that would wait for the disk (RWF_NOWAIT)."""
 
     def size(self, handle: Handle) -> int: ...
+    def status(self, handle: Handle) -> FileStatus:
+        """Return the size of an open file, and when it was last modified."""
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of a file's last modification; a write or truncation sets it again.
+
+        A later fsync of the file makes it durable.
+        """
+
     def truncate(self, handle: Handle, size_bytes: int) -> None: ...
     def fsync(self, handle: Handle) -> None: ...
     def fsync_directory(self, path: str) -> None: ...

@@ -48,7 +48,12 @@ class TopicConfig:
         "delete",
         "compact",
     )
-    retention_ms: int = long(7 * _DAY_MS, "Age at which records may be deleted.", at_least=-1)
+    retention_ms: int = long(
+        7 * _DAY_MS,
+        "Age at which records may be deleted: that of the largest timestamp of a segment; where no "
+        "record of it carries a timestamp, that of the last write to its file.",
+        at_least=-1,
+    )
     retention_bytes: int = long(-1, "Size of a partition above which old records may go.")
     segment_bytes: int = integer(1 << 30, "Size at which a segment is rolled.", at_least=14)
     segment_ms: int = long(7 * _DAY_MS, "Age at which a segment is rolled.", at_least=1)

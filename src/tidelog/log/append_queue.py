@@ -297,12 +297,14 @@ class AppendQueue:
         plans = self._being_written
         left = operation.plans_written
         created = operation.files_created
+        now_ms = directory.clock.wall_ms()
         for segment, group in groups:
             if segment is not log.segments[-1]:
                 if not created:
                     break
                 created -= 1
                 self.rolled(segment)
+            segment.last_modified_ms = now_ms
             for plan in group[:left]:
                 self._apply(plan)
             left -= min(left, len(group))

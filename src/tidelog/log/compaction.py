@@ -117,7 +117,7 @@ def cleanable(
     for segment in dirty:
         young = now_ms - config.min_compaction_lag_ms
         if not segment.sealed or (
-            config.min_compaction_lag_ms > 0 and segment.max_timestamp_ms > young
+            config.min_compaction_lag_ms > 0 and segment.largest_timestamp_ms > young
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break

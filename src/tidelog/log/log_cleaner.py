@@ -340,6 +340,7 @@ class Cleaning:
         segment = Segment(
             log.path, group[0].base_offset, max(segment.created_ms for segment in group)
         )
+        segment.last_modified_ms = max(segment.last_modified_ms for segment in group)
         cleaned = _Cleaned(segment, segment.path(names.LOG) + names.CLEANED)
         try:
             for source in group:
@@ -435,11 +436,13 @@ class Cleaning:
 def _finish(files: Files, cleaned: _Cleaned, group: list[Segment]) -> None:
     """Make the new segment durable, with its indexes, under its first names.
 
+    Compaction makes no record younger: the file keeps the time of the last write to the old ones.
     The old files are opened here. A reader in the middle of the swap must not look for them by
     their names. Raises OSError.
     """
     segment = cleaned.segment
     handle = cleaned.open(files)
+    files.set_modified(cleaned.path, segment.last_modified_ms)
     files.fsync(handle)
     files.close(handle)
     cleaned.handle = None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from tidelog.core.epochs import LeaderEpochs
 from tidelog.core.errors import FULL_ERRNOS, StorageError
-from tidelog.core.ports import Files
+from tidelog.core.ports import Files, FileStatus
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.log import names
 from tidelog.log.checkpoints import (
@@ -43,6 +43,7 @@ from tidelog.log.segment import Segment
 from tidelog.log.segment_files import (
     DamagedSegment,
     SegmentFile,
+    begins_without_timestamp,
     ends_at_entry,
     finish_swaps,
     index_files,
@@ -67,7 +68,7 @@ class LoadRequest:
     index_interval_bytes: int
     #: Gaps within a segment are compaction's, of this broker's or of the leader's.
     compacted: bool
-    #: Wall clock: the age of segments whose records have no time.
+    #: Wall clock.
     now_ms: int
     #: Monotonic clock: when the producers count as last seen.
     monotonic_ms: int
@@ -190,7 +191,7 @@ class _Loader:
                 continue
             offset, suffix = parsed
             if suffix == names.LOG:
-                found.append(SegmentFile(offset, self._size_of(f"{self.path}/{name}")))
+                found.append(SegmentFile(offset, *self._status_of(f"{self.path}/{name}")))
             elif suffix == names.SNAPSHOT:
                 self.loaded.snapshots.append(offset)
             elif names.offset_name(offset, names.LOG) not in present:
@@ -198,10 +199,10 @@ class _Loader:
                 self.files.unlink(f"{self.path}/{name}")
         return found
 
-    def _size_of(self, path: str) -> int:
+    def _status_of(self, path: str) -> FileStatus:
         handle = self.files.open(path)
         try:
-            return self.files.size(handle)
+            return self.files.status(handle)
         finally:
             self.files.close(handle)
 
@@ -209,7 +210,7 @@ class _Loader:
         path = f"{self.path}/{names.offset_name(base_offset, names.LOG)}"
         self.files.close(self.files.open(path, write=True, create=True))
         self.loaded.names_changed = True
-        return SegmentFile(base_offset, 0)
+        return SegmentFile(base_offset, 0, self.request.now_ms)
 
     def _read_topic_id(self) -> None:
         """Read the replica's own topic id, or take the noted one where there is none.
@@ -330,7 +331,7 @@ class _Loader:
                     self.files.fsync(handle)
                     segment.size_bytes = at
                     self._rebuild_indexes(segment)
-                    return segment_file._replace(size_bytes=at)
+                    return segment_file._replace(size_bytes=at, modified_ms=self.request.now_ms)
         finally:
             self.files.close(handle)
         return segment_file
@@ -358,7 +359,15 @@ class _Loader:
         self.loaded.names_changed = True
 
     def _new_segment(self, segment_file: SegmentFile) -> Segment:
-        return Segment(self.path, segment_file.base_offset, self.request.now_ms)
+        """Return a segment without records; its age counts from the last write to its file.
+
+        A segment is older than that, so no restart makes it young. It is rolled no sooner than if
+        the broker had run on.
+        """
+        begun_ms = min(segment_file.modified_ms, self.request.now_ms)
+        segment = Segment(self.path, segment_file.base_offset, begun_ms)
+        segment.last_modified_ms = segment_file.modified_ms
+        return segment
 
     def _load_old(self, segment_file: SegmentFile, segment_end: int) -> Segment:
         """Load an inactive segment; its indexes stay on disk if they are good.
@@ -426,7 +435,8 @@ class _Loader:
         finally:
             self.files.close(handle)
         if size == 0:
-            return segment.size_bytes < self.request.index_interval_bytes * 2
+            is_small = segment.size_bytes < self.request.index_interval_bytes * 2
+            return is_small or begins_without_timestamp(self.files, segment)
         try:
             last = TimeIndex.from_bytes(segment.base_offset, data).last()
         except DamagedIndex:
@@ -470,6 +480,7 @@ class _Loader:
             if size < segment_file.size_bytes:
                 self.loaded.cut_bytes += segment_file.size_bytes - size
                 self.files.truncate(handle, size)
+                segment.last_modified_ms = self.request.now_ms
             if self.request.clean and size < segment_file.size_bytes:
                 self.files.fsync(handle)
         finally:
@@ -618,7 +629,7 @@ class _Loader:
             self.loaded.names_changed = True
         loaded.snapshots = [offset for offset in loaded.snapshots if offset <= limit]
         self._drop_useless_snapshots()
-        segments = [SegmentFile(s.base_offset, s.size_bytes) for s in loaded.segments]
+        segments = [SegmentFile.of(segment) for segment in loaded.segments]
         try:
             loaded.producers = producers_at(
                 self.files, self.path, segments, loaded.snapshots, end, request.monotonic_ms

@@ -12,6 +12,7 @@ Source: LogManager.replaceCurrentWithFutureLog, which syncs nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from tidelog.core.completion import Completion
@@ -85,9 +86,39 @@ class Replacement:
         if future.topic_id != current.topic_id:
             future.topic_id, future.metadata_unsynced = current.topic_id, True
         future.new_snapshots[end] = current.producers_at_end()
+        await self._keep_ages()
         await future.flush()
         # Recovery must not take gaps that compaction left for lost records.
         await target.checkpoint()
+
+    async def _keep_ages(self) -> None:
+        """Give copies of records without timestamps the age of the records. Raises StorageError.
+
+        A segment of the future log was last modified when its last record was written to the
+        present log. A power loss soon after may leave the time of the copy: too young, never too
+        old. Kafka leaves that time, so that a move makes such records young.
+        """
+        current, future = self._current, self._future
+        bases = [*future.base_offsets[1:], future.log_end_offset]
+        modified: dict[str, int] = {}
+        for segment, end in zip(future.segments, bases, strict=True):
+            if segment.max_timestamp_ms < 0 and segment.size_bytes:
+                source = current.segments[max(bisect_left(current.base_offsets, end) - 1, 0)]
+                segment.last_modified_ms = source.last_modified_ms
+                segment.created_ms = min(segment.created_ms, source.last_modified_ms)
+                modified[segment.path(names.LOG)] = source.last_modified_ms
+        if not modified:
+            return
+
+        def set_all(files: Files) -> None:
+            for path, modified_ms in modified.items():
+                files.set_modified(path, modified_ms)
+
+        try:
+            await self._target.lane.submit(set_all, Work.SLOW, "keep ages")
+        except StorageError as error:
+            self._target.failed(error)
+            raise
 
     async def rename(self) -> None:
         """Give the future log the name of its partition. Raises StorageError, with nothing renamed.

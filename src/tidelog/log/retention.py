@@ -42,7 +42,7 @@ def segments_to_delete(
         goes = not last and end <= log_start_offset
         if config.delete_enabled and not goes:
             if config.retention_ms >= 0:
-                goes = now_ms - _newest_ms(segment) > config.retention_ms
+                goes = now_ms - segment.largest_timestamp_ms > config.retention_ms
             if config.retention_bytes >= 0 and excess >= segment.size_bytes:
                 goes = True
         if not goes:
@@ -50,13 +50,6 @@ def segments_to_delete(
         excess -= segment.size_bytes
         count += 1
     return count
-
-
-def _newest_ms(segment: Segment) -> int:
-    """Return the time of the newest record, or of the segment where its records carry no time."""
-    if segment.max_timestamp_ms >= 0:
-        return segment.max_timestamp_ms
-    return segment.created_ms
 
 
 def enforce(
@@ -152,7 +145,7 @@ def _keep_producers(
         return
     known = log.new_snapshots.get(first)
     snapshots, now_ms = list(log.snapshots), log.directory.clock.monotonic_ms()
-    going = [SegmentFile(each.base_offset, each.size_bytes) for each in log.segments[:count]]
+    going = [SegmentFile.of(each) for each in log.segments[:count]]
     indexes = [
         segment.path(suffix)
         for segment in log.segments[:count]

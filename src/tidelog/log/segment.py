@@ -30,6 +30,7 @@ class Segment:
         "file",
         "first_timestamp_ms",
         "index",
+        "last_modified_ms",
         "max_timestamp_ms",
         "offset_of_max_timestamp",
         "sealed",
@@ -50,8 +51,10 @@ class Segment:
         self.offset_of_max_timestamp = base_offset
         #: Largest timestamp of the first append; -1 before it, or when it carried none.
         self.first_timestamp_ms = NO_TIMESTAMP
-        #: Wall clock when this segment was created or loaded: its age where records have no time.
+        #: Wall clock when this segment was begun; of a loaded one, that of its last write before.
         self.created_ms = created_ms
+        #: Wall clock of the last write to its log file, or of its last truncation.
+        self.last_modified_ms = created_ms
         self.bytes_since_index = 0
         #: Rolled, and its log and index files are durable.
         self.sealed = False
@@ -64,6 +67,15 @@ class Segment:
         """Take over that the segment's directory has another name; its open file stays open."""
         self.directory = directory
         self.file.renamed(self.path(names.LOG))
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp of its records; where none has one, the time of its last write.
+
+        It is the age of the segment for retention and `min.compaction.lag.ms`. Source:
+        LogSegment.largestTimestamp.
+        """
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_modified_ms
 
     def note_batch(
         self, last_offset: int, size_bytes: int, max_timestamp_ms: int, interval_bytes: int
@@ -123,8 +135,13 @@ class Segment:
         return zlib.crc32(self.file.path.encode()) % below_ms
 
     def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
-        """Return the age of the segment for rolling by time: from its first append to this one."""
-        if self.first_timestamp_ms >= 0 and max_timestamp_ms >= 0:
+        """Return the age of the segment for rolling by time: from its first append to this one.
+
+        Where the first append carries no timestamp, the wall clock counts from the segment's
+        begin. An append without a timestamp rolls no segment whose first one has one. Source:
+        LogSegment.timeWaitedForRoll.
+        """
+        if self.first_timestamp_ms >= 0:
             return max_timestamp_ms - self.first_timestamp_ms
         return now_ms - self.created_ms
 

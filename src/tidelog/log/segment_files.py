@@ -22,7 +22,7 @@ from tidelog.log.index import OFFSET_ENTRY_BYTES, DamagedIndex, OffsetIndex, Tim
 from tidelog.log.producer_state import DamagedSnapshot, ProducerState
 from tidelog.log.scan import Scan
 from tidelog.log.segment import Segment
-from tidelog.records.batch import NO_PRODUCER_ID, BatchView, CorruptBatch, check
+from tidelog.records.batch import HEADER_BYTES, NO_PRODUCER_ID, BatchView, CorruptBatch, check
 
 #: The files of a segment, the log first.
 SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
@@ -42,6 +42,13 @@ class SegmentFile(NamedTuple):
 
     base_offset: int
     size_bytes: int
+    #: Wall clock of its last write or truncation.
+    modified_ms: int
+
+    @classmethod
+    def of(cls, segment: Segment) -> SegmentFile:
+        """Return the file of a loaded segment."""
+        return cls(segment.base_offset, segment.size_bytes, segment.last_modified_ms)
 
 
 def read_indexes(files: Files, segment: Segment) -> None:
@@ -53,10 +60,27 @@ def read_indexes(files: Files, segment: Segment) -> None:
         segment.base_offset, files.read_file(index_path), segment.size_bytes
     )
     time_index = TimeIndex.from_bytes(segment.base_offset, files.read_file(time_path))
-    if segment.size_bytes and not len(time_index) and len(index):
+    if len(index) and not len(time_index) and not begins_without_timestamp(files, segment):
         raise DamagedIndex("the time index is empty")
     segment.index, segment.time_index = index, time_index
     segment.max_timestamp_ms, segment.offset_of_max_timestamp = time_index.last()
+
+
+def begins_without_timestamp(files: Files, segment: Segment) -> bool:
+    """Return whether the first batch of a segment carries no timestamp. Raises OSError.
+
+    The time index of such a segment may be empty, and is no sign of damage: it has an entry only
+    where a later record carries a timestamp.
+    """
+    handle = files.open(segment.path(names.LOG))
+    try:
+        header = files.pread(handle, HEADER_BYTES, 0)
+    finally:
+        files.close(handle)
+    try:
+        return BatchView(header).max_timestamp < 0
+    except CorruptBatch:
+        return False
 
 
 class IndexEntry(NamedTuple):

@@ -29,7 +29,7 @@ from tidelog.log.segment_files import (
     remove_segment_files,
     unlink_if_present,
 )
-from tidelog.records.batch import NO_TIMESTAMP, CorruptBatch
+from tidelog.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchView, CorruptBatch
 
 
 @dataclass(slots=True)
@@ -45,6 +45,8 @@ class TruncationPoint:
     #: batch.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
+    #: Largest timestamp of the segment's first batch, where that was read.
+    first_timestamp_ms: int = NO_TIMESTAMP
 
 
 def find_truncation_point(
@@ -55,10 +57,12 @@ def find_truncation_point(
     size_bytes: int,
     offset: int,
     cached: bool,
+    wants_first: bool = False,
 ) -> TruncationPoint | None:
     """Find the truncation point of a segment from a known batch start on. Raises OSError.
 
-    With `cached`, return None where the read would wait for the disk.
+    With `cached`, return None where the read would wait for the disk. With `wants_first`, read the
+    timestamp of the segment's first batch, too.
     """
     handle = file.handle(files)
     missed = False
@@ -73,10 +77,16 @@ def find_truncation_point(
 
     scan = Scan(read, base_offset, scan_from, size_bytes)
     point = TruncationPoint(scan_from)
+    if wants_first and scan_from > 0:
+        header = read(HEADER_BYTES, 0)
+        if len(header) == HEADER_BYTES:
+            point.first_timestamp_ms = BatchView(header).max_timestamp
     for position, batch in scan:
         if batch.last_offset >= offset:
             point.first_gone = batch.base_offset
             break
+        if position == 0:
+            point.first_timestamp_ms = batch.max_timestamp
         point.position = position + batch.size_bytes
         point.end_offset = batch.next_offset
         if batch.max_timestamp > point.max_timestamp_ms:
@@ -201,7 +211,14 @@ def _find(
     def search(cached: bool, work: Work) -> None:
         log.directory.lane.submit(
             lambda files: find_truncation_point(
-                files, file, kept.base_offset, scan_from, size_bytes, offset, cached
+                files,
+                file,
+                kept.base_offset,
+                scan_from,
+                size_bytes,
+                offset,
+                cached,
+                kept.first_timestamp_ms < 0,
             ),
             work,
             "find cut",
@@ -270,6 +287,7 @@ def _end_of_last(log: LogState) -> int:
 def _apply(log: LogState, kept: Segment, point: TruncationPoint, end: int) -> None:
     """Set the kept segment's state to that of its file."""
     kept.size_bytes = point.position
+    kept.last_modified_ms = log.directory.clock.wall_ms()
     kept.sealed = False
     index, time_index = kept.index, kept.time_index
     if index is None or time_index is None:
@@ -283,7 +301,9 @@ def _apply(log: LogState, kept: Segment, point: TruncationPoint, end: int) -> No
     kept.bytes_since_index = kept.size_bytes - index.last_position()
     if kept.size_bytes == 0:
         kept.first_timestamp_ms = -1
-        kept.created_ms = log.directory.clock.wall_ms()
+        kept.created_ms = kept.last_modified_ms
+    elif kept.first_timestamp_ms < 0:
+        kept.first_timestamp_ms = point.first_timestamp_ms
 
 
 def _drop(log: LogState, segments: list[Segment]) -> None:
@@ -300,7 +320,7 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
     log.directory.tracer.mark("producers_rebuilt")
     path, end, now_ms = log.path, log.log_end_offset, log.directory.clock.monotonic_ms()
     snapshots = list(log.snapshots)
-    segments = [SegmentFile(s.base_offset, s.size_bytes) for s in log.segments]
+    segments = [SegmentFile.of(segment) for segment in log.segments]
 
     def read(completion: Completion[ProducerState]) -> None:
         if completion.error is not None:

@@ -141,6 +141,11 @@ class FaultyFiles(OsFiles):
             self._strike("pread", handle.path)
         return super().pread_cached(handle, size_bytes, position)
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of a file's last modification."""
+        self._strike("utime", path)
+        super().set_modified(path, modified_ms)
+
     def truncate(self, handle: Handle, size_bytes: int) -> None:
         """Truncate or extend the file."""
         self._strike("ftruncate", handle.path)

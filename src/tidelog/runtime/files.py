@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from tidelog.core.buffers import BufferPool
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.limits import KIB, READ_POOL_BYTES
-from tidelog.core.ports import Buffer, Handle, VolumePlace, VolumeSize
+from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSize
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 #: Errors of preadv2 where the kernel or the file system does not support the flag.
 _NO_SUCH_FLAG = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _ROUNDING = 64 * KIB - 1
+_NS_PER_MS = 1_000_000
 _LOCK_NAME = ".lock"
 
 
@@ -125,6 +126,21 @@ class OsFiles:
             return os.fstat(_descriptor(handle)).st_size
         except OSError as error:
             raise CallError.of(error, "fstat", handle.path) from error
+
+    def status(self, handle: Handle) -> FileStatus:
+        """Return the size of an open file, and when it was last modified."""
+        try:
+            found = os.fstat(_descriptor(handle))
+        except OSError as error:
+            raise CallError.of(error, "fstat", handle.path) from error
+        return FileStatus(found.st_size, found.st_mtime_ns // _NS_PER_MS)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of a file's last modification."""
+        try:
+            os.utime(path, ns=(modified_ms * _NS_PER_MS, modified_ms * _NS_PER_MS))
+        except OSError as error:
+            raise CallError.of(error, "utime", path) from error
 
     def truncate(self, handle: Handle, size_bytes: int) -> None:
         """Truncate or extend the file."""

@@ -14,6 +14,7 @@ import errno
 import os
 import random
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tidelog.core.ports import Buffer
 from tidelog.sim.file_content import STYLES, File, Loss
@@ -33,6 +34,13 @@ class Directory:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.durable: dict[str, Entry] = {}
+
+
+class StoredFile(NamedTuple):
+    """The content of a file, and the wall clock of its last modification, in a copy of a disk."""
+
+    data: bytes
+    modified_ms: int
 
 
 Entry = File | Directory
@@ -257,6 +265,7 @@ class SimDisk:
         self._unsynced.clear()
         for _, file in self.files():
             file.pending.clear()
+            file.synced_ms = file.modified_ms
 
     @property
     def has_unsynced(self) -> bool:
@@ -347,16 +356,18 @@ class SimDisk:
         self.sync_everything()
         self.count("replaced")
 
-    def contents(self) -> dict[str, bytes]:
-        """Return the content of every file by its path: a copy of the disk."""
-        return {path: bytes(file.data) for path, file in self.files()}
+    def contents(self) -> dict[str, StoredFile]:
+        """Return every file by its path: a copy of the disk."""
+        return {path: StoredFile(bytes(file.data), file.modified_ms) for path, file in self.files()}
 
-    def put_back(self, contents: dict[str, bytes]) -> None:
+    def put_back(self, contents: dict[str, StoredFile]) -> None:
         """Replace the disk by an earlier copy of itself."""
         self.replace()
-        for path, data in contents.items():
+        for path, (data, modified_ms) in contents.items():
             self.make_directories(path.rpartition("/")[0])
-            self.write(self.create(path), path, (data,), 0)
+            file = self.create(path)
+            self.write(file, path, (data,), 0)
+            file.modified_ms = modified_ms
         self.sync_everything()
 
     def files(self) -> list[tuple[str, File]]:

@@ -47,7 +47,7 @@ class Fate(Enum):
 class File:
     """Content of one file."""
 
-    __slots__ = ("_damage", "data", "pending")
+    __slots__ = ("_damage", "data", "modified_ms", "pending", "synced_ms")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -56,6 +56,8 @@ class File:
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.
         self.pending: list[Write | Truncation] = []
+        #: Wall clock of the last modification, and the one that is on the disk.
+        self.modified_ms = self.synced_ms = 0
 
     def write(self, content: bytes, position: int) -> None:
         """Write `content`; fill a gap before it with zeros."""
@@ -122,6 +124,7 @@ class File:
 
     def sync(self) -> None:
         """Make all pending changes durable; changes that an earlier fsync dropped stay dropped."""
+        self.synced_ms = self.modified_ms
         if not self.has_dropped:
             self.pending.clear()
             return
@@ -144,10 +147,12 @@ class File:
     def keep_after_power_loss(self, draw: random.Random, loss: Loss) -> str:
         """Undo unsynced changes and redo those that survive; return a description of the draw."""
         pending, self.pending = self.pending, []
+        last_ms, self.modified_ms = self.modified_ms, self.synced_ms
         if not pending:
             return ""
         style, kept, torn = _survivors(draw, loss, pending)
         if style == "nothing" and all(change.fate is Fate.PENDING for change in pending):
+            self.modified_ms = self.synced_ms = last_ms
             return style
         redo = [change.undo(self.data) for change in reversed(pending)]
         redo.reverse()
@@ -157,6 +162,7 @@ class File:
             if fate is Fate.DURABLE or (fate is Fate.PENDING and number in kept):
                 again(self.data)
                 survivors += 1
+                self.modified_ms = self.synced_ms = last_ms
             elif number == torn and fate is Fate.PENDING:
                 self._tear(draw, change, again)
         return style if style in ("all", "nothing") else f"{style} {survivors}/{len(redo)}"

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from tidelog.core.errors import NodeDead
-from tidelog.core.ports import Buffer, Handle, VolumePlace, VolumeSize
+from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSize
 from tidelog.sim.disk import Directory, File, SimDisk, os_error
 from tidelog.sim.process import Process
 
@@ -83,6 +83,7 @@ class SimFiles:
             if not create:
                 raise os_error(errno.ENOENT, path)
             entry = self.disk.create(path)
+            entry.modified_ms = entry.synced_ms = self._process.clock.wall_ms()
         self.open_handles += 1
         return SimHandle(path, entry, write or create)
 
@@ -110,7 +111,12 @@ class SimFiles:
         self._fail_if_planned("pwritev", opened.path)
         if self.disk.short_writes:
             buffers = self._shortened(buffers)
-        return self.disk.write(opened.file, opened.path, buffers, position)
+        return self._write(opened, buffers, position)
+
+    def _write(self, opened: SimHandle, buffers: Sequence[Buffer], position: int) -> int:
+        written = self.disk.write(opened.file, opened.path, buffers, position)
+        opened.file.modified_ms = self._process.clock.wall_ms()
+        return written
 
     def _shortened(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
         """Return a first part of the buffers, as after a signal or on a nearly full disk."""
@@ -131,7 +137,7 @@ class SimFiles:
         content = b"".join(buffers)
         part = self._draw.randrange(len(content) + 1)
         if part:
-            self.disk.write(opened.file, opened.path, [content[:part]], position)
+            self._write(opened, [content[:part]], position)
 
     def pread(self, handle: Handle, size_bytes: int, position: int) -> bytes:
         """Read at a position; return fewer bytes only at the end of the file."""
@@ -155,6 +161,20 @@ class SimFiles:
         self._begin("size", opened.path)
         return len(opened.file.data)
 
+    def status(self, handle: Handle) -> FileStatus:
+        """Return the file's size in bytes, and when it was last modified."""
+        opened = self._of(handle)
+        self._begin("size", opened.path)
+        return FileStatus(len(opened.file.data), opened.file.modified_ms)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of a file's last modification.
+
+        A crash here is like one at the next call, so it is no crash point of its own.
+        """
+        self._process.check_alive()
+        self.disk.file(path).modified_ms = modified_ms
+
     def truncate(self, handle: Handle, size_bytes: int) -> None:
         """Truncate the file, or extend it with zeros."""
         opened = self._of(handle)
@@ -162,6 +182,7 @@ class SimFiles:
         if not opened.writable:
             raise os_error(errno.EBADF, opened.path)
         self.disk.truncate(opened.file, size_bytes)
+        opened.file.modified_ms = self._process.clock.wall_ms()
 
     def fsync(self, handle: Handle) -> None:
         """Make the file's content durable, but not its name. A failed call drops dirty pages."""

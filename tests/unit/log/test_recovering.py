@@ -342,7 +342,7 @@ def test_a_producer_is_not_taken_up_from_before_what_retention_took(
         writer = 8 if number in (0, 7) else 7
         append(log, [bytes(30)], producer=Producer(writer, 0, sequences[writer]))
         sequences[writer] += 1
-    segments = [SegmentFile(one.base_offset, one.size_bytes) for one in log.segments]
+    segments = [SegmentFile.of(one) for one in log.segments]
     second, third = segments[1].base_offset, segments[2].base_offset
     assert 0 < second <= 7 < third, "the second batch of producer 8 is in the second segment"
     drive(directory_of(log).close(CleanEpochs(1)))

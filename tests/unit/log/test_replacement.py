@@ -7,6 +7,7 @@ replica, the new one, or both, of which one goes. Moves go on where they were.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -58,9 +59,11 @@ class TwoDirectories:
 
     def start(self, strike_at: int = -1) -> None:
         """A new process opens both and lets one copy of a replica go."""
-        self.life = Life()
-        self.life.strike_at = strike_at
+        now_ms = self.clock.wall_ms()
         self.clock = FakeClock()
+        self.clock.advance(now_ms - NOW_MS)
+        self.life = Life(self.clock)
+        self.life.strike_at = strike_at
         self.directories = {}
         for path, disk in self.disks.items():
             files = SimFiles(cast(Any, self.life), disk, self.draw)
@@ -183,6 +186,31 @@ def test_errors_after_a_move_name_the_files_as_they_are_called_now() -> None:
     file = log.active_segment.file
     assert file.is_open, "the copy was written through it"
     assert file.opened_path == file.path == f"/b/topic-0/{log.active_segment.base_offset:020d}.log"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_records_without_timestamps_are_as_old_in_the_other_directory(restarts: bool) -> None:
+    two = TwoDirectories()
+    two.start()
+    log = two.directories[A].create(TP, TOPIC_ID, CONFIG).result()
+    for number in range(9):
+        append(log, [bytes(60)], timestamp_ms=-1)
+        two.clock.advance(100 + number)
+    log.flush().result()
+    two.clock.advance(5000)
+    written = [segment.last_modified_ms for segment in log.segments]
+    bases = log.base_offsets
+    assert len(bases) > 2 and written[-1] < two.clock.wall_ms() - 5000
+    moved(two)
+    if restarts:
+        two.crash(Loss.NONE)
+        two.start()
+    log = two.log()
+    assert log.directory is two.directories[B]
+    ends = [*log.base_offsets[1:], log.log_end_offset]
+    sources = [bisect_left(bases, end) - 1 for end in ends]
+    assert [s.last_modified_ms for s in log.segments] == [written[source] for source in sources]
+    assert all(s.created_ms <= s.last_modified_ms for s in log.segments)
 
 
 @pytest.mark.rule("D11", "V69")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.log import FakeClock
 
 from tidelog.core.ports import Handle
 from tidelog.sim.disk import Loss, SimDisk
@@ -21,7 +22,9 @@ SEEDS = range(120)
 
 
 def files_of(disk: SimDisk) -> SimFiles:
-    incarnation: Any = SimpleNamespace(port_call=lambda name: None, alive=True)
+    incarnation: Any = SimpleNamespace(
+        port_call=lambda name: None, alive=True, clock=FakeClock(), check_alive=lambda: None
+    )
     return SimFiles(incarnation, disk, random.Random(3))
 
 
