@@ -185,10 +185,10 @@ def test_a_configuration_file_that_is_not_there_is_named(tmp_path: Path) -> None
 
 
 def test_a_configuration_file_that_is_no_text_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "broken.properties"
+    path = tmp_path / "broken.toml"
     path.write_bytes(b"broker.id=1\n\xff\xfe")
     told = refusal(str(path))
-    assert told.startswith(f"tidelog: --config {path}: byte 12 is not UTF-8; a text file of ")
+    assert told.startswith(f"tidelog: --config {path}: byte 12 is not UTF-8, which TOML files are")
     assert "Traceback" not in told
 
 

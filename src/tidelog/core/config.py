@@ -31,6 +31,7 @@ from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
     INT64_MAX,
+    Key,
     boolean,
     choice,
     choices,
@@ -446,7 +447,7 @@ class BrokerConfig:
         limits.MAX_CONNECTIONS, "Connections at the same time.", at_least=1
     )
     connections_max_idle_ms: int = long(
-        10 * _MINUTE_MS, "A connection unused for this long is closed; -1: never.", at_least=-1
+        10 * _MINUTE_MS, "A connection unused for this long is closed; below 0: never."
     )
     request_timeout_ms: int = integer(
         30_000, "How long this broker waits for others on behalf of a client.", at_least=1
@@ -499,6 +500,12 @@ class BrokerConfig:
         warnings = _unknown_keys(merged)
         if "broker_id" not in values:
             raise ConfigError("broker.id is not set: an integer of at least 0 expected")
+        node_id = merged.get("node.id", "").strip()
+        if node_id and read_value("node.id", _COARSE, node_id) != values["broker_id"]:
+            raise ConfigError(
+                f"node.id={node_id} and broker.id={values['broker_id']} name two numbers: one of"
+                " the two, or the same number, expected"
+            )
         values["log_dirs"] = read_log_dirs(merged)
         _fold_times(merged, values)
         _fold_connection_timeout(values)
@@ -543,6 +550,8 @@ class BrokerConfig:
         raise AssertionError("checked when the configuration was made")
 
 
+#: Hours and minutes are Kafka's INT.
+_COARSE: Key = integer(0, "").metadata["key"]
 #: Keys that are folded into another attribute or read by `core.listeners`.
 _FOLDED_KEYS = (
     "node.id",
@@ -606,22 +615,23 @@ def _unknown_keys(properties: Mapping[str, str]) -> list[str]:
 
 def _fold_times(properties: Mapping[str, str], values: dict[str, Any]) -> None:
     """Apply coarser keys where the finer ones are absent, as in Kafka."""
-    keys = keys_of(BrokerConfig)
-    roll, retention = keys["log.roll.ms"][1], keys["log.retention.ms"][1]
-    if "log_roll_ms" not in values and "log.roll.hours" in properties:
-        hours = read_value("log.roll.hours", roll, properties["log.roll.hours"])
-        values["log_roll_ms"] = hours * _HOUR_MS
-    if "log_roll_jitter_ms" not in values and "log.roll.jitter.hours" in properties:
-        jitter = keys["log.roll.jitter.ms"][1]
-        hours = read_value("log.roll.jitter.hours", jitter, properties["log.roll.jitter.hours"])
-        values["log_roll_jitter_ms"] = hours * _HOUR_MS
+
+    def whole(key: str) -> int:
+        number: int = read_value(key, _COARSE, properties[key])
+        return number
+
+    for attribute, key in (("log_roll_ms", "log.roll"), ("log_roll_jitter_ms", "log.roll.jitter")):
+        hours = f"{key}.hours"
+        if attribute not in values and hours in properties:
+            declared = keys_of(BrokerConfig)[f"{key}.ms"][1]
+            values[attribute] = read_value(hours, declared, str(whole(hours) * _HOUR_MS))
     if "log_retention_ms" not in values:
         for key, unit_ms in (
             ("log.retention.minutes", _MINUTE_MS),
             ("log.retention.hours", _HOUR_MS),
         ):
             if key in properties:
-                values["log_retention_ms"] = read_value(key, retention, properties[key]) * unit_ms
+                values["log_retention_ms"] = whole(key) * unit_ms
                 break
     if values.get("log_retention_ms") == 0:
         raise ConfigError(

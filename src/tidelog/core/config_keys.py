@@ -9,6 +9,7 @@ particular key.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,6 +63,16 @@ class Key:
         return f"{self.meaning} Takes {self.expected}.{note}"
 
 
+#: What Java's trim takes from the ends of a text, and what its patterns take for blanks.
+_TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
+_BLANKS = " \t\n\v\f\r"
+
+
+def trim(text: str) -> str:
+    """Return a text without the blanks and control characters around it, as Java trims it."""
+    return text.strip(_TRIMMED)
+
+
 def key_name(attribute: str) -> str:
     """Return the configuration key of an attribute."""
     return attribute.replace("_", ".")
@@ -79,11 +90,11 @@ def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
 def read_value(name: str, key: Key, text: str) -> Any:
     """Return the value of a key's text; a ConfigError names key, value and the right form."""
     try:
-        return key.read(text.strip())
+        return key.read(trim(text))
     except ValueError as error:
         reason = str(error)
         raise ConfigError(
-            f"{name}={text.strip()!r} is not valid: {key.expected} expected"
+            f"{name}={trim(text)!r} is not valid: {key.expected} expected"
             + (f" ({reason})" if reason else "")
         ) from None
 
@@ -161,18 +172,40 @@ def long(
 
 
 def whole_number(text: str) -> int:
-    """Return an integer as Java reads one: ASCII digits and a sign; raise ValueError otherwise."""
+    """Return an integer as Java reads one: decimal digits of any script, and a sign.
+
+    Raises ValueError otherwise.
+    """
     digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit()):
+    if not digits.isdecimal():
         raise ValueError("not an integer")
     return int(text)
+
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?")
+_NO_FINITE = re.compile(r"[+-]?(?:Infinity|NaN)")
+_HEXADECIMAL = re.compile(
+    r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?"
+)
+
+
+def floating(text: str) -> float:
+    """Return a number as Java's Double.parseDouble reads one; raise ValueError otherwise."""
+    if _DECIMAL.fullmatch(text) or _NO_FINITE.fullmatch(text):
+        return float(text.rstrip("dDfF"))
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text.rstrip("dDfF"))
+        except OverflowError:
+            return math.copysign(math.inf, -1 if text.startswith("-") else 1)
+    raise ValueError("not a number")
 
 
 def ratio(default: float, meaning: str) -> Any:
     """Return a field of Kafka's type DOUBLE between 0 and 1."""
 
     def read(text: str) -> float:
-        number = float(text)
+        number = floating(text)
         if not 0 <= number <= 1:
             raise ValueError
         return number
@@ -184,7 +217,7 @@ def number(default: float, meaning: str, *, above: float = 0) -> Any:
     """Return a field of Kafka's type DOUBLE that is larger than `above`."""
 
     def read(text: str) -> float:
-        value = float(text)
+        value = floating(text)
         if not value > above:
             raise ValueError
         return value
@@ -275,7 +308,7 @@ def _is_replica(element: str) -> bool:
 
 def _elements(text: str) -> list[str]:
     """Return the elements of a LIST as Kafka's ConfigDef splits it: an empty text has none."""
-    return [element.strip() for element in text.split(",")] if text.strip() else []
+    return [element.strip(_BLANKS) for element in text.split(",")] if trim(text) else []
 
 
 def without_effect(field: Any, reason: str) -> Any:
@@ -317,4 +350,5 @@ def text(
 
 def comma_list(value: str) -> list[str]:
     """Return the elements of a comma list, without blanks around them and without empty ones."""
-    return [element.strip() for element in value.split(",") if element.strip()]
+    elements = (element.strip(_BLANKS) for element in trim(value).split(","))
+    return [element for element in elements if element]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidelog.core.config import BrokerConfig, folded_keys
 from tidelog.core.config_keys import Key, keys_of, to_text
 from tidelog.core.dynamic_config import dynamic_keys
+from tidelog.core.kafka_differences import NARROWER, READ_OTHERWISE, REFUSED, TAKEN
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.unsupported import why
@@ -63,6 +64,7 @@ def reference() -> str:
         "",
     ]
     lines += _table(("key", "broker's key or default", "takes", "meaning"), _topic_rows())
+    lines += ["", *_files()]
     lines += ["", "## Refused", ""]
     lines += [
         "A broker with one of these does not start: leaving the key out would be dangerous, or it",
@@ -78,6 +80,26 @@ def reference() -> str:
     ]
     lines += _table(("why", "keys"), _unsupported_rows())
     return "\n".join(lines) + "\n"
+
+
+def _files() -> list[str]:
+    """Return the section about files that Kafka reads."""
+    return [
+        "## A server.properties of Kafka 3.9",
+        "",
+        "It is read as Kafka reads it: comments, separators, escapes, continued lines, repeated",
+        "keys, blanks around values, numbers in Java's forms. Numbers have no units, as in Kafka.",
+        "Two listeners may share a port if one has an IPv4 address and the other an IPv6 address.",
+        "These are the differences.",
+        "",
+        *_table(("read otherwise",), ((sentence,) for sentence in READ_OTHERWISE.values())),
+        "",
+        *_table(("Kafka starts, tidelog refuses",), ((each,) for each in REFUSED.values())),
+        "",
+        "The numbers are those of " + ", ".join(f"`{key}`" for key in NARROWER) + ".",
+        "",
+        *_table(("tidelog starts, Kafka refuses",), ((each,) for each in TAKEN.values())),
+    ]
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -8,6 +8,7 @@ with underscores. No file is opened here and nothing is validated: `core.config`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.core.errors import ConfigError
@@ -16,6 +17,16 @@ ENVIRONMENT_PREFIX = "TIDELOG_"
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
+#: No other character ends a line in Java.
+_LINE_ENDS = re.compile("\r\n|\n|\r")
+
+
+def decode_properties(data: bytes) -> str:
+    """Return the text of a properties file: UTF-8, else ISO-8859-1, which Kafka reads always."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -38,22 +49,22 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments and blanks; a line that ends in a backslash joins the next."""
-    joined = ""
-    continues = False
-    for raw in text.splitlines():
+    """Yield lines without comments and blanks; a line that ends in a backslash joins the next.
+
+    A backslash at the end of the file begins a line, which may be empty and then names the key "".
+    """
+    joined: str | None = None
+    for raw in _LINE_ENDS.split(text):
         line = raw.lstrip(_BLANKS)
-        if not continues and (not line or line[0] in "#!"):
-            continue
+        if not joined and (not line or line[0] in "#!"):
+            continue  # also behind a line of nothing but a backslash
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            joined += line[:-1]
-            continues = True
+            joined = (joined or "") + line[:-1]
             continue
-        yield joined + line
-        joined = ""
-        continues = False
-    if joined:
+        yield (joined or "") + line
+        joined = None
+    if joined is not None:
         yield joined
 
 
@@ -91,7 +102,8 @@ def _unescape(text: str) -> str:
             raise ConfigError(f"malformed escape \\u{digits} in {text!r}: four hex digits expected")
         parts.append(chr(int(digits, 16)))
         position += 4
-    return "".join(parts)
+    # Java's characters are UTF-16: two escapes may be one character.
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def parse_toml(text: str) -> dict[str, str]:

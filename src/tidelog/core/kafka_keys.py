@@ -144,6 +144,11 @@ REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
         ("",),
         "authorization is not supported yet, and leaving it out would open the cluster to everyone",
     ),
+    "config.providers": (
+        ("",),
+        "configuration providers are Java classes: write the values themselves, or set them in the"
+        " environment (TIDELOG_ and the key)",
+    ),
     "process.roles": (
         ("",),
         "this broker does not run KRaft: remove process.roles and set metadata.store=embedded:DIR",

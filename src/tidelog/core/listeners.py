@@ -3,6 +3,7 @@
 Decides which endpoints a broker listens on, which it advertises, and which of them other brokers
 use. Only plain connections are served today. A listener with TLS or SASL is refused rather than
 served in the clear. Looks no host name up: a listener without a host is advertised as 127.0.0.1.
+Two listeners may share a port if one has an IPv4 address and the other an IPv6 address.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVED = ("PLAINTEXT",)
 _URI = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([0-9A-Za-z_.-]*)):([0-9]{1,5})")
 _LOOPBACK = "127.0.0.1"
+_LOOPBACK_IPV6 = "::1"
+_EVERY_IPV4 = "0.0.0.0"
+_EVERY_IPV6 = "::"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,9 @@ def read_listeners(properties: Mapping[str, str]) -> Listeners:
     warnings: list[str] = []
     advertised_text = properties.get("advertised.listeners", "").strip()
     if advertised_text:
-        advertised = _endpoints("advertised.listeners", advertised_text, protocols)
-        _check_advertised(advertised, listeners, advertised_text)
+        named = _endpoints("advertised.listeners", advertised_text, protocols)
+        _check_advertised(named, listeners, advertised_text)
+        advertised = tuple(_advertise(endpoint, warnings) for endpoint in named)
         warnings.extend(_not_advertised(advertised, listeners))
     else:
         advertised = tuple(_advertise(endpoint, warnings) for endpoint in listeners)
@@ -54,10 +59,10 @@ def _protocol_map(properties: Mapping[str, str]) -> dict[str, str]:
     mapping: dict[str, str] = {}
     for entry in comma_list(text):
         name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if not name or protocol not in _PROTOCOLS or name in mapping:
+        if not name or protocol not in _PROTOCOLS:
             raise ConfigError(
                 f"listener.security.protocol.map={text!r} is not valid at {entry!r}: "
-                f"NAME:PROTOCOL expected, each name once, protocols {', '.join(_PROTOCOLS)}"
+                f"NAME:PROTOCOL expected, protocols {', '.join(_PROTOCOLS)}"
             )
         mapping[name] = protocol
     return mapping
@@ -95,9 +100,26 @@ def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Endpo
 def _check_distinct_ports(key: str, text: str, found: Mapping[str, Endpoint]) -> None:
     if key != "listeners":
         return
-    ports = [endpoint.port for endpoint in found.values() if endpoint.port != 0]
-    if len(dict.fromkeys(ports)) != len(ports):
-        raise ConfigError(f"{key}={text!r}: each listener needs a port of its own")
+    hosts: dict[int, list[str]] = {}
+    for endpoint in found.values():
+        if endpoint.port != 0:
+            hosts.setdefault(endpoint.port, []).append(endpoint.host)
+    for port, sharing in hosts.items():
+        if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
+            raise ConfigError(
+                f"{key}={text!r}: port {port} is used twice; each listener needs a port of its own,"
+                " or one of two an IPv4 address and the other an IPv6 address"
+            )
+
+
+def _ip_version(host: str) -> int:
+    """Return 4 or 6 for an address, 0 for a name or none."""
+    import ipaddress  # 400 KiB that few brokers need
+
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
 
 
 def _check_advertised(
@@ -110,7 +132,7 @@ def _check_advertised(
                 f"advertised.listeners={text!r}: {endpoint.listener} is not among listeners "
                 f"({', '.join(names)})"
             )
-        if endpoint.host in ("", "0.0.0.0", "::"):
+        if endpoint.host == _EVERY_IPV4:
             raise ConfigError(
                 f"advertised.listeners={text!r}: a host that clients can connect to is needed "
                 f"for {endpoint.listener}"
@@ -128,18 +150,20 @@ def _not_advertised(advertised: tuple[Endpoint, ...], listeners: tuple[Endpoint,
 
 
 def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:
-    if endpoint.host in ("0.0.0.0", "::"):
+    if endpoint.host == _EVERY_IPV4:
         raise ConfigError(
             f"listeners: {endpoint.listener} listens on {endpoint.host}, which cannot be "
             "advertised; set advertised.listeners"
         )
-    if endpoint.host:
+    if endpoint.host and endpoint.host != _EVERY_IPV6:
         return endpoint
+    loopback = _LOOPBACK_IPV6 if endpoint.host else _LOOPBACK
+    has = f"has the host {endpoint.host}" if endpoint.host else "has no host"
     warnings.append(
-        f"listener {endpoint.listener} has no host: it is advertised as {_LOOPBACK}, which only "
+        f"listener {endpoint.listener} {has}: it is advertised as {loopback}, which only "
         "this machine can reach; set advertised.listeners for others"
     )
-    return endpoint._replace(host=_LOOPBACK)
+    return endpoint._replace(host=loopback)
 
 
 def _inter_broker_name(properties: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:

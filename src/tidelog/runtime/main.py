@@ -24,6 +24,7 @@ from typing import Any
 from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig, known_keys
 from tidelog.core.config_text import (
+    decode_properties,
     from_environment,
     parse_overrides,
     parse_properties,
@@ -280,10 +281,14 @@ def _raise_descriptor_limit() -> int:
 
 
 def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
-    """Read a properties or TOML file, the environment, overrides; ConfigError names the file."""
+    """Read a properties or TOML file, the environment, overrides; ConfigError names the file.
+
+    Properties are read by Kafka's rules.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            content = file.read()
+        with open(path, "rb") as file:
+            data = file.read()
+        content = data.decode() if path.endswith(".toml") else decode_properties(data)
     except OSError as error:
         raise ConfigError(
             f"--config {path}: {error.strerror}; a readable server.properties or .toml file"
@@ -291,8 +296,7 @@ def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"--config {path}: byte {error.start} is not UTF-8; a text file of key=value lines, or"
-            " a .toml file, expected"
+            f"--config {path}: byte {error.start} is not UTF-8, which TOML files are in"
         ) from error
     try:
         properties = parse_toml(content) if path.endswith(".toml") else parse_properties(content)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.core.config import BrokerConfig, known_keys, supported_keys
 from tidelog.core.config_text import (
+    decode_properties,
     environment_name,
     from_environment,
     parse_overrides,
@@ -59,6 +60,36 @@ class TestFromProperties:
         assert read.log_dirs == ("/data/a", "/data/b")
         assert read.log_retention_ms == 168 * 3_600_000
         assert read.metadata_store == "zookeeper://localhost:2181"
+
+    def test_numbers_are_those_of_java(self) -> None:
+        assert config(num_partitions="\u0661\u0662").num_partitions == 12
+        for text, value in (("0x1p-1", 0.5), (".5d", 0.5), ("1E0F", 1.0), ("+0.25", 0.25)):
+            ratio = config(log_cleaner_min_cleanable_ratio=text).log_cleaner_min_cleanable_ratio
+            assert ratio == value
+        for text in ("inf", "1_0", "0x1", "nan", "0,5", "Infinityd"):
+            assert "is not valid" in refusal(log_cleaner_io_max_bytes_per_second=text)
+        read = config(log_cleaner_io_max_bytes_per_second="Infinity")
+        assert read.log_cleaner_io_max_bytes_per_second == float("inf")
+        assert config(log_cleaner_io_max_bytes_per_second="0x1p99999").log_cleaner_enable
+
+    def test_values_are_trimmed_as_java_does(self) -> None:
+        assert config(broker_rack="\x01 \u00a0a\u0085\t").broker_rack == "\u00a0a\u0085"
+
+    def test_hours_are_of_32_bits(self) -> None:
+        assert "log.retention.hours" in refusal(log_retention_hours="3000000000")
+        assert "log.roll.hours" in refusal(log_roll_hours="0")
+        assert config(log_roll_hours="2", log_roll_jitter_hours="1").log_roll_ms == 7_200_000
+
+    def test_two_numbers_of_one_broker_are_refused(self) -> None:
+        assert "name two numbers" in refusal(node_id="2")
+        assert config(node_id="1").broker_id == 1
+
+    def test_a_negative_idle_time_is_never(self) -> None:
+        assert config(connections_max_idle_ms="-2").connections_max_idle_ms == -2
+
+    def test_configuration_providers_are_refused(self) -> None:
+        assert "providers are Java classes" in refusal(config_providers="file")
+        assert config(config_providers="").broker_id == 1
 
     def test_known_but_unsupported_keys_are_named(self) -> None:
         read = BrokerConfig.from_properties(parse_properties(KAFKA_SERVER_PROPERTIES))
@@ -315,6 +346,26 @@ class TestListeners:
         assert read.inter_broker_endpoint.host == "10.0.0.1"
         assert read.warnings == ()
 
+    def test_two_listeners_share_a_port_with_addresses_of_both_kinds(self) -> None:
+        read = config(
+            listeners="PLAINTEXT://127.0.0.1:9092,SIX://[::1]:9092",
+            listener_security_protocol_map="SIX:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        )
+        assert [endpoint.port for endpoint in read.listeners] == [9092, 9092]
+
+    @pytest.mark.parametrize("key", ["listeners", "advertised_listeners"])
+    @pytest.mark.parametrize(("host", "advertised"), [("", "127.0.0.1"), ("[::]", "::1")])
+    def test_every_address_is_advertised_as_this_machine(
+        self, key: str, host: str, advertised: str
+    ) -> None:
+        read = config(**{key: f"PLAINTEXT://{host}:9092"})
+        assert read.inter_broker_endpoint.host == advertised
+        assert any("only this machine can reach" in line for line in read.warnings)
+
+    def test_of_a_repeated_name_in_the_map_the_last_one_counts(self) -> None:
+        mapping = "PLAINTEXT:SSL,PLAINTEXT:PLAINTEXT"
+        assert config(listener_security_protocol_map=mapping).listeners[0].port == 9092
+
     def test_the_only_listener_serves_brokers_too(self) -> None:
         read = config(
             listeners="LOCAL://127.0.0.1:0", listener_security_protocol_map="LOCAL:PLAINTEXT"
@@ -340,7 +391,14 @@ class TestListeners:
             ),
             ({"listener.security.protocol.map": "A=PLAINTEXT"}, "NAME:PROTOCOL expected"),
             ({"listener.security.protocol.map": "A:TCP"}, "NAME:PROTOCOL expected"),
-            ({"advertised.listeners": "PLAINTEXT://:1"}, "a host that clients can connect to"),
+            (
+                {
+                    "listeners": "A://[::1]:1,B://[::]:1",
+                    "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+                },
+                "one of two an IPv4 address and the other an IPv6 address",
+            ),
+            ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "a host that clients can"),
             ({"advertised.listeners": "SSL://h:1"}, "not supported yet"),
             (
                 {
@@ -401,6 +459,22 @@ class TestPropertiesText:
 
     def test_escapes(self) -> None:
         assert parse_properties("a\\ b\\=\\:=\\t\\u00e9\\q\\\\") == {"a b=:": "\té" + "q\\"}
+
+    def test_two_escapes_are_one_character_of_utf_16(self) -> None:
+        assert parse_properties(r"a=\uD83D\uDE00\uD83D") == {"a": "\N{GRINNING FACE}\ufffd"}
+
+    def test_no_other_character_ends_a_line(self) -> None:
+        ends = "\v\x1c\x85\u2028"
+        assert parse_properties(f"a={ends}b\rc=1\r\nd=2") == {"a": f"{ends}b", "c": "1", "d": "2"}
+
+    def test_a_backslash_at_the_end_of_the_file_is_a_line(self) -> None:
+        assert parse_properties("a=1\n\\") == {"a": "1", "": ""}
+        assert parse_properties("\\\n# no comment ends it\nb=2") == {"b": "2"}
+
+    def test_a_file_is_utf_8_or_else_latin_1(self) -> None:
+        assert decode_properties("a=\u00fc\u20ac".encode()) == "a=\u00fc\u20ac"
+        assert decode_properties("a=\u00fc".encode("latin-1")) == "a=\u00fc"
+        assert decode_properties(b"\xef\xbb\xbfa=1") == "a=1"
 
     def test_a_malformed_escape_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="four hex digits"):
