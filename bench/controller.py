@@ -76,6 +76,10 @@ class _StandIn:
         self._port = port
         self.handler: FrameHandler | None = None
 
+    def has_ended(self) -> bool:
+        """It never has."""
+        return False
+
     def send(self, parts: Sequence[Buffer]) -> None:
         """Whole requests, each behind its size."""
         data = b"".join(bytes(part) for part in parts)

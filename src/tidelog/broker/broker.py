@@ -24,6 +24,7 @@ from tidelog.broker.controller.drains import Drains
 from tidelog.broker.controller.runtime import ControllerRuntime
 from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
 from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.held_answers import HeldAnswers
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
@@ -102,6 +103,17 @@ class Broker:
             self.dispatcher,
             self.appends.submit,
         )
+        self.held_answers = HeldAnswers(
+            services.view,
+            services.clock,
+            services.serving_timers,
+            services.tracer,
+            lambda: services.config.metadata_leader_wait_max_ms,
+            services.peers.look,
+            self.dispatcher.request_failed,
+        )
+        services.peers.lost = self.held_answers.lost
+        services.peers.reached = self.held_answers.reached
 
     def _make_replicas(self) -> None:
         services = self.services
@@ -159,6 +171,7 @@ class Broker:
             store_trouble=self.store_trouble,
             config_store=self.config_store,
             live_configs=self.live_configs,
+            held_answers=self.held_answers,
         )
 
     @property

@@ -26,6 +26,10 @@ OnAnswer = Callable[[Any, Exception | None], None]
 CONNECT_TIMEOUT_MS = 10_000
 
 
+def _ignore(broker_id: int) -> None:
+    """Do nothing: no part of the broker is interested."""
+
+
 class PeerConnection:
     """A connection to one endpoint; also the FrameHandler of its transport."""
 
@@ -51,6 +55,8 @@ class PeerConnection:
         #: Requests made before the connection was there.
         self._queued: list[tuple[int, int, Any, int, OnAnswer]] = []
         self._timer_armed = False
+        #: Whether no response has come yet. The listener of a process that ends still connects.
+        self._is_unproven = False
 
     @property
     def address(self) -> str:
@@ -125,6 +131,9 @@ class PeerConnection:
         """Deliver responses in order."""
         if self._broker_id is not None:
             self._peers.heard_of(self._broker_id)
+            if self._is_unproven:
+                self._is_unproven = False
+                self._peers.reached(self._broker_id)
         for frame in frames:
             if self._closed:
                 return
@@ -138,9 +147,20 @@ class PeerConnection:
 
     def connection_lost(self, reason: str) -> None:
         """Close the connection: the other side is gone."""
+        if not self._closed:
+            self._owing_broker_lost()
         self._fell_silent()
         self._transport = None
         self.close(reason)
+
+    def look(self) -> None:
+        """Report the broker as lost if the kernel knows the end of the connection already."""
+        if self._transport is not None and self._transport.has_ended():
+            self._owing_broker_lost()
+
+    def _owing_broker_lost(self) -> None:
+        if self._broker_id is not None and self._peer.in_flight:
+            self._peers.lost(self._broker_id)
 
     def _fell_silent(self) -> None:
         """Report a peer that owes a response; an unused connection may close without one."""
@@ -160,10 +180,13 @@ class PeerConnection:
                 limits.MAX_RESPONSE_BYTES,
             )
         except ConnectionLost as error:
+            if not self._closed and self._broker_id is not None:
+                self._peers.lost(self._broker_id)
             self.close(str(error))
             return
         finally:
             self._connecting = False
+        self._is_unproven = True
         if self._closed:
             transport.close("not needed any more")
             return
@@ -223,6 +246,10 @@ class Peers:
         self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
         self._opened: dict[PeerConnection, None] = {}
+        #: Called when a broker that owes a response closed its connection, or refused a new one.
+        self.lost: Callable[[int], None] = _ignore
+        #: Called at the first response on a new connection.
+        self.reached: Callable[[int], None] = _ignore
         #: Since when each live broker (by the view) has owed a response that will not come.
         self._silent_ms: dict[int, int] = {}
 
@@ -239,6 +266,11 @@ class Peers:
     def silent_since_ms(self, broker_id: int) -> int | None:
         """Return since when a registered broker shows signs of being gone; None: it shows none."""
         return self._silent_ms.get(broker_id)
+
+    def look(self) -> None:
+        """Report the brokers whose connections have ended, before the loop does."""
+        for connection in self._connections.values():
+            connection.look()
 
     def view_changed(self) -> None:
         """Forget the silence of unregistered brokers: they are known to be gone."""

@@ -337,6 +337,14 @@ class BrokerConfig:
         "Share of a broker's preferred partitions that others may lead before they go back.",
         at_least=0,
     )
+    metadata_leader_wait_max_ms: int = integer(
+        250,
+        "How long a Metadata or FindCoordinator response may wait for the next leader of a "
+        "partition whose leader has just ended; 0: not at all (rule V83).",
+        at_least=0,
+        at_most=10_000,
+        ours=True,
+    )
     controller_propagation_linger_ms: int = integer(
         0, "How long a decision may wait to be sent with others (rule V17).", at_least=0, ours=True
     )

@@ -36,6 +36,12 @@ MAX_IN_FLIGHT_PER_CONNECTION = 256
 MAX_REQUEST_HOLD_MS = 10_000
 #: Response bytes queued on one connection; reading stops above, so that a slow reader costs itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
+#: Metadata and FindCoordinator responses that wait for next leaders: about 1 KiB each. Above, they
+#: leave at once.
+MAX_HELD_ANSWERS = 1_000
+#: Partitions that these responses name: all of them may be made in one turn of the loop, at some
+#: 5 microseconds for each partition.
+MAX_HELD_PARTITIONS = 20_000
 #: `max.incremental.fetch.session.cache.slots`: Kafka's default.
 MAX_FETCH_SESSIONS = 1000
 #: Partitions over all fetch sessions: about 400 bytes each.

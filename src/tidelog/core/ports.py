@@ -224,6 +224,12 @@ class Transport(Protocol):
     def queued_bytes(self) -> int:
         """Bytes given to `send` that the kernel has not taken."""
 
+    def has_ended(self) -> bool:
+        """Whether the peer has closed or reset the connection, be `connection_lost` called or not.
+
+        A loop that has much to do learns of it later than the kernel.
+        """
+
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send bytes that already carry their size prefixes.
 

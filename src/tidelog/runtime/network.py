@@ -25,6 +25,8 @@ _LINGER_MS = 1_000
 #: Queue size at or below which the handler learns of room again.
 _DRAINED_BYTES = limits.MAX_SEND_QUEUE_BYTES // 4
 _LISTEN_BACKLOG = 1024
+#: Linux's `tcpi_state` of a connection that neither side has ended.
+_TCP_ESTABLISHED = 1
 
 OnFatal = Callable[[str, BaseException], None]
 
@@ -149,6 +151,16 @@ class SocketTransport(asyncio.BufferedProtocol):
     def queued_bytes(self) -> int:
         """Bytes that the kernel has not taken yet."""
         return self._queued_bytes
+
+    def has_ended(self) -> bool:
+        """Ask the kernel; unread bytes do not hide the end behind them."""
+        if self._out is None:
+            return True
+        try:
+            info = self._out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        except OSError:
+            return True
+        return info[0] != _TCP_ESTABLISHED
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Queue bytes; they leave at once unless a read event is under way."""

@@ -299,6 +299,10 @@ class Endpoint:
         """Bytes that the kernel has not buffered."""
         return self.outgoing.queued_bytes
 
+    def has_ended(self) -> bool:
+        """Return whether the connection is gone; its owner always knows that already."""
+        return self.is_gone
+
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send copies of whole frames."""
         self.process.port_call("network.send")

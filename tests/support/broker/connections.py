@@ -31,6 +31,9 @@ class FakeTransport:
     def send(self, parts: Sequence[Buffer]) -> None:
         self.sent.append(b"".join(bytes(part) for part in parts))
 
+    def has_ended(self) -> bool:
+        return self.closed is not None
+
     def keep_frames(self) -> None:
         self.kept += 1
 

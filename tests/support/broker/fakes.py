@@ -21,6 +21,7 @@ from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replic
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
 from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.held_answers import HeldAnswers
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
@@ -312,6 +313,15 @@ class FakeBroker:
         self.replicas.renew_fetch = self.fetchers.renew
         self.replicas.throttles.fetch_again = self.fetchers.throttle_changed
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
+        self.held_answers = HeldAnswers(
+            self.view,
+            self.clock,
+            self.serving_timers,
+            self.tracer,
+            lambda: self.config.metadata_leader_wait_max_ms,
+            lambda: None,
+            self.request_failed,
+        )
         self.shutdown = self.controlled_shutdown = ControlledShutdown(services, self.replicas)
 
     @property

@@ -1,4 +1,4 @@
-"""The program of franz-go (franz/main.go), which Go builds with the sums of go.sum."""
+"""Programs of franz-go, which Go builds with the sums of their go.sum."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _BUILD_LIMIT_S = 240
 _UNREACHABLE = re.compile(r"dial tcp|no such host|connection refused|i/o timeout|lookup disabled")
 
 
-def program() -> Path:
-    """The program, built when its sources have changed; raises Absent."""
+def program(source: Path = HERE) -> Path:
+    """The program of a directory, built when its sources have changed; raises Absent."""
     if shutil.which("go") is None:
         raise Absent("no Go on this machine")
-    sources = [HERE / name for name in ("go.mod", "go.sum", "main.go")]
+    sources = [source / name for name in ("go.mod", "go.sum", "main.go")]
     digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:16]
     built = CACHE / f"franz-{digest}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "franz.busy", "w", encoding="utf-8") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
         if not built.exists():
-            _build(built)
+            _build(source, built)
     return built
 
 
-def _build(into: Path) -> None:
+def _build(source: Path, into: Path) -> None:
     words = ["go", "build", "-mod=readonly", "-buildvcs=false", "-o", str(into), "."]
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     try:
         ended = subprocess.run(
             words,
-            cwd=HERE,
+            cwd=source,
             env=environment,
             capture_output=True,
             text=True,

@@ -381,7 +381,8 @@ class TestAutoCreation:
             asked = request(FindCoordinatorRequest(coordinator_keys=["billing"]), 10, 4)
 
             def told() -> str | None:
-                [found] = find_coordinator.handle(broker, asked).coordinators
+                answer: Any = find_coordinator.handle(broker, asked)
+                [found] = answer.coordinators
                 assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
                 message: str | None = found.error_message
                 return message
@@ -412,7 +413,7 @@ class TestAutoCreation:
             broker.cluster_id = "c"
             asked = [MetadataRequestTopic(name=name) for name in ("new", CONSUMER_OFFSETS)]
             message = MetadataRequest(topics=asked, allow_auto_topic_creation=True)
-            response = metadata.handle(broker, request(message, 3, 9))
+            response: Any = metadata.handle(broker, request(message, 3, 9))
             codes = [one.error_code for one in response.topics]
             assert codes == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
             await settle()
@@ -426,7 +427,7 @@ class TestAutoCreation:
             broker, _, _ = self.made()
             broker.cluster_id = "c"
             see_topics(broker, a=1, __consumer_offsets=1, __transaction_state=1)
-            response = metadata.handle(broker, request(MetadataRequest(topics=None), 3, 9))
+            response: Any = metadata.handle(broker, request(MetadataRequest(topics=None), 3, 9))
             assert {one.name: one.is_internal for one in response.topics} == {
                 "__consumer_offsets": True,
                 "__transaction_state": True,

@@ -45,7 +45,7 @@ def test_of_the_cluster_and_of_topics_in_metadata(asked: bool) -> None:
             include_cluster_authorized_operations=asked,
             include_topic_authorized_operations=asked,
         )
-        answer = metadata.handle(a_broker(), request(message, METADATA, 8))
+        answer: Any = metadata.handle(a_broker(), request(message, METADATA, 8))
         assert answer.cluster_authorized_operations == (OF_CLUSTER if asked else NOT_ASKED)
         # Kafka gives them for topics that do not exist, too.
         found = [topic.topic_authorized_operations for topic in answer.topics]
@@ -58,11 +58,12 @@ def test_of_all_topics_and_not_of_an_unknown_id() -> None:
     async def story() -> None:
         broker = a_broker()
         message = MetadataRequest(topics=None, include_topic_authorized_operations=True)
-        answer = metadata.handle(broker, request(message, METADATA, 12))
+        answer: Any = metadata.handle(broker, request(message, METADATA, 12))
         assert [topic.topic_authorized_operations for topic in answer.topics] == [OF_TOPIC]
         assert answer.cluster_authorized_operations == NOT_ASKED
         message.topics = [MetadataRequestTopic(topic_id=b"?" * 16, name=None)]
-        [unknown] = metadata.handle(broker, request(message, METADATA, 12)).topics
+        unknown_answer: Any = metadata.handle(broker, request(message, METADATA, 12))
+        [unknown] = unknown_answer.topics
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert unknown.topic_authorized_operations == NOT_ASKED
 

@@ -105,7 +105,7 @@ def a_broker() -> Any:
 def test_metadata_names_the_brokers_that_have_the_listener(listener: str) -> None:
     async def scenario() -> None:
         message = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-        answer = metadata.handle(a_broker(), request(listener, message, 3, 9))
+        answer: Any = metadata.handle(a_broker(), request(listener, message, 3, 9))
         found = {one.node_id: (one.host, one.port) for one in answer.brokers}
         assert found == SEEN[listener]
         assert list(found) == sorted(found)
@@ -125,7 +125,7 @@ def test_a_leader_without_the_listener_is_told_apart_from_a_dead_one(
         broker = a_broker()
         broker.view.topics[TOPIC].partitions = led_by(2, 3, 4, -1)
         message = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-        answer = metadata.handle(broker, request("EXTERNAL", message, 3, version))
+        answer: Any = metadata.handle(broker, request("EXTERNAL", message, 3, version))
         found = [(one.leader_id, one.error_code) for one in answer.topics[0].partitions]
         missing = (-1, ErrorCode.LEADER_NOT_AVAILABLE)
         assert found == [(2, ErrorCode.NONE), (-1, error), missing, missing]
@@ -149,7 +149,7 @@ def test_describe_cluster_names_a_controller_only_where_it_can_be_reached(listen
 def test_a_coordinator_is_named_by_its_endpoint_of_the_listener(listener: str) -> None:
     async def scenario() -> None:
         message = FindCoordinatorRequest(coordinator_keys=["group"])
-        answer = find_coordinator.handle(a_broker(), request(listener, message, 10, 4))
+        answer: Any = find_coordinator.handle(a_broker(), request(listener, message, 10, 4))
         found = answer.coordinators[0]
         if 2 in SEEN[listener]:
             assert (found.node_id, found.host, found.port) == (2, *SEEN[listener][2])

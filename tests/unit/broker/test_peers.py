@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tidelog.broker.peers import PeerConnection, Peers
+from tidelog.core.errors import ConnectionLost
 from tidelog.core.types import BrokerInfo, Endpoint
 from tidelog.wire.codec import encode_response
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -16,6 +18,12 @@ from tidelog.wire.registry import API_VERSIONS
 
 class Wire:
     """A transport that goes nowhere."""
+
+    is_over = False
+
+    def has_ended(self) -> bool:
+        """As the test says."""
+        return self.is_over
 
     def send(self, parts: Any) -> None:
         """Lost."""
@@ -50,6 +58,84 @@ def connected(broker: Any) -> PeerConnection:
 
 def ask(connection: PeerConnection) -> None:
     connection.send(API_VERSIONS, 0, ApiVersionsRequest(), 500, lambda answer, error: None)
+
+
+def noted(broker: Any) -> list[tuple[str, int]]:
+    """What is reported of other brokers."""
+    found: list[tuple[str, int]] = []
+    broker.peers.lost = lambda broker_id: found.append(("lost", broker_id))
+    broker.peers.reached = lambda broker_id: found.append(("reached", broker_id))
+    return found
+
+
+def response() -> list[memoryview]:
+    parts = encode_response(API_VERSIONS, 0, 0, ApiVersionsResponse())
+    return [memoryview(b"".join(map(bytes, parts))[4:])]
+
+
+def test_a_broker_that_owes_an_answer_is_lost_with_its_connection(broker: Any) -> None:
+    found = noted(broker)
+    connection = connected(broker)
+    connection.connection_lost("idle")
+    assert found == []
+    connection = connected(broker)
+    ask(connection)
+    connection.close("the broker has another address now")
+    connection.connection_lost("closed")
+    assert found == []
+    connection = connected(broker)
+    ask(connection)
+    connection.connection_lost("reset")
+    assert found == [("lost", 2)]
+
+
+def test_the_kernel_knows_of_an_end_before_the_loop(broker: Any) -> None:
+    found = noted(broker)
+    connection = connected(broker)
+    broker.peers.look()
+    assert found == []
+    ask(connection)
+    wire: Any = connection._transport
+    broker.peers.look()
+    assert found == []
+    wire.is_over = True
+    broker.peers.look()
+    assert found == [("lost", 2)]
+
+
+def test_only_a_response_on_a_new_connection_proves_life(broker: Any) -> None:
+    async def story() -> None:
+        found = noted(broker)
+
+        async def connect(*_: Any) -> Wire:
+            return Wire()
+
+        broker.peers.ports.network = SimpleNamespace(connect=connect)
+        connection = broker.peers.connection(2, "fetch")
+        await connection._connect()
+        ask(connection)
+        assert found == []
+        connection.frames_received(response())
+        assert found == [("reached", 2)]
+        ask(connection)
+        connection.frames_received(response())
+        assert found == [("reached", 2)]
+
+    asyncio.run(story())
+
+
+def test_a_refused_connection_is_a_sign(broker: Any) -> None:
+    async def story() -> None:
+        found = noted(broker)
+
+        async def connect(*_: Any) -> Wire:
+            raise ConnectionLost("refused")
+
+        broker.peers.ports.network = SimpleNamespace(connect=connect)
+        await broker.peers.connection(2, "fetch")._connect()
+        assert found == [("lost", 2)]
+
+    asyncio.run(story())
 
 
 def test_a_broker_that_owes_an_answer_is_silent_from_the_end_of_its_connection(broker: Any) -> None:

@@ -3,7 +3,8 @@
 It is the leader of the group's partition of `__consumer_offsets` (G2), as published, at its
 endpoint of the client's listener. Where the topic does not exist yet, the broker has it created
 (`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, which the client retries. It responds so
-too while the partition has no live leader.
+too while the partition has no live leader. A response that would name a leader that has just ended
+waits for the next one, for a short time (V83).
 
 Transactional ids have no coordinator. The broker refuses them with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. librdkafka retries after
@@ -18,7 +19,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support.unserved import NO_TRANSACTIONS
-from tidelog.broker.server.requests import Card, Request
+from tidelog.broker.held_answers import Question
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
 from tidelog.core.names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -44,8 +46,33 @@ _BATCHED_VERSION = 4
 
 def handle(
     context: ApiContext, request: Request[FindCoordinatorRequest]
-) -> FindCoordinatorResponse:
+) -> Pending | FindCoordinatorResponse:
     """Return the coordinator of each key, from published state."""
+    answer: Pending | FindCoordinatorResponse = context.held_answers.answer(
+        request, lambda: _question(context, request), lambda: _response(context, request)
+    )
+    return answer
+
+
+def _question(context: ApiContext, request: Request[FindCoordinatorRequest]) -> Question:
+    """Return the known partitions that own the keys."""
+    message = request.message
+    name = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}.get(message.key_type, "")
+    topic = context.services.view.topics.get(name)
+    if topic is None or not topic.partitions:
+        return Question()
+    is_batch = request.header.api_version >= _BATCHED_VERSION
+    keys = message.coordinator_keys if is_batch else [message.key]
+    partitions = len(topic.partitions)
+    return Question(
+        partitions={TopicPartition(name, coordinating_partition(key, partitions)) for key in keys}
+    )
+
+
+def _response(
+    context: ApiContext, request: Request[FindCoordinatorRequest]
+) -> FindCoordinatorResponse:
+    """Return the response, from the view of this moment."""
     message = request.message
     listener = request.connection.listener
     if message.key_type == TRANSACTION and TRANSACTION_STATE not in context.services.view.topics:

@@ -8,18 +8,24 @@ in Kafka. A broker without that listener is left out, and its partitions get LIS
 LEADER_NOT_AVAILABLE, and the client repeats its request. A request may ask for authorized
 operations: of the cluster in versions 8 to 10, of topics from 8 on (KIP-430). The response as a
 whole has no error: no broker has reason to send a client back to its bootstrap servers (KIP-1102).
+
+A response that would name a leader that has just ended waits for the next one, for a short time
+(V83). A request that names topics gets brokers that ended seconds ago, too. A request for all
+topics gets the live ones alone: tools read it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog.broker.cluster_view import PartitionView, TopicView
-from tidelog.broker.server.requests import Card, Request
+from tidelog.broker.held_answers import Question
+from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic, validate_topic_name
-from tidelog.core.types import ZERO_TOPIC_ID
+from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo
 from tidelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,18 +47,16 @@ _LISTENER_ERROR_VERSION = 6
 
 
 class _Leaders:
-    """The live brokers at their endpoints of the client's listener."""
+    """The live brokers with an endpoint of the client's listener."""
 
-    __slots__ = ("_is_alive", "_without_listener", "endpoints")
+    __slots__ = ("_is_alive", "_reachable", "_without_listener")
 
     def __init__(self, context: ApiContext, request: Request[MetadataRequest]) -> None:
         view, listener = context.services.view, request.connection.listener
-        found = (
-            (broker_id, view.endpoint(broker_id, listener)) for broker_id in sorted(view.brokers)
-        )
-        #: In the order of the brokers' ids; a broker without that listener is left out.
-        self.endpoints = {
-            broker_id: endpoint for broker_id, endpoint in found if endpoint is not None
+        self._reachable = {
+            broker_id
+            for broker_id in view.brokers
+            if view.endpoint(broker_id, listener) is not None
         }
         self._is_alive = view.is_alive
         distinguishes_listener = request.header.api_version >= _LISTENER_ERROR_VERSION
@@ -64,30 +68,51 @@ class _Leaders:
 
     def error(self, leader: int) -> ErrorCode:
         """Return why a client of this listener cannot reach the leader; NONE where it can."""
-        if leader in self.endpoints:
+        if leader in self._reachable:
             return ErrorCode.NONE
         if self._is_alive(leader):
             return self._without_listener
         return ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def handle(context: ApiContext, request: Request[MetadataRequest]) -> MetadataResponse:
+def handle(context: ApiContext, request: Request[MetadataRequest]) -> Pending | MetadataResponse:
     """Return the topics of the request; None (version 0: empty) asks for all."""
+    answer: Pending | MetadataResponse = context.held_answers.answer(
+        request, lambda: _question(context, request), lambda: _response(context, request)
+    )
+    return answer
+
+
+def _question(context: ApiContext, request: Request[MetadataRequest]) -> Question:
+    asked = _named(request)
+    return Question(None if asked is None else [_name(context, wanted) for wanted in asked])
+
+
+def _named(request: Request[MetadataRequest]) -> list[MetadataRequestTopic] | None:
+    """Return the topics that a request names; None where it asks for all."""
+    asked = request.message.topics
+    return asked or (None if request.header.api_version == 0 else asked)
+
+
+def _name(context: ApiContext, wanted: MetadataRequestTopic) -> str:
+    return wanted.name or context.services.view.topic_name(wanted.topic_id) or ""
+
+
+def _response(context: ApiContext, request: Request[MetadataRequest]) -> MetadataResponse:
+    """Return the response, from the view of this moment."""
     message = request.message
-    version = request.header.api_version
     view = context.services.view
     response = MetadataResponse(
         cluster_id=context.services.identity.cluster_id, controller_id=view.controller_id
     )
     leaders = _Leaders(context, request)
-    for broker_id, endpoint in leaders.endpoints.items():
-        rack = view.brokers[broker_id].rack
-        response.brokers.append(
-            MetadataResponseBroker(broker_id, endpoint.host, endpoint.port, rack)
-        )
+    brokers = view.brokers
+    if _named(request):
+        brokers = {**context.held_answers.kept(), **brokers}
+    response.brokers = _brokers(brokers, request.connection.listener)
     if message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    response.topics = _topics(context, leaders, message, version)
+    response.topics = _topics(context, leaders, request)
     if message.include_topic_authorized_operations:
         for topic in response.topics:
             if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
@@ -95,11 +120,21 @@ def handle(context: ApiContext, request: Request[MetadataRequest]) -> MetadataRe
     return response
 
 
+def _brokers(brokers: Mapping[int, BrokerInfo], listener: str) -> list[MetadataResponseBroker]:
+    """Return the brokers with that listener in the order of their ids."""
+    return [
+        MetadataResponseBroker(broker_id, endpoint.host, endpoint.port, broker.rack)
+        for broker_id, broker in sorted(brokers.items())
+        for endpoint in broker.endpoints
+        if endpoint.listener == listener
+    ]
+
+
 def _topics(
-    context: ApiContext, leaders: _Leaders, message: MetadataRequest, version: int
+    context: ApiContext, leaders: _Leaders, request: Request[MetadataRequest]
 ) -> list[MetadataResponseTopic]:
-    asked = message.topics
-    if asked is None or (version == 0 and not asked):
+    message, version, asked = request.message, request.header.api_version, _named(request)
+    if asked is None:
         return [_topic(leaders, topic) for _, topic in sorted(context.services.view.topics.items())]
     answers = []
     may_create = (

@@ -29,15 +29,16 @@ def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> Upda
         message.controller_id, message.controller_epoch, message.broker_epoch
     )
     if not error:
-        before = context.services.view.brokers.keys()
+        before = context.services.view.brokers
         gone = context.services.view.apply(message)
-        if context.services.view.brokers.keys() != before:
+        if context.services.view.brokers.keys() != before.keys():
             context.services.tracer.event(
                 "brokers_told", brokers=tuple(context.services.view.brokers)
             )
         context.alter_partition_manager.controller_changed()
         context.controlled_shutdown.view_changed()
         context.replicas.view_changed()
+        context.held_answers.view_changed(before)
         if not context.admission.is_open:
             context.admission.changed()
         context.groups.ended(gone)

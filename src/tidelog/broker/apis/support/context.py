@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidelog.broker.configs.live_configs import LiveConfigs
     from tidelog.broker.controller.runtime import ControllerRuntime
     from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
+    from tidelog.broker.held_answers import HeldAnswers
     from tidelog.broker.membership.auto_creation import AutoCreation
     from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
     from tidelog.broker.membership.producer_ids import ProducerIds
@@ -47,3 +48,4 @@ class ApiContext:
     store_trouble: StoreTrouble
     config_store: ConfigStore
     live_configs: LiveConfigs
+    held_answers: HeldAnswers

@@ -1,0 +1,226 @@
+"""Metadata and FindCoordinator responses that wait for the leaders after a broker's end (V83).
+
+Clients ask once, at the moment in which their connection breaks. The controller publishes the next
+leaders some milliseconds later. A client that gets the old leader waits for its timer: 100 ms, in
+librdkafka a second. So a response that would name a leader that has just ended waits until a
+published leader has taken its place. It never waits longer than
+`metadata.leader.wait.max.ms`, and never where nothing has ended (`ended_brokers`). It is made when
+it leaves, from the view of that time (V82). The number of waiting responses and the partitions that
+they name are bounded; responses above that leave at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from tidelog.broker.cluster_view import ClusterView
+from tidelog.broker.ended_brokers import EndedBrokers
+from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.timers import BUCKET_MS, TimerWheel
+from tidelog.core import limits
+from tidelog.core.ports import Clock, Tracer
+from tidelog.core.types import BrokerInfo, TopicPartition
+
+
+class Question(NamedTuple):
+    """The leaders that a response would name."""
+
+    #: Topics whose leaders it names; None: all topics.
+    topics: Collection[str] | None = ()
+    #: Partitions whose leader it names.
+    partitions: Collection[TopicPartition] = ()
+
+
+class _Held:
+    """One waiting response."""
+
+    __slots__ = ("deadline_ms", "make", "partitions", "pending", "question", "request")
+
+    def __init__(
+        self,
+        request: Request[Any],
+        question: Question,
+        make: Callable[[], Any],
+        partitions: int,
+        deadline_ms: int,
+    ) -> None:
+        self.request = request
+        self.question = question
+        self.make = make
+        #: How many partitions the response names.
+        self.partitions = partitions
+        #: When it leaves at the latest.
+        self.deadline_ms = deadline_ms
+        self.pending = Pending()
+
+
+class HeldAnswers:
+    """The responses of one broker that wait for next leaders."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        clock: Clock,
+        timers: TimerWheel,
+        tracer: Tracer,
+        max_ms: Callable[[], int],
+        look: Callable[[], None],
+        request_failed: Callable[[Request[Any], Exception], Any],
+    ) -> None:
+        """Begin without a sign of any ending.
+
+        `max_ms`: how long a response may wait. `look` reports connections that have ended, and that
+        the loop has not come to yet. `request_failed` returns the response of a failed request.
+        """
+        self._view = view
+        self._clock = clock
+        self._timers = timers
+        self._tracer = tracer
+        self._max_ms = max_ms
+        self._look = look
+        self._looked_ms = -1
+        self._request_failed = request_failed
+        self._ended = EndedBrokers()
+        self._held: dict[_Held, None] = {}
+        #: Partitions that the waiting responses name.
+        self._held_partitions = 0
+        #: Topics with a leader that has just ended, for which set of ended brokers; None: to be
+        #: found again.
+        self._waiting_topics: tuple[frozenset[int], frozenset[str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # signs
+
+    def lost(self, broker_id: int) -> None:
+        """Note that a connection to a broker was reset or refused."""
+        if self._ended.lost(broker_id, self._clock.monotonic_ms()):
+            self._waiting_topics = None
+
+    def reached(self, broker_id: int) -> None:
+        """Note that a broker has responded on a new connection: it runs."""
+        if self._ended.reached(broker_id):
+            self._look_again()
+
+    def view_changed(self, before: Mapping[int, BrokerInfo]) -> None:
+        """Note an UpdateMetadata that was applied; `before`: the live brokers before it."""
+        self._ended.published(before, self._view.brokers, self._clock.monotonic_ms())
+        self._look_again()
+
+    def kept(self) -> Mapping[int, BrokerInfo]:
+        """Return brokers that ended seconds ago, for responses that name topics."""
+        return self._ended.kept(self._clock.monotonic_ms())
+
+    # responses
+
+    def answer(
+        self, request: Request[Any], ask: Callable[[], Question], make: Callable[[], Any]
+    ) -> Any:
+        """Return the response that `make` makes: now, or as a Pending where a leader is expected.
+
+        `ask` returns the leaders that the response would name. `make` reads the view; it is called
+        once, when the response leaves.
+        """
+        now_ms, max_ms = self._clock.monotonic_ms(), self._max_ms()
+        if max_ms and now_ms != self._looked_ms:
+            self._looked_ms = now_ms
+            self._look()
+        if not self._ended.expected(now_ms, max_ms):
+            return make()
+        question = ask()
+        ends_ms = self._expected_until_ms(question, now_ms)
+        deadline_ms = now_ms + max_ms
+        if ends_ms is None or min(ends_ms, deadline_ms) - now_ms <= BUCKET_MS:
+            return make()
+        partitions = self._count(question)
+        if (
+            len(self._held) >= limits.MAX_HELD_ANSWERS
+            or self._held_partitions + partitions > limits.MAX_HELD_PARTITIONS
+        ):
+            return make()
+        held = _Held(request, question, make, partitions, deadline_ms)
+        self._held[held] = None
+        self._held_partitions += partitions
+        held.pending.on_cancel(lambda: self._drop(held))
+        self._arm(held, min(ends_ms, deadline_ms), now_ms)
+        self._tracer.mark("answer_waits_for_leader")
+        return held.pending
+
+    def _arm(self, held: _Held, at_ms: int, now_ms: int) -> None:
+        """Look at a response again by then at the latest: the timers fire up to a bucket late."""
+        self._timers.after(at_ms - BUCKET_MS - now_ms, lambda: self._due(held))
+
+    def _due(self, held: _Held) -> None:
+        if held not in self._held:
+            return
+        now_ms = self._clock.monotonic_ms()
+        ends_ms = self._expected_until_ms(held.question, now_ms + BUCKET_MS)
+        if ends_ms is None or held.deadline_ms <= now_ms + BUCKET_MS:
+            self._tracer.mark("leader_wait_over")
+            self._release(held)
+        else:
+            self._arm(held, min(ends_ms, held.deadline_ms), now_ms)
+
+    def _look_again(self) -> None:
+        """Release the responses whose leaders have changed."""
+        self._waiting_topics = None
+        if not self._held:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for held in list(self._held):
+            if self._expected_until_ms(held.question, now_ms) is None:
+                self._release(held)
+
+    def _release(self, held: _Held) -> None:
+        self._drop(held)
+        try:
+            response = held.make()
+        except AssertionError:
+            raise
+        except Exception as error:  # a bug of the broker fails this request only
+            response = self._request_failed(held.request, error)
+        held.pending.complete(response)
+
+    def _drop(self, held: _Held) -> None:
+        del self._held[held]
+        self._held_partitions -= held.partitions
+
+    # leaders
+
+    def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
+        """Return until when a leader in the response is expected to change; None: it is not."""
+        expected = self._ended.expected(now_ms, self._max_ms())
+        if not expected:
+            return None
+        is_waiting = any(self._leader(each) in expected for each in question.partitions)
+        if not is_waiting:
+            waiting = self._topics_of(frozenset(expected))
+            if question.topics is None:
+                is_waiting = bool(waiting)
+            else:
+                is_waiting = not waiting.isdisjoint(question.topics)
+        return max(expected.values()) if is_waiting else None
+
+    def _leader(self, partition: TopicPartition) -> int | None:
+        view = self._view.partition(partition)
+        return None if view is None else view.leader
+
+    def _topics_of(self, ended: frozenset[int]) -> frozenset[str]:
+        """Return the topics that one of these brokers leads a partition of."""
+        if self._waiting_topics is None or self._waiting_topics[0] != ended:
+            found = frozenset(
+                name
+                for name, topic in self._view.topics.items()
+                if any(partition.leader in ended for partition in topic.partitions.values())
+            )
+            self._waiting_topics = ended, found
+        return self._waiting_topics[1]
+
+    def _count(self, question: Question) -> int:
+        topics = self._view.topics
+        if question.topics is None:
+            return sum(len(topic.partitions) for topic in topics.values())
+        named = (topics[name] for name in question.topics if name in topics)
+        return len(question.partitions) + sum(len(topic.partitions) for topic in named)
