@@ -13,6 +13,7 @@ from tests.support.ports import FakeTracer
 from tests.support.store.clusters import Cluster, told
 
 from tidelog.broker.membership.session import Session
+from tidelog.broker.membership.store_history import StoreHistory
 from tidelog.broker.services import Identity
 from tidelog.core.tasks import Tasks
 from tidelog.metadata import layout
@@ -56,13 +57,16 @@ class Registered:
         self.identity, self.tracer = parts.identity, parts.tracer
         self.failures: list[BaseException] = parts.failures
         fencing: Any = SimpleNamespace(registered=lambda: None)
-        self.session = Session(parts, fencing, self, lambda: ())
+        self.session = Session(parts, fencing, self, StoreHistory(parts, dict), lambda: ())
 
     def session_expired(self, reason: str) -> None:
         self.ended.append(reason)
 
     def has_registered(self, times: int) -> bool:
         return len(self.renewed) >= times
+
+    async def registered(self, stamp: int) -> None:
+        assert stamp == self.identity.broker_epoch
 
     def session_renewed(self) -> None:
         self.renewed.append(self.identity.broker_epoch)
@@ -71,7 +75,7 @@ class Registered:
 async def registered(cluster: Any) -> Registered:
     store = await cluster.open()
     await store.transact([Create("/brokers", b"")])
-    await store.transact([Create("/brokers/ids", b"")])
+    await store.transact([Create("/brokers/ids", b""), Create("/brokers/stamps", b"")])
     made = Registered(cluster, store)
     await made.session.register()
     return made

@@ -30,6 +30,7 @@ from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
 from tidelog.broker.membership.self_fencing import SelfFencing
 from tidelog.broker.membership.session import Session
+from tidelog.broker.membership.store_history import StoreHistory
 from tidelog.broker.membership.store_trouble import StoreTrouble
 from tidelog.broker.peers import Peers
 from tidelog.broker.replicas.command_requests import CommandRequests
@@ -58,8 +59,9 @@ from tidelog.core.errors import StorageError, TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import CleanEpochs, Endpoint
+from tidelog.core.types import NO_STAMP, CleanEpochs, Endpoint
 from tidelog.log.log_directory import LogDirectory
+from tidelog.log.owners import last_stamp, read_owners, refuse_strangers, write_stamp
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -151,7 +153,10 @@ class Broker:
         self.fencing = SelfFencing(services, self.admission)
         self.controlled_shutdown = ControlledShutdown(services, self.replicas)
         self.store_trouble = StoreTrouble(services, apis.error_response)
-        self.session = Session(services, self.fencing, self, self.server.advertised_endpoints)
+        self.store_history = StoreHistory(services, self.replicas.log_epochs)
+        self.session = Session(
+            services, self.fencing, self, self.store_history, self.server.advertised_endpoints
+        )
 
     def _api_context(self) -> ApiContext:
         return ApiContext(
@@ -200,9 +205,13 @@ class Broker:
         """Start the broker; raises ConfigError, StorageError or BrokerIdInUseError.
 
         `on_opening` is called when the log directories are about to be opened. Before, the start
-        may be cancelled, which leaves nothing but the session to close.
+        may be cancelled, which leaves nothing but the session and the directories' locks to close.
         """
-        self.services.identity.cluster_id = await self.session.open()
+        owners = await read_owners(self._open_lanes())
+        self.store_history.seen = last_stamp(owners)
+        self.services.identity.cluster_id = await self.session.open(
+            lambda cluster_id: refuse_strangers(owners, cluster_id, self.config.metadata_store)
+        )
         await self.live_configs.open()
         on_opening()
         await self.replicas.open(await self._open_directories())
@@ -224,6 +233,8 @@ class Broker:
         epochs = services.identity.epochs_so_far()
         await self.controller.close()
         self.live_configs.close()
+        if services.identity.is_registered:
+            await self.session.stamp()
         await self.session.close()
         self.replicas.stop_leading("the broker is stopping")
         self.fetchers.close()
@@ -234,6 +245,7 @@ class Broker:
         self._close_connections()
         await services.tasks.close()
         await self.replicas.close()
+        await self.registered(self.store_history.seen)
         await self._close_directories(epochs)
         for lane in self._lanes:
             await lane.close()
@@ -298,7 +310,9 @@ class Broker:
         return directories
 
     def _open_lanes(self) -> dict[str, Lane]:
-        """Lock the log directories that can be used; return their lanes, by path."""
+        """Lock the log directories that can be used, once; return their lanes, by path."""
+        if self._lanes or self.replicas.failed:
+            return {lane.directory: lane for lane in self._lanes}
         lanes = {}
         for path in self.config.log_dirs:
             try:
@@ -343,6 +357,17 @@ class Broker:
         self.fencing.session_over()
         self.server.session_over()
         self.replicas.stop_leading(reason)
+
+    async def registered(self, stamp: int) -> None:
+        """Keep the broker's stamp in all log directories (E8)."""
+        by_path = {each.path: each for each in self.replicas.directories if each.failure is None}
+        if stamp == NO_STAMP:
+            return
+        identity = self.services.identity
+        lanes = [each.lane for each in by_path.values()]
+        for lane, error in await write_stamp(lanes, identity.cluster_id, self.broker_id, stamp):
+            # A full disk keeps the last stamp: the store seems newer, which proves nothing less.
+            by_path[lane.directory].failed(error)
 
     def session_renewed(self) -> None:
         """Catch up: the broker is registered again, with changes missed meanwhile."""

@@ -38,6 +38,7 @@ class Identity:
         "cluster_id",
         "fetching_epoch",
         "is_leaving",
+        "older_stamp",
     )
 
     def __init__(self, broker_id: int) -> None:
@@ -54,6 +55,8 @@ class Identity:
         self.clean_epochs = CleanEpochs()
         #: Whether the controlled shutdown has begun (V43).
         self.is_leaving = False
+        #: The stamp in a store that is older than this broker's logs; None before one was met (E8).
+        self.older_stamp: int | None = None
 
     @property
     def is_registered(self) -> bool:
@@ -75,6 +78,16 @@ class Identity:
         """Note that the registration is gone; this process has its logs still (E7)."""
         self.clean_epochs = self.epochs_so_far()
         self.broker_epoch = NO_BROKER_EPOCH
+
+    def store_is_older(self, stamp: int) -> bool:
+        """Note that the store is older than the logs: it has this stamp; return whether it is news.
+
+        Its transaction ids are given a second time, so no former registration proves anything (E8).
+        """
+        is_news = self.older_stamp != stamp
+        self.older_stamp = stamp
+        self.clean_epochs = CleanEpochs()
+        return is_news
 
     def epochs_so_far(self) -> CleanEpochs:
         """Return the registrations since which this broker has lost nothing, the present included.

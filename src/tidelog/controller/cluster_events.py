@@ -22,6 +22,7 @@ from tidelog.core.types import (
     RECOVERING,
     BrokerInfo,
     PartitionState,
+    StoreWentBack,
     TopicId,
     TopicPartition,
     topic_id_to_text,
@@ -45,6 +46,7 @@ LEADER_AWAITED: Final = "leader_awaited"
 REASSIGNMENT_BEGUN: Final = "reassignment_begun"
 REASSIGNMENT_ENDED: Final = "reassignment_ended"
 COMMANDS_BEHIND: Final = "commands_behind"
+STORE_WENT_BACK: Final = "store_went_back"
 LOG_DIR_FAILED: Final = "log_dir_failed"
 LOG_DIR_SLOW: Final = "log_dir_slow"
 LOG_DIR_FAST_AGAIN: Final = "log_dir_fast_again"
@@ -53,7 +55,7 @@ KINDS: Final = (
     LEADER_CHANGE, ISR_CHANGE, CONTROLLER_ELECTION, CONTROLLER_RESIGNATION, SESSION_LOSS, SHUTDOWN,
     REGISTRATION, FAILOVER, FIRST_FETCH, TAKEOVER, UNCLEAN_ELECTION, LEADER_AWAITED,
     REASSIGNMENT_BEGUN, REASSIGNMENT_ENDED, COMMANDS_BEHIND, LOG_DIR_FAILED, LOG_DIR_SLOW,
-    LOG_DIR_FAST_AGAIN, EVENTS_DROPPED,
+    LOG_DIR_FAST_AGAIN, STORE_WENT_BACK, EVENTS_DROPPED,
 )  # fmt: skip
 
 
@@ -122,6 +124,20 @@ def of_state(
     fields["previous_isr"] = [] if before is None else list(before.isr)
     fields["cause"] = _cause_of_leader(before, after, brokers, preferred)
     return ClusterEvent(LEADER_CHANGE, f"{name}/{after.leader_epoch}", fields)
+
+
+def store_went_back(
+    found: StoreWentBack, partitions: int, *, controller_epoch: int
+) -> ClusterEvent:
+    """Return the event that the store is older than what a broker had seen of it (E8)."""
+    fields = {
+        "broker": found.broker_id,
+        "seen": found.seen,
+        "found": found.found,
+        "partitions": partitions,
+        "controller_epoch": controller_epoch,
+    }
+    return ClusterEvent(STORE_WENT_BACK, f"{found.zxid}/{controller_epoch}", fields)
 
 
 def is_unclean(before: PartitionState, after: PartitionState) -> bool:

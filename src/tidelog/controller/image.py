@@ -27,10 +27,17 @@ from tidelog.controller.records import (
     RequestNode,
     Topic,
 )
+from tidelog.controller.unproven_states import unproven
 from tidelog.core.errors import InvariantError
 from tidelog.core.leader_wait import LeaderWait
 from tidelog.core.shrink_causes import ShrinkCause
-from tidelog.core.types import BrokerInfo, PartitionState, TopicId, TopicPartition
+from tidelog.core.types import (
+    BrokerInfo,
+    PartitionState,
+    StoreWentBack,
+    TopicId,
+    TopicPartition,
+)
 
 
 class Change(ABC):
@@ -95,6 +102,8 @@ class Image:
         self.shrinks: dict[TopicPartition, dict[int, ShrinkCause]] = {}
         #: Brokers that are not registered any more: whether they shut down in a controlled way.
         self.ended: dict[int, bool] = {}
+        #: The mark of a store that went back; None where there is none (E8).
+        self.went_back: StoreWentBack | None = None
         self._names: dict[TopicId, str] = {}
         self._hosted: dict[int, dict[TopicPartition, None]] = {}
         self._is_read_only = False
@@ -205,6 +214,17 @@ class Image:
             return ()
         return tuple(broker_id for broker_id, found in answers.items() if found is Presence.OFFLINE)
 
+    def as_far_as_proven(
+        self, topic_partition: TopicPartition, state: PartitionState
+    ) -> PartitionState:
+        """Return a state as it counts: one from before the store went back proves nothing (E8)."""
+        mark = self.went_back
+        if mark is None or state.is_unproven or state.removed or not state.isr:
+            return state
+        if state.mzxid >= mark.zxid:
+            return state
+        return unproven(state, self.assigned(topic_partition))
+
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for images that decide alike."""
         return (
@@ -256,6 +276,7 @@ class Image:
                 for topic_partition, answers in sorted(self.presences.items())
             ),
             tuple((one, found.key()) for one, found in sorted(self.recoveries.items())),
+            self.went_back,
             self.producer_ids,
             self.cancels_all,
             self.is_frozen,
@@ -300,6 +321,7 @@ class Image:
         other.waits = dict(self.waits)
         other.shrinks = {tp: dict(causes) for tp, causes in self.shrinks.items()}
         other.ended = dict(self.ended)
+        other.went_back = self.went_back
         return other
 
     # changing
@@ -339,7 +361,7 @@ class Image:
             self.former.pop(topic_partition, None)
             state = states.get(topic_partition.partition)
             if state is not None:
-                self.states[topic_partition] = state
+                self.states[topic_partition] = self.as_far_as_proven(topic_partition, state)
         for partition in topic.moves:
             self.moving[TopicPartition(topic.name, partition)] = None
 

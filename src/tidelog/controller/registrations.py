@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tidelog.controller import store_went_back
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.draft import Draft
@@ -19,14 +20,15 @@ from tidelog.controller.image import Change, Image
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.orders import Order, Rank
 from tidelog.controller.records import Deletion, Presence, Removal
-from tidelog.core.types import BrokerInfo
+from tidelog.core.types import BrokerInfo, StoreWentBack
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersRead(Event):
-    """All current registrations (V10)."""
+    """All current registrations (V10), and whether the store went back (E8)."""
 
     brokers: Mapping[int, BrokerInfo]
+    went_back: StoreWentBack | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class Registrations:
     def read(self, event: BrokersRead, draft: Draft, agenda: Agenda) -> BrokerChanges:
         """Take over a reading; return the changes."""
         image = draft.image
+        store_went_back.found(event.went_back, draft, agenda)
         before = image.brokers
         changes = broker_changes(before, event.brokers)
         if self.has_read:

@@ -18,6 +18,8 @@ ZERO_TOPIC_ID: TopicId = bytes(16)
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_BROKER_EPOCH = -1
+#: No transaction of the metadata store is known (E8).
+NO_STAMP = -1
 
 #: Leader recovery states (KIP-704).
 RECOVERED = 0
@@ -122,6 +124,20 @@ class BrokerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreWentBack:
+    """`/brokers/store_went_back`: which broker found out that the store is older, and when (E8)."""
+
+    broker_id: int
+    #: The transaction of the broker's last stamp, which its log directories have seen.
+    seen: int
+    #: The stamp that the store has for the broker, NO_STAMP for none.
+    found: int
+    timestamp_ms: int
+    #: Transaction that wrote the node: what the store had before it proves nothing.
+    zxid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionState:
     """Leader and ISR of one partition as published in its state node (rule V6).
 
@@ -150,6 +166,9 @@ class PartitionState:
     #: (leader epoch, partition epoch) of the first state of the partition's present incarnation;
     #: above zero where a partition of that number was removed before (V71).
     first_epochs: tuple[int, int] = (0, 0)
+    #: The state is from a store that went back: no recorded epoch proves a replica, and every
+    #: assigned one may have the committed records (E8). The next leader ends that.
+    is_unproven: bool = False
     #: Transaction id of the node's last change; bounds bounces where isr_epochs is absent (V10).
     mzxid: int = field(default=0, compare=False)
 
@@ -197,5 +216,6 @@ class PartitionState:
             self.removed,
             self.reassigned_to,
             self.first_epochs,
+            self.is_unproven,
             mzxid,
         )

@@ -18,10 +18,18 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.core.ports import Files, Lane, Work
-from tidelog.core.types import CleanEpochs, TopicId, topic_id_from_text, topic_id_to_text
+from tidelog.core.types import (
+    NO_STAMP,
+    CleanEpochs,
+    TopicId,
+    topic_id_from_text,
+    topic_id_to_text,
+)
 from tidelog.log import names
 
 META_PROPERTIES = "meta.properties"
+#: Ours, in meta.properties: the last stamp of the broker in its metadata store (E8).
+_STAMP_KEY = "tidelog.store.stamp"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 #: Files replaced by one operation.
@@ -35,11 +43,19 @@ class MetaProperties(NamedTuple):
 
     cluster_id: str | None
     broker_id: int | None
+    #: The transaction of the metadata store that wrote the broker's last stamp (E8).
+    stamp: int = NO_STAMP
 
 
-def format_meta_properties(cluster_id: str, broker_id: int) -> bytes:
-    """Return version 0, which brokers with a store outside the log directories write."""
-    return f"#\nbroker.id={broker_id}\ncluster.id={cluster_id}\nversion=0\n".encode()
+def format_meta_properties(cluster_id: str, broker_id: int, stamp: int = NO_STAMP) -> bytes:
+    """Return version 0, which brokers with a store outside the log directories write.
+
+    Brokers of Kafka pass over the stamp, which is ours.
+    """
+    lines = ["#", f"broker.id={broker_id}", f"cluster.id={cluster_id}", "version=0"]
+    if stamp != NO_STAMP:
+        lines.append(f"{_STAMP_KEY}={stamp}")
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
@@ -60,7 +76,14 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
     broker = values.get("broker.id" if version == "0" else "node.id")
     if broker is not None and not (broker.isascii() and broker.isdigit() and len(broker) <= 10):
         raise ValueError(f"the broker's id is {broker[:40]!r}, not a number")
-    return MetaProperties(values.get("cluster.id"), None if broker is None else int(broker))
+    stamp = values.get(_STAMP_KEY, "")
+    if stamp and not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 19):
+        raise ValueError(f"{_STAMP_KEY} is {stamp[:40]!r}, not a transaction id")
+    return MetaProperties(
+        values.get("cluster.id"),
+        None if broker is None else int(broker),
+        int(stamp) if stamp else NO_STAMP,
+    )
 
 
 def format_partition_metadata(topic_id: TopicId) -> bytes:

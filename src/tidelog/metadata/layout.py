@@ -41,10 +41,14 @@ from tidelog.metadata.layout_brokers import (
     decode_cluster_id,
     decode_controller,
     decode_controller_epoch,
+    decode_stamp,
+    decode_store_went_back,
     encode_broker,
     encode_cluster_id,
     encode_controller,
     encode_controller_epoch,
+    encode_stamp,
+    encode_store_went_back,
 )
 from tidelog.metadata.layout_reassignments import (
     decode_accepted_reassignment,
@@ -73,6 +77,10 @@ BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
+#: Ours (E8): for each broker a node that it writes when it registers and when it stops.
+BROKER_STAMPS = "/brokers/stamps"
+#: Ours (E8): the store is older than what a broker had seen of it.
+STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
@@ -122,6 +130,7 @@ PERSISTENT_ROOTS = (
     PARTITIONS_REASSIGNED,
     REASSIGNMENTS,
     BROKER_SEQUENCE,
+    BROKER_STAMPS,
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
@@ -133,6 +142,11 @@ PERSISTENT_ROOTS = (
 def broker_path(broker_id: int) -> str:
     """The registration of a broker."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_stamp_path(broker_id: int) -> str:
+    """The stamp of a broker (E8)."""
+    return f"{BROKER_STAMPS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
@@ -200,6 +214,7 @@ __all__ = [
     "BROKERS",
     "BROKER_IDS",
     "BROKER_SEQUENCE",
+    "BROKER_STAMPS",
     "CANCEL_REASSIGNMENTS",
     "CLUSTER",
     "CLUSTER_ID",
@@ -228,6 +243,7 @@ __all__ = [
     "REASSIGNMENT_REQUESTS",
     "REASSIGNMENT_REQUEST_PREFIX",
     "REASSIGN_PARTITIONS",
+    "STORE_WENT_BACK",
     "TOPICS",
     "ControllerRegistration",
     "FeatureNode",
@@ -235,6 +251,7 @@ __all__ = [
     "TopicAssignment",
     "accepted_reassignment_path",
     "broker_path",
+    "broker_stamp_path",
     "config_path",
     "decode_accepted_reassignment",
     "decode_broker",
@@ -254,6 +271,8 @@ __all__ = [
     "decode_producer_id_block",
     "decode_reassignment_request",
     "decode_reassignments",
+    "decode_stamp",
+    "decode_store_went_back",
     "decode_topic",
     "decode_topic_id",
     "delete_topic_path",
@@ -275,6 +294,8 @@ __all__ = [
     "encode_producer_id_block",
     "encode_reassignment_request",
     "encode_reassignments",
+    "encode_stamp",
+    "encode_store_went_back",
     "encode_topic",
     "parse_decimal_name",
     "partition_path",

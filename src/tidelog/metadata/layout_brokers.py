@@ -2,7 +2,8 @@
 
 Kafka's keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9), and two of
 ours: `previous_broker_epoch` and `earlier_broker_epochs`, the registrations since each of which a
-broker has lost nothing (E3, E7), and `reports_log_ends`: it answers GetReplicaLogInfo (E6).
+broker has lost nothing (E3, E7), and `reports_log_ends`: it answers GetReplicaLogInfo (E6). Ours
+alone are `/brokers/stamps/N` and `/brokers/store_went_back` (E8).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint
+from tidelog.core.types import NO_BROKER_EPOCH, NO_STAMP, BrokerInfo, Endpoint, StoreWentBack
 from tidelog.metadata.json_fields import (
     INT64_MAX,
     Fields,
@@ -33,6 +34,47 @@ class ControllerRegistration:
     broker_id: int
     timestamp_ms: int
     kraft_controller_epoch: int = -1
+
+
+def encode_stamp(imported: int = NO_STAMP) -> bytes:
+    """`/brokers/stamps/N`; an import names the stamp that the node had in its former store."""
+    value: dict[str, object] = {"version": 1}
+    if imported != NO_STAMP:
+        value["imported"] = imported
+    return encode_json(value)
+
+
+def decode_stamp(path: str, node: Node | None) -> int:
+    """The transaction that wrote a stamp, in the store from which it was imported; LayoutError."""
+    if node is None:
+        return NO_STAMP
+    fields = parse_object(path, node.data)
+    return fields.integer("imported", node.stat.mzxid, minimum=0, maximum=INT64_MAX)
+
+
+def encode_store_went_back(found: StoreWentBack) -> bytes:
+    """`/brokers/store_went_back`, version 1."""
+    return encode_json(
+        {
+            "version": 1,
+            "broker": found.broker_id,
+            "seen": found.seen,
+            "found": found.found,
+            "timestamp": str(found.timestamp_ms),
+        }
+    )
+
+
+def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
+    """The finding that the store is older; LayoutError."""
+    fields = parse_object(path, node.data)
+    return StoreWentBack(
+        broker_id=fields.integer("broker", minimum=0),
+        seen=fields.integer("seen", minimum=0, maximum=INT64_MAX),
+        found=fields.integer("found", NO_STAMP, minimum=NO_STAMP, maximum=INT64_MAX),
+        timestamp_ms=fields.decimal_text("timestamp"),
+        zxid=node.stat.mzxid,
+    )
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

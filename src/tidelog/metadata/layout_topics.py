@@ -2,8 +2,8 @@
 
 Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
 keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` with `elr_epochs`, `last_leader` (E1),
-`removed` and `first_epochs` (V71), `reassigned_to` (V52), and so has the topic node:
-`original_replicas` (R1). Kafka passes over them and drops them when it rewrites the node, so
+`removed` and `first_epochs` (V71), `reassigned_to` (V52), `unproven` (E8), and so has the topic
+node: `original_replicas` (R1). Kafka passes over them and drops them when it rewrites the node, so
 absence has a safe meaning.
 """
 
@@ -149,6 +149,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
         value["reassigned_to"] = state.reassigned_to
     if any(state.first_epochs):
         value["first_epochs"] = state.first_epochs
+    if state.is_unproven:
+        value["unproven"] = True
     return encode_json(value)
 
 
@@ -211,6 +213,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
         removed=fields.boolean("removed", False),
         reassigned_to=fields.integers("reassigned_to") if fields.has("reassigned_to") else (),
         first_epochs=first_epochs,
+        is_unproven=fields.boolean("unproven", False),
         mzxid=stat.mzxid,
     )
 

@@ -139,7 +139,7 @@ def test_a_reassignment_is_named_by_the_transaction_of_its_node() -> None:
 
 
 def test_every_kind_is_listed() -> None:
-    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 19
+    assert len(dict.fromkeys(cluster_events.KINDS)) == len(cluster_events.KINDS) == 20
 
 
 @pytest.mark.parametrize(

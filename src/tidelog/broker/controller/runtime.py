@@ -476,10 +476,36 @@ class ControllerRuntime:
         self._log(logging.INFO, f"elected controller, epoch {claim.controller_epoch}")
         term.events.elected()
         await self._store_watches.load(term)
+        await self._await_brokers(term)
         term.balancing.begin()
         self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
         while self._term is term:
             await self._turn(term)
+
+    async def _await_brokers(self, term: Term) -> None:
+        """Let the first election of a cold start wait for the brokers of all replicas (E8)."""
+        awaited = self._store_watches.awaited_in_cold_start()
+        wait_ms = self.services.config.leader_recovery_wait_ms
+        if not awaited or wait_ms == 0:
+            return
+        self.services.tracer.mark("cold_start_awaits_brokers")
+        self._log(
+            logging.INFO,
+            "no replica goes on in the life that the store recorded: the first election waits up"
+            f" to {wait_ms:,} ms for brokers {awaited} (leader.recovery.wait.ms)",
+        )
+        is_over = False
+
+        def over() -> None:
+            nonlocal is_over
+            is_over = True
+            self._wake.set()
+
+        timeout = self.services.timers.after(wait_ms, over)
+        while self._term is term and self._store_watches.awaited_in_cold_start() and not is_over:
+            await self._idle()
+            await self._store_watches.refresh_brokers(term)
+        timeout.cancel()
 
     def _look_again(self, term: Term) -> None:
         """Read unreadable nodes again: an administrator may have repaired them.

@@ -29,7 +29,14 @@ from tidelog.core.names import validate_topic_name
 from tidelog.core.ports import Tracer
 from tidelog.core.tasks import Tasks
 from tidelog.core.topic_config import validate_topic_configs
-from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo, PartitionState, TopicPartition
+from tidelog.core.types import (
+    NO_STAMP,
+    ZERO_TOPIC_ID,
+    BrokerInfo,
+    PartitionState,
+    StoreWentBack,
+    TopicPartition,
+)
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
 from tidelog.metadata.store import MetadataStore, Node, WatchCallback
@@ -64,6 +71,8 @@ class StoreReader:
             self._watched(layout.TOPICS, on_topics),
             self._watched(layout.DELETE_TOPICS, on_deletions),
         )
+        # An operator who accepts an older store removes its mark (E8).
+        await self._store.get(layout.STORE_WENT_BACK, on_brokers)
         return brokers, topics, deletions
 
     async def load(
@@ -75,7 +84,9 @@ class StoreReader:
     ) -> tuple[TopicsRead, DeletionsRead, ProducerIdsRead, BrokersRead]:
         """Read everything for a controller that begins; the topics' nodes are watched."""
         broker_paths = [f"{layout.BROKER_IDS}/{name}" for name in ids]
-        nodes = await self._store.get_many([*broker_paths, layout.PRODUCER_ID_BLOCK])
+        nodes = await self._store.get_many(
+            [*broker_paths, layout.PRODUCER_ID_BLOCK, layout.STORE_WENT_BACK]
+        )
         brokers = self._decode_brokers(ids, nodes[: len(ids)])
         producer_ids = producer_ids_found(nodes[len(ids)])
         found = await self._found(topics, on_topic)
@@ -83,14 +94,27 @@ class StoreReader:
             TopicsRead(topics, found),
             DeletionsRead(deletions),
             ProducerIdsRead(producer_ids),
-            BrokersRead(brokers),
+            BrokersRead(brokers, self._went_back(nodes[-1])),
         )
 
     async def brokers(self, on_change: WatchCallback) -> BrokersRead:
         """Read all registrations: a bounce shows in a node's creation id only (V10)."""
         ids = await self._watched(layout.BROKER_IDS, on_change)
-        nodes = await self._store.get_many([f"{layout.BROKER_IDS}/{name}" for name in ids])
-        return BrokersRead(self._decode_brokers(ids, nodes))
+        # A broker that finds the store older marks it with its registration (E8).
+        *nodes, mark = await self._store.get_many(
+            [*(f"{layout.BROKER_IDS}/{name}" for name in ids), layout.STORE_WENT_BACK]
+        )
+        return BrokersRead(self._decode_brokers(ids, nodes), self._went_back(mark))
+
+    def _went_back(self, node: Node | None) -> StoreWentBack | None:
+        """Return the mark of a store that went back; what cannot be read marks it as well (E8)."""
+        if node is None:
+            return None
+        try:
+            return layout.decode_store_went_back(layout.STORE_WENT_BACK, node)
+        except LayoutError as error:
+            self._report(str(error), "taken for a mark")
+            return StoreWentBack(-1, NO_STAMP, NO_STAMP, 0, node.stat.mzxid)
 
     async def topics(
         self, on_change: WatchCallback, on_topic: WatchCallback, known: Mapping[str, object]

@@ -8,11 +8,12 @@ events, in a fixed order. This module decides and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidelog.broker.controller import notifications
+from tidelog.broker.controller.cold_start import assigned_in_cold_start
 from tidelog.core.tasks import Signal
 from tidelog.metadata.paths import name_of
 from tidelog.metadata.store import WatchEvent
@@ -56,6 +57,9 @@ class StoreWatches:
         self._configs_changed: dict[str, None] = {}
         #: Topics that the image has wrong.
         self._reread: dict[str, None] = {}
+        #: Brokers of all replicas where no member goes on, and those registered as last read (E8).
+        self._assigned: frozenset[int] = frozenset()
+        self._registered: Mapping[int, object] = {}
 
     def _mark(self, reading: Reading) -> None:
         """Have this part read."""
@@ -103,22 +107,35 @@ class StoreWatches:
         ids, topics, deletions = await term.patiently(
             lambda: term.reader.lists(self._on_brokers, self._on_topics, self._on_deletions),
         )
-        for event in await term.patiently(
+        loaded = await term.patiently(
             lambda: term.reader.load(ids, topics, deletions, self._on_topic)
-        ):
+        )
+        for event in loaded:
             term.controller.offer(event)
+        found, brokers = loaded[0].found, loaded[-1].brokers
+        self._assigned, self._registered = assigned_in_cold_start(found, brokers), brokers
         term.events.has_read()
         self._due[Reading.ELECTION] = self._due[Reading.REASSIGNMENTS] = None
         self._due[Reading.REMOVALS] = self._due[Reading.ADDITIONS] = None
         self._due[Reading.ISR_CHANGES] = self._due[Reading.CANCEL] = None
         self._due[Reading.ROUTES] = self._due[Reading.LOG_DIR_EVENTS] = None
 
+    def awaited_in_cold_start(self) -> list[int]:
+        """Return the brokers that a controller without any member that goes on awaits (E8)."""
+        return sorted(self._assigned.difference(self._registered))
+
+    async def refresh_brokers(self, term: Term) -> None:
+        """Read the registrations again where a watch has announced a change."""
+        if self._take(Reading.BROKERS):
+            read = await term.patiently(lambda: term.reader.brokers(self._on_brokers))
+            self._registered = read.brokers
+            term.controller.offer(read)
+            term.events.has_read()
+
     async def refresh(self, term: Term) -> None:
         """Read the changes that watches have announced."""
         reader, controller = term.reader, term.controller
-        if self._take(Reading.BROKERS):
-            controller.offer(await term.patiently(lambda: reader.brokers(self._on_brokers)))
-            term.events.has_read()
+        await self.refresh_brokers(term)
         if self._touched:
             await self._look_at_touched(term)
         if self._take(Reading.TOPICS):

@@ -30,6 +30,7 @@ from tidelog.controller.reassignments.queueing import QueueEmptied
 from tidelog.controller.reassignments.stored import ReassignmentRefused
 from tidelog.controller.settings import Settings, TopicDefaults
 from tidelog.controller.shutdowns import LeadershipsTransferred
+from tidelog.controller.store_went_back import StoreFoundOlder
 from tidelog.controller.topics.deletion import TopicRemoved, UnreadableTopicDeleted
 from tidelog.controller.topics.readings import TopicNodeRemoved
 from tidelog.core import protocol_level
@@ -186,6 +187,15 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
             logging.INFO,
             f"broker {broker_id} is shutting down: {len(left)} of its partitions wait for another"
             " in-sync replica",
+        )
+    for older in notices.of(StoreFoundOlder):
+        log(
+            logging.ERROR,
+            f"the metadata store went back, as broker {older.found.broker_id} found when it"
+            f" registered: its last stamp there is of transaction {older.found.found}, its log"
+            f" directories have seen {older.found.seen}. {older.partitions} partitions prove no"
+            " replica: each gets the leader with the greatest log, once enough of its replicas are"
+            " there; see docs/guide/older-store.md",
         )
     _report_recoveries(log, notices)
     if notices.of(ExpansionsHeld):

@@ -19,6 +19,7 @@ from tidelog.controller.elections.waits import WaitChanged
 from tidelog.controller.failover import Failovers, Loss, Turn
 from tidelog.controller.reassignments.progress import ReassignmentBegun, ReassignmentEnded
 from tidelog.controller.registrations import BrokerArrived, BrokerGone
+from tidelog.controller.store_went_back import StoreFoundOlder
 from tidelog.controller.topics.deletion import TopicRemoved
 from tidelog.core.errors import ErrorCode
 from tidelog.core.metrics import (
@@ -147,6 +148,10 @@ class TermEvents:
         )
         self._record(
             cluster_events.registered(notice.broker, epoch) for notice in notices.of(BrokerArrived)
+        )
+        self._record(
+            cluster_events.store_went_back(older.found, older.partitions, controller_epoch=epoch)
+            for older in notices.of(StoreFoundOlder)
         )
         brokers, changes = image.brokers, notices.of(StateChange)
         self._cluster_events.record_later(

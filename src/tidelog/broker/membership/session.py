@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.membership.registration_watch import RegistrationWatch
+from tidelog.broker.membership.store_history import OlderStoreError
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint, topic_id_to_text
 from tidelog.metadata import layout
@@ -34,6 +35,7 @@ from tidelog.metadata.store import (
 
 if TYPE_CHECKING:
     from tidelog.broker.membership.self_fencing import SelfFencing
+    from tidelog.broker.membership.store_history import StoreHistory
     from tidelog.broker.services import Services
 
 _RETRY_MS = 50
@@ -51,6 +53,9 @@ class Tenant(Protocol):
     def session_expired(self, reason: str) -> None:
         """Stop acting under the registration, which is gone for this reason."""
 
+    async def registered(self, stamp: int) -> None:
+        """Keep the stamp of a registration in the log directories (E8)."""
+
     def session_renewed(self) -> None:
         """Catch up: the broker is registered again, with changes missed meanwhile."""
 
@@ -63,9 +68,11 @@ class Session:
         services: Services,
         fencing: SelfFencing,
         tenant: Tenant,
+        history: StoreHistory,
         advertised_endpoints: Callable[[], tuple[Endpoint, ...]],
     ) -> None:
         self._services = services
+        self._history = history
         self._fencing = fencing
         self._tenant = tenant
         self._advertised_endpoints = advertised_endpoints
@@ -76,12 +83,19 @@ class Session:
         #: How many sessions have ended by themselves.
         self._expiries = 0
 
-    async def open(self) -> str:
-        """Start a session; return the cluster id, which the first broker of a cluster makes."""
+    async def open(self, check_cluster: Callable[[str], None] = lambda _: None) -> str:
+        """Start a session; return the cluster id, which the first broker of a cluster makes.
+
+        `check_cluster` gets the id that the store has, empty where there is none, before anything
+        is created; what it raises is raised.
+        """
         self._store.on_session(self._session_event)
         await self._store.open()
         self._beat()
         self._fencing.start()
+        data = await self._get(layout.CLUSTER_ID)
+        present = b"" if data is None else data
+        check_cluster(layout.decode_cluster_id(layout.CLUSTER_ID, present) if present else "")
         await self._ensure_roots()
         return await self._cluster_id()
 
@@ -90,6 +104,7 @@ class Session:
         self._registering = True
         try:
             await self._register()
+            await self._tenant.registered(self._history.seen)
         finally:
             self._registering = False
         self._watch.begin()
@@ -97,6 +112,15 @@ class Session:
     def is_lost(self) -> bool:
         """Whether this broker has no registration that it could act under."""
         return not self._services.identity.is_registered
+
+    async def stamp(self) -> None:
+        """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
+        try:
+            await self._history.stamp()
+        except (StoreUnavailable, OutcomeUnknown, SessionExpired, TransactionFailed) as error:
+            self._services.tracer.log(
+                "server", logging.WARNING, f"the stop leaves no stamp in the store: {error}"
+            )
 
     async def close(self) -> None:
         """End the session: the registration goes at once."""
@@ -153,6 +177,7 @@ class Session:
                 try:
                     await self._store.open()
                     await self._register()
+                    await self._tenant.registered(self._history.seen)
                     self._tenant.session_renewed()
                 except (SessionExpired, StoreUnavailable, OutcomeUnknown) as error:
                     services.tracer.log(
@@ -174,20 +199,20 @@ class Session:
         path = layout.broker_path(services.broker_id)
         expiries = self._expiries
         while True:
-            info = BrokerInfo(
-                broker_id=services.broker_id,
-                broker_epoch=NO_BROKER_EPOCH,
-                endpoints=self._advertised_endpoints(),
-                rack=services.config.broker_rack or None,
-                previous_broker_epoch=services.identity.clean_epochs.last,
-                earlier_broker_epochs=services.identity.clean_epochs.earlier,
-                reports_log_ends=True,
-            )
-            data = layout.encode_broker(info, services.clock.wall_ms())
             try:
+                history = await self._history.registration_ops()
                 results = await self._store.transact(
-                    [Create(path, b"", ephemeral=True), SetData(path, data, 0)]
+                    [
+                        Create(path, b"", ephemeral=True),
+                        SetData(path, self._registration(), 0),
+                        *history,
+                    ]
                 )
+            except OlderStoreError:
+                # A leader of before may be registered until its session ends.
+                if services.clock.monotonic_ms() >= deadline_ms:
+                    raise
+                await services.tasks.sleep(_RETRY_MS)
             except TransactionFailed as failure:
                 if not isinstance(failure.error, NodeExists | BadVersion):
                     raise
@@ -212,6 +237,20 @@ class Session:
                 assert stat is not None
                 self._registered(stat.czxid, expiries)
                 return
+
+    def _registration(self) -> bytes:
+        services = self._services
+        clean_epochs = services.identity.clean_epochs
+        info = BrokerInfo(
+            broker_id=services.broker_id,
+            broker_epoch=NO_BROKER_EPOCH,
+            endpoints=self._advertised_endpoints(),
+            rack=services.config.broker_rack or None,
+            previous_broker_epoch=clean_epochs.last,
+            earlier_broker_epochs=clean_epochs.earlier,
+            reports_log_ends=True,
+        )
+        return layout.encode_broker(info, services.clock.wall_ms())
 
     async def _is_own(self, path: str, expiries: int) -> bool:
         """Whether this very session owns the node (V42: never judged by broker id)."""
@@ -239,6 +278,7 @@ class Session:
             raise SessionExpired()
         services = self._services
         services.identity.registered(broker_epoch)
+        self._history.registered(broker_epoch)
         self._fencing.registered()
         services.tracer.event("broker_registered", broker=services.broker_id, epoch=broker_epoch)
         services.tracer.log(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker.replicas import duplicate_replicas, patient_reads
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
@@ -58,6 +58,13 @@ if TYPE_CHECKING:
 
 #: A command of a controller.
 Command = TypeVar("Command", "LeaderAndIsrRequest", "StopReplicaRequest", "UpdateMetadataRequest")
+
+
+class HostedLog(NamedTuple):
+    """What a replica of this broker says of its partition's history (E8)."""
+
+    topic_id: TopicId
+    latest_epoch: int
 
 
 class ReplicaSet:
@@ -143,6 +150,15 @@ class ReplicaSet:
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the replica of a partition, None when there is none."""
         return self._partitions.get(topic_partition)
+
+    def log_epochs(self) -> dict[TopicPartition, HostedLog]:
+        """Return topic id and last leader epoch of each log here."""
+        return {
+            partition.topic_partition: HostedLog(
+                partition.log.topic_id, partition.log.epochs.latest_epoch
+            )
+            for partition in self.all()
+        }
 
     def all(self) -> list[Partition]:
         """Return every replica, in the order in which they came."""

@@ -264,7 +264,9 @@ class ReplicaUpkeep:
             key=lambda stray: stray[:2],
         )
         for event in _events(strays, lambda stray: stray[0]):
-            if not commands.deletion_waits(len(event), len(replicas) + len(event)):
+            is_older = self._services.identity.older_stamp is not None
+            many = commands.deletion_waits(len(event), len(replicas) + len(event))
+            if not many and not is_older:
                 continue
             new = [stray for stray in event if not stray[2].strays[stray[1]].is_held]
             if not new:
@@ -273,9 +275,10 @@ class ReplicaUpkeep:
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
-                f"{len(event)} replicas became strays at once: they are kept until `tidelog strays"
-                " delete` removes or `tidelog strays restore` restores them; `tidelog strays list`"
-                " shows them",
+                f"{len(event)} replicas became strays"
+                f"{' of a store that is older than they are (E8)' if is_older else ' at once'}:"
+                " they are kept until `tidelog strays delete` removes or `tidelog strays restore`"
+                " restores them; `tidelog strays list` shows them",
             )
             for directory in replicas.directories:
                 names = [name for _, name, where in new if where is directory]

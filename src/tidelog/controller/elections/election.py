@@ -20,9 +20,17 @@ from tidelog.controller import incarnations
 from tidelog.controller.elections import recovery
 from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.incarnations import Brokers
+from tidelog.controller.records import NO_LOG
+from tidelog.controller.unproven_states import EPOCHS_SKIPPED, NOT_WRITTEN
 from tidelog.core import eligible_replicas
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
-from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER, RECOVERING, PartitionState
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    NO_EPOCH,
+    NO_LEADER,
+    RECOVERING,
+    PartitionState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +230,14 @@ def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election |
     ]
     if not live:
         return None
-    leader = min(live, key=lambda replica: (replica in around.absent, replica not in members))
+    logs = {} if around.recovery is None else around.recovery.logs
+
+    def worth(replica: int) -> tuple[bool, bool, int, int]:
+        log = logs.get(replica, NO_LOG) if state.is_unproven else NO_LOG
+        is_member = replica in members
+        return replica in around.absent, not is_member, -log.leader_epoch, -log.end_offset
+
+    leader = min(live, key=worth)
     elected = replace(
         _published(state, leader, [leader], around),
         leader_recovery_state=RECOVERING,
@@ -237,25 +252,58 @@ def _published(
 ) -> PartitionState:
     """Return the next state with a leader; every member of the ISR is alive."""
     assert leader in isr, f"leader {leader} is not in the ISR {isr}"
+<<<<<<< HEAD
     brokers = around.brokers
     return state.in_next_epoch(
         leader,
         tuple(isr),
         around.controller_epoch,
+=======
+    eligible = _eligible(state, isr, around)
+    return replace(
+        state,
+        leader=leader,
+        leader_epoch=_next_leader_epoch(state, around),
+        isr=tuple(isr),
+        controller_epoch=around.controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+>>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
         # A member that stayed, or that others follow from now on, counts in its present
         # incarnation.
         tuple([brokers[member].broker_epoch for member in isr]),
         *_eligible(state, isr, around),
         last_leader=NO_LEADER,
+<<<<<<< HEAD
+=======
+        is_unproven=False,
+        mzxid=0,
+>>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
     )
+
+
+def _next_leader_epoch(state: PartitionState, around: Circumstances) -> int:
+    """Return the epoch of a new leader, above all that a store that went back may lack (E8)."""
+    if not state.is_unproven:
+        return state.leader_epoch + 1
+    logs = {} if around.recovery is None else around.recovery.logs
+    latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
+    return max(state.leader_epoch + EPOCHS_SKIPPED, latest + 1)
 
 
 def _leaderless(
     state: PartitionState, survivors: Sequence[int], around: Circumstances
 ) -> Election | None:
     """Return the state without a leader; its ISR keeps the members that may lead later (V13)."""
-    if state.leader == NO_LEADER and len(survivors) == len(state.isr):
+    is_written = state.mzxid != NOT_WRITTEN
+    if is_written and state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
+<<<<<<< HEAD
+=======
+    eligible = _eligible(state, survivors, around)
+    if state.is_unproven:
+        # Every assigned replica may have what was committed, however great the ISR is (E8).
+        eligible = eligible_replicas.EligibleReplicas(state.elr, state.elr_epochs)
+>>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
     return Election(
         state.in_next_epoch(
             NO_LEADER,

@@ -313,8 +313,9 @@ def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Dr
     if index is None:
         return _write(topic_partition, state, elected, draft)
     # The decision changes the leadership once and writes the node once, so epochs rise once.
+    leader_epoch = elected.state.leader_epoch if state.is_unproven else state.leader_epoch
     merged = replace(
-        elected.state, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
+        elected.state, leader_epoch=leader_epoch, partition_epoch=state.partition_epoch
     )
     draft.replace_state(index, merged, elected.creates_leader)
     return index

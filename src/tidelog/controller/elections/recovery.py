@@ -4,7 +4,8 @@ Every committed record was on all members. At most k - 1 of them have lost unsyn
 effective minimum): that is the promise. So among k members one is intact. Of two logs, the one with
 the greater pair (last leader epoch, end offset) has every committed record that the other has. So
 the greatest log of k members has every committed record. All members are awaited for
-leader.recovery.wait.ms; those that are registered then are asked for the ends of their logs.
+leader.recovery.wait.ms; those that are registered then are asked for the ends of their logs. Where
+the store went back, all replicas are members, and all but k - 1 must be there (E8).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
         and recovery.logs.get(member) != UNREADABLE_LOG
     ]
     missing = tuple(member for member in members if member not in here)
-    quorum = min(around.minimum, len(members))
+    quorum = _quorum(state, len(members), around.minimum)
     candidates = [member for member in here if member not in around.absent]
     if not candidates or len(here) < quorum:
         return Plan(members, missing, quorum)
@@ -70,6 +71,17 @@ def plan(state: PartitionState, around: Circumstances) -> Plan:
         leader = _greatest([m for m in candidates if m not in asked], heard, quorum, around)
     is_under_way = bool(asked) or leader != NO_LEADER
     return Plan(members, missing, quorum, leader, asked, is_under_way)
+
+
+def _quorum(state: PartitionState, members: int, minimum: int) -> int:
+    """Return how many members must be there; k where each of them had every committed record.
+
+    Members of an unproven state are all replicas, and a record was committed on k of them at least:
+    all but k - 1 must be there, so that one has it (E8).
+    """
+    if state.is_unproven:
+        return max(1, members - minimum + 1)
+    return min(minimum, members)
 
 
 def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:

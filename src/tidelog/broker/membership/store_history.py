@@ -1,0 +1,191 @@
+"""Whether the metadata store is older than this broker's logs (E8).
+
+A broker stamps the store: it writes a node of its own with each registration, and before a clean
+stop. Its log directories keep the transaction of the last stamp. A store that has an older stamp
+was restored from a copy, and acknowledged records may be missing in what it calls in sync. After an
+unclean end, or where no stamp is known, the logs are compared as well: none has a leader epoch
+above the one in the store.
+
+A broker that finds an older store registers without any proof, and marks the store in the same
+transaction. That write also fences off every decision of a controller that did not know of it.
+Where this store has a leader already, another life of the partition goes on: the broker refuses to
+start, because it would truncate its log. Knows nothing of elections.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tidelog.core import eligible_replicas
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    NO_STAMP,
+    PartitionState,
+    StoreWentBack,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.metadata import layout
+from tidelog.metadata.layout import LayoutError
+from tidelog.metadata.store import ANY_VERSION, Create, Node, Op, SetData
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.replica_set import HostedLog
+    from tidelog.broker.services import Services
+
+#: The advice of every message about a store that went back.
+_GUIDE = "see docs/guide/older-store.md"
+
+
+class OlderStoreError(TidelogError):
+    """The store is older than this broker's logs, and other brokers lead in it already."""
+
+
+class StoreHistory:
+    """What one broker has seen of its metadata store."""
+
+    def __init__(
+        self, services: Services, hosted: Callable[[], Mapping[TopicPartition, HostedLog]]
+    ) -> None:
+        self._services = services
+        self._hosted = hosted
+        #: Transaction of the last stamp that the log directories or this process have seen.
+        self.seen = NO_STAMP
+        self._has_judged_logs = False
+
+    async def registration_ops(self) -> list[Op]:
+        """Return what a registration writes beside itself; errors of the store pass through.
+
+        Raises OlderStoreError where this broker must not register now.
+        """
+        services = self._services
+        path = layout.broker_stamp_path(services.broker_id)
+        node = await services.store.get(path)
+        stamp = layout.encode_stamp()
+        ops: list[Op] = [Create(path, stamp) if node is None else SetData(path, stamp, ANY_VERSION)]
+        found = layout.decode_stamp(path, node)
+        reason = await self._why_older(found)
+        if not reason:
+            return ops
+        if services.identity.store_is_older(found):
+            services.tracer.mark("store_went_back")
+            services.tracer.event("store_went_back", seen=self.seen, found=found)
+            services.tracer.log("server", logging.ERROR, f"{reason}; {_GUIDE}")
+        return [*ops, *await self._marking(found, reason)]
+
+    def registered(self, broker_epoch: int) -> None:
+        """Note a registration: its transaction wrote the stamp."""
+        self.seen = broker_epoch
+        self._has_judged_logs = True
+
+    async def stamp(self) -> int:
+        """Write the stamp of a broker that stops; return its transaction."""
+        path = layout.broker_stamp_path(self._services.broker_id)
+        [result] = await self._services.store.transact(
+            [SetData(path, layout.encode_stamp(), ANY_VERSION)]
+        )
+        assert result.stat is not None
+        self.seen = result.stat.mzxid
+        return self.seen
+
+    async def _why_older(self, found: int) -> str:
+        """Return how the store shows to be older, empty where it does not."""
+        identity = self._services.identity
+        if self.seen > found:
+            there = f"of transaction {found}" if found != NO_STAMP else "missing"
+            return (
+                "the metadata store is older than this broker's log directories: the broker's last"
+                f" stamp there is {there}, the directories have seen transaction {self.seen}. The"
+                " store was restored from a copy: its in-sync sets prove nothing, and leaders are"
+                " found by comparing the logs of all replicas"
+            )
+        is_proven = identity.clean_epochs.last != NO_BROKER_EPOCH and self.seen != NO_STAMP
+        if self._has_judged_logs or is_proven:
+            return ""
+        hosted = self._hosted()
+        for name, state in (await self._states(hosted)).items():
+            latest = hosted[name].latest_epoch
+            if latest > state.leader_epoch:
+                return (
+                    "the metadata store is older than this broker's logs: partition"
+                    f" {name} has leader epoch {state.leader_epoch} there, and its log has records"
+                    f" of epoch {latest}. The store was restored from a copy: its in-sync sets"
+                    " prove nothing, and leaders are found by comparing the logs of all replicas"
+                )
+        return ""
+
+    async def _marking(self, found: int, reason: str) -> list[Op]:
+        """Return what marks the store, nothing where another broker's mark covers this one."""
+        store, services = self._services.store, self._services
+        path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH
+        marker, epoch = await store.get_many([path, epoch_path])
+        if marker is not None and found < marker.stat.mzxid:
+            return []
+        led = await self._led_already()
+        if led:
+            raise OlderStoreError(
+                f"{reason}. But {led}, so the records that only this broker has would be truncated."
+                f" The broker does not start; {_GUIDE}"
+            )
+        data = layout.encode_store_went_back(
+            StoreWentBack(services.broker_id, max(self.seen, 0), found, services.clock.wall_ms())
+        )
+        ops: list[Op] = [
+            Create(path, data) if marker is None else SetData(path, data, marker.stat.version)
+        ]
+        if epoch is not None:
+            # A decision that was made without the mark fails: its controller is deposed (V3).
+            ops.append(SetData(epoch_path, epoch.data, epoch.stat.version))
+        return ops
+
+    async def _led_already(self) -> str:
+        """Return a partition of this broker that another one leads in this store, as text."""
+        states = await self._states(self._hosted())
+        leaders = sorted({state.leader for state in states.values() if state.leader >= 0})
+        nodes = await self._services.store.get_many([layout.broker_path(each) for each in leaders])
+        live = {
+            leader: node.stat.czxid
+            for leader, node in zip(leaders, nodes, strict=True)
+            if node is not None and leader != self._services.broker_id
+        }
+        for name, state in states.items():
+            recorded = eligible_replicas.members(state).get(state.leader, NO_BROKER_EPOCH)
+            if recorded != NO_BROKER_EPOCH and live.get(state.leader) == recorded:
+                return f"broker {state.leader} leads partition {name} in this store already"
+        return ""
+
+    async def _states(
+        self, hosted: Mapping[TopicPartition, HostedLog]
+    ) -> dict[TopicPartition, PartitionState]:
+        """Return the published states of the topics of these logs; none of a later namesake."""
+        if not hosted:
+            return {}
+        store = self._services.store
+        topics = list(dict.fromkeys(each.topic for each in hosted))
+        nodes = await store.get_many([layout.topic_path(topic) for topic in topics])
+        topic_ids = {
+            topic: _topic_id(topic, node) for topic, node in zip(topics, nodes, strict=True)
+        }
+        names = [name for name, log in hosted.items() if topic_ids[name.topic] == log.topic_id]
+        paths = [layout.partition_state_path(name) for name in names]
+        found: dict[TopicPartition, PartitionState] = {}
+        for name, path, node in zip(names, paths, await store.get_many(paths), strict=True):
+            if node is None:
+                continue
+            try:
+                found[name] = layout.decode_partition_state(path, node.data, node.stat)
+            except LayoutError:
+                continue  # the controller reports it, and leaves the partition alone
+        return found
+
+
+def _topic_id(topic: str, node: Node | None) -> TopicId | None:
+    if node is None:
+        return None
+    try:
+        return layout.decode_topic_id(layout.topic_path(topic), node.data)
+    except LayoutError:
+        return None  # the controller reports it, and leaves the topic alone

@@ -1,0 +1,108 @@
+"""Owners of log directories: whose they are, and what they have seen of the metadata store (E8).
+
+`meta.properties` names cluster and broker, as Kafka's does. A line of ours has the broker's last
+*stamp*: the transaction in which the broker last wrote its node in the metadata store. A store that
+has an older stamp of the broker is older than the logs. The owners are read before the broker opens
+a directory or creates anything in the store. Knows no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidelog.core.errors import ConfigError, StorageError
+from tidelog.core.ports import Files, Lane, Work
+from tidelog.core.types import NO_STAMP
+from tidelog.log.directory_files import (
+    META_PROPERTIES,
+    MetaProperties,
+    format_meta_properties,
+    parse_meta_properties,
+)
+
+#: A directory without the file, or whose disk fails.
+NO_OWNER = MetaProperties(None, None)
+
+
+async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
+    """Return the owner of each directory; one that cannot be read has none, and fails later.
+
+    Raises ConfigError for an illegible file.
+    """
+    owners = {}
+    for path, lane in lanes.items():
+        try:
+            owners[path] = await lane.submit(
+                lambda files, path=path: _read(files, path),  # type: ignore[misc]
+                Work.SLOW,
+                "read owner",
+            )
+        except StorageError:
+            # Opening the directory meets the same error, and judges it (D5).
+            owners[path] = NO_OWNER
+    return owners
+
+
+def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
+    """Return the greatest stamp: a directory that was away has an older one."""
+    return max((owner.stamp for owner in owners.values()), default=NO_STAMP)
+
+
+def refuse_strangers(owners: Mapping[str, MetaProperties], cluster_id: str, store: str) -> None:
+    """Raise ConfigError where a directory is of another cluster than the one in the store.
+
+    `cluster_id` is empty for a store without a cluster; `store` names it.
+    """
+    for path, owner in owners.items():
+        if owner.cluster_id in (None, cluster_id):
+            continue
+        if not cluster_id:
+            raise ConfigError(
+                f"log directory {path} belongs to cluster {owner.cluster_id}, but there is no"
+                f" cluster in {store}, and none is created: correct metadata.store, or bring the"
+                f" metadata of cluster {owner.cluster_id} there with `tidelog store import`; a new"
+                " cluster begins on empty log directories"
+            )
+        raise ConfigError(
+            f"log directory {path} belongs to cluster {owner.cluster_id}, but {store} holds cluster"
+            f" {cluster_id}: correct metadata.store, or name an empty log directory; where {store}"
+            f" was to hold cluster {owner.cluster_id}, bring its metadata there with `tidelog store"
+            " import`"
+        )
+
+
+async def write_stamp(
+    lanes: Sequence[Lane], cluster_id: str, broker_id: int, stamp: int
+) -> list[tuple[Lane, StorageError]]:
+    """Write the stamp into all directories, durably; return those that refuse it."""
+    data = format_meta_properties(cluster_id, broker_id, stamp)
+    writes = [
+        (
+            lane,
+            lane.submit(
+                lambda files, root=lane.directory: files.replace_file(  # type: ignore[misc]
+                    f"{root}/{META_PROPERTIES}", data, sync=True
+                ),
+                Work.SLOW,
+                "stamp",
+            ),
+        )
+        for lane in lanes
+    ]
+    failures = []
+    for lane, write in writes:
+        try:
+            await write
+        except StorageError as error:
+            failures.append((lane, error))
+    return failures
+
+
+def _read(files: Files, root: str) -> MetaProperties:
+    path = f"{root}/{META_PROPERTIES}"
+    if not files.exists(path):
+        return NO_OWNER
+    try:
+        return parse_meta_properties(files.read_file(path))
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
