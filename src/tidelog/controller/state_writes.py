@@ -35,27 +35,15 @@ class StatePublished(Change):
 
     def apply(self, image: Image) -> None:
         """Take over the state; nothing where the topic is gone."""
-<<<<<<< HEAD
         topic_partition, state = self.topic_partition, self.state
         if topic_partition.topic in image.topics:
-            image.states[topic_partition] = state
+            image.states[topic_partition] = image.as_far_as_proven(topic_partition, state)
             image.unreadable_states.pop(topic_partition, None)
             image.former.pop(topic_partition, None)
             keep_causes(image, topic_partition, state.isr, self.shrinks)
             if state.leader != NO_LEADER:
                 image.recoveries.pop(topic_partition, None)
                 image.waits.pop(topic_partition, None)
-=======
-        if self.topic_partition.topic in image.topics:
-            image.states[self.topic_partition] = image.as_far_as_proven(
-                self.topic_partition, self.state
-            )
-            image.unreadable_states.pop(self.topic_partition, None)
-            image.former.pop(self.topic_partition, None)
-            if self.state.leader != NO_LEADER:
-                image.recoveries.pop(self.topic_partition, None)
-                image.waits.pop(self.topic_partition, None)
->>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,39 +252,24 @@ def _published(
 ) -> PartitionState:
     """Return the next state with a leader; every member of the ISR is alive."""
     assert leader in isr, f"leader {leader} is not in the ISR {isr}"
-<<<<<<< HEAD
     brokers = around.brokers
-    return state.in_next_epoch(
+    published = state.in_next_epoch(
         leader,
         tuple(isr),
         around.controller_epoch,
-=======
-    eligible = _eligible(state, isr, around)
-    return replace(
-        state,
-        leader=leader,
-        leader_epoch=_next_leader_epoch(state, around),
-        isr=tuple(isr),
-        controller_epoch=around.controller_epoch,
-        partition_epoch=state.partition_epoch + 1,
->>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
         # A member that stayed, or that others follow from now on, counts in its present
         # incarnation.
         tuple([brokers[member].broker_epoch for member in isr]),
         *_eligible(state, isr, around),
         last_leader=NO_LEADER,
-<<<<<<< HEAD
-=======
-        is_unproven=False,
-        mzxid=0,
->>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
     )
+    if state.is_unproven:
+        return replace(published, leader_epoch=_epoch_above_all(state, around))
+    return published
 
 
-def _next_leader_epoch(state: PartitionState, around: Circumstances) -> int:
+def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return the epoch of a new leader, above all that a store that went back may lack (E8)."""
-    if not state.is_unproven:
-        return state.leader_epoch + 1
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
     return max(state.leader_epoch + EPOCHS_SKIPPED, latest + 1)
@@ -297,23 +282,19 @@ def _leaderless(
     is_written = state.mzxid != NOT_WRITTEN
     if is_written and state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
-<<<<<<< HEAD
-=======
-    eligible = _eligible(state, survivors, around)
+    leaderless = state.in_next_epoch(
+        NO_LEADER,
+        tuple(survivors),
+        around.controller_epoch,
+        _kept_epochs(state, survivors, around.brokers),
+        *_eligible(state, survivors, around),
+        last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
+    )
     if state.is_unproven:
         # Every assigned replica may have what was committed, however great the ISR is (E8).
-        eligible = eligible_replicas.EligibleReplicas(state.elr, state.elr_epochs)
->>>>>>> 76bb7306 (broker: a store that went back proves nothing (E8))
-    return Election(
-        state.in_next_epoch(
-            NO_LEADER,
-            tuple(survivors),
-            around.controller_epoch,
-            _kept_epochs(state, survivors, around.brokers),
-            *_eligible(state, survivors, around),
-            last_leader=state.last_leader if state.leader == NO_LEADER else state.leader,
-        )
-    )
+        elr, elr_epochs = state.elr, state.elr_epochs
+        leaderless = replace(leaderless, elr=elr, elr_epochs=elr_epochs, is_unproven=True)
+    return Election(leaderless)
 
 
 def _kept_epochs(
