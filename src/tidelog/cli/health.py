@@ -60,8 +60,8 @@ def health(
 
     The exit code is 0 for a healthy cluster. It is 1 for a degraded one: a partition is
     under-replicated, a broker is down or paused, a log directory has failed, is full or is slow,
-    there is no controller, or the controller has lost its metadata store. It is 2 if a partition
-    has no leader, or an ISR below min.insync.replicas.
+    there is no controller, or the controller has lost its metadata store, or the store is older
+    than the logs. It is 2 if a partition has no leader, or an ISR below min.insync.replicas.
     It is 3 if no broker responds, or if there is no cluster.
     """
     place = _place(bootstrap, directory)
@@ -97,8 +97,9 @@ def _health(target: Target, place: Place, timeout_s: float) -> Health:
         if not now.reached:
             return unreachable(target.bootstrap, "no broker answers", place)
         minimums = _minimums(target, now, timeout_s)
-        trouble = _controller_trouble(target, now, timeout_s)
-        return assess(now, minimums, place, trouble, _log_dirs(target, now, timeout_s))
+        trouble, went_back = _of_controller(target, now, timeout_s)
+        log_dirs = _log_dirs(target, now, timeout_s)
+        return assess(now, minimums, place, trouble, log_dirs, went_back)
     except (ConnectionLost, RequestTimeout) as error:
         return unreachable(target.bootstrap, str(error), place)
 
@@ -147,21 +148,22 @@ def _log_dirs(target: Target, now: ClusterStatus, timeout_s: float) -> list[LogD
     return found
 
 
-def _controller_trouble(target: Target, now: ClusterStatus, timeout_s: float) -> str | None:
-    """Ask the controller for the moves under way; return why it does not respond, else None.
+def _of_controller(target: Target, now: ClusterStatus, timeout_s: float) -> tuple[str | None, str]:
+    """Ask the controller for the moves under way.
 
-    Brokers without a quorum of their store continue to serve, and metadata shows no difference.
+    Return why it does not respond, else None, and how the metadata store shows to be older than the
+    logs (E8). Brokers without a quorum of their store continue to serve, and metadata shows no
+    difference.
     """
     if now.controller < 0:
-        return None
+        return None, ""
     try:
         with _awake(target, now).client(min(timeout_s, _CONTROLLER_S)) as client:
-            client.list_reassignments()
+            return None, client.reassignments().went_back
     except KafkaError as error:
-        return str(error) if error.code in _BLOCKED else None
+        return str(error) if error.code in _BLOCKED else None, ""
     except (ConnectionLost, RequestTimeout) as error:
-        return str(error)
-    return None
+        return str(error), ""
 
 
 def _print(found: Health) -> None:

@@ -81,6 +81,19 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
         print_line(f"{servers}: {'made' if made else 'is there already'}")
 
 
+@app.command("accept", epilog="Example: tidelog store accept embedded:/var/lib/tidelog/metadata")
+def accept(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
+    """Accept a store that went back to an older copy: health reports it no longer."""
+    with _named(store, timeout) as named:
+
+        async def remove() -> bool:
+            async with _opened(named) as opened:
+                return await transfer.accept_older(opened)
+
+        was_marked = asyncio.run(remove())
+        print_line(f"{named.text}: {'accepted' if was_marked else 'has no mark of an older copy'}")
+
+
 @app.command("export", epilog="Example: tidelog store export /tmp/tide metadata.jsonl")
 def export(
     store: StoreArgument,

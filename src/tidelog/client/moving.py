@@ -92,6 +92,8 @@ class Moves:
     is_frozen: bool
     #: The controller has a queue and a freeze.
     knows_queue: bool
+    #: How the metadata store shows to be older than the logs; empty where it is not (E8).
+    went_back: str = ""
 
 
 class MoveAdmin:
@@ -293,4 +295,5 @@ def _moves_of(response: ListPartitionReassignmentsResponse) -> Moves:
         },
         response.frozen,
         response.knows_queue,
+        response.went_back,
     )

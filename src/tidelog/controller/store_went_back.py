@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidelog.controller.agenda import Agenda
 from tidelog.controller.draft import Draft
 from tidelog.controller.image import Change, Image
-from tidelog.core.types import StoreWentBack
+from tidelog.core.types import NO_STAMP, StoreWentBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,12 @@ def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
     if mark is not None and concerned:
         draft.notice(StoreFoundOlder(mark, len(concerned)))
         agenda.look_at(concerned)
+
+
+def text(mark: StoreWentBack) -> str:
+    """Return what the mark says, for people."""
+    stamp = f"of transaction {mark.found}" if mark.found != NO_STAMP else "missing"
+    return (
+        f"the metadata store went back, as broker {mark.broker_id} found when it registered: its"
+        f" last stamp there is {stamp}, its log directories have seen transaction {mark.seen}"
+    )

@@ -26,6 +26,10 @@ LEVELS = {
 }
 #: A sentence names at most this many partitions; documents name all.
 _NAMED = 3
+_ACCEPT = (
+    "start the brokers of all replicas; then look at topics, configurations and `tidelog strays"
+    " list`, and end this with `tidelog store accept STORE` (docs/guide/older-store.md)"
+)
 _LOOK = "look at the metadata store and at the brokers' logs"
 
 
@@ -82,13 +86,14 @@ def assess(
     place: Place,
     controller_trouble: str | None = None,
     log_dirs: Sequence[LogDirectory] = (),
+    went_back: str = "",
 ) -> Health:
     """Judge a cluster that was reached.
 
     `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is why
     the controller did not respond, None if it did. `log_dirs` are those of the brokers that
-    responded. A partition with fewer replicas than the minimum
-    needs all of them (V60).
+    responded. `went_back` is how the metadata store shows to be older than the logs (E8). A
+    partition with fewer replicas than the minimum needs all of them (V60).
     """
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
     led = [each for each in now.partitions if each.leader != NO_LEADER]
@@ -133,7 +138,9 @@ def assess(
                 _LOOK,
             )
         )
-    elif controller_trouble is not None:
+    if went_back:
+        findings.append(Finding("degraded", "store_went_back", went_back, [], [], _ACCEPT))
+    if now.controller >= 0 and controller_trouble is not None:
         message = f"the controller, broker {now.controller}, cannot decide: {controller_trouble}"
         findings.append(Finding("degraded", "controller_blocked", message, [], [], _LOOK))
     return _health(now, findings, len(below))

@@ -61,6 +61,16 @@ def test_a_full_log_directory_degrades_and_a_failed_one_too() -> None:
     )
 
 
+def test_a_store_that_went_back_degrades_and_names_what_ends_it() -> None:
+    now = ClusterStatus("h:1", "c", 1, True, (broker(1),), (partition(0),))
+    why = "the metadata store went back"
+    found = assess(now, {"t": 1}, LOCAL, None, [], why)
+    assert found.exit_code == 1
+    [finding] = found.findings
+    assert (finding.kind, finding.message) == ("store_went_back", why)
+    assert "tidelog store accept" in finding.next
+
+
 def test_a_slow_log_directory_degrades_and_a_full_one_is_called_full() -> None:
     slow = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_slow=True)
     both = LogDirectory(3, "/c", ErrorCode.NONE, (), 0, 20_000, is_read_only=True, is_slow=True)

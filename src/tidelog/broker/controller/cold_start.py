@@ -1,6 +1,6 @@
 """A controller that begins while no replica is alive in the life that the store recorded (E8).
 
-All brokers have started anew then, and perhaps the store with them, from an older copy. Only a
+All brokers have restarted then, perhaps on an older copy of the store. Only a
 broker that had seen a later store finds that out, when it registers. So the first election waits
 for the brokers of all replicas, leader.recovery.wait.ms at most. A cluster that runs never waits:
 one member of one partition that goes on is enough. Decides nothing else.

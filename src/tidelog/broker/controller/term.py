@@ -16,6 +16,7 @@ from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
 from tidelog.broker.controller.term_events import TermEvents
 from tidelog.broker.server.requests import Pending
+from tidelog.controller import store_went_back
 from tidelog.controller.cluster_events import StateChange, is_unclean
 from tidelog.controller.commands import Sender
 from tidelog.controller.controller import Controller
@@ -191,11 +192,9 @@ def report(services: Services, controller_epoch: int, effects: Effects) -> None:
     for older in notices.of(StoreFoundOlder):
         log(
             logging.ERROR,
-            f"the metadata store went back, as broker {older.found.broker_id} found when it"
-            f" registered: its last stamp there is of transaction {older.found.found}, its log"
-            f" directories have seen {older.found.seen}. {older.partitions} partitions prove no"
-            " replica: each gets the leader with the greatest log, once enough of its replicas are"
-            " there; see docs/guide/older-store.md",
+            f"{store_went_back.text(older.found)}. {older.partitions} partitions prove no replica:"
+            " each gets the leader with the greatest log, once enough of its replicas are there;"
+            " see docs/guide/older-store.md",
         )
     _report_recoveries(log, notices)
     if notices.of(ExpansionsHeld):

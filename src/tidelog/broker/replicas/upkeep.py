@@ -275,10 +275,9 @@ class ReplicaUpkeep:
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
-                f"{len(event)} replicas became strays"
-                f"{' of a store that is older than they are (E8)' if is_older else ' at once'}:"
-                " they are kept until `tidelog strays delete` removes or `tidelog strays restore`"
-                " restores them; `tidelog strays list` shows them",
+                f"{len(event)} replicas became strays at once: they are kept until `tidelog strays"
+                " delete` removes or `tidelog strays restore` restores them; `tidelog strays list`"
+                f" shows them{' (the metadata store is older than they are)' if is_older else ''}",
             )
             for directory in replicas.directories:
                 names = [name for _, name, where in new if where is directory]

@@ -1,7 +1,8 @@
 """The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
 
 Clients of Kafka see those under way. Tagged fields of ours add their original replicas, throttles
-and identities, the queue with the reason why each entry waits, and the freeze.
+and identities, the queue with the reason why each entry waits, and the freeze. `health` learns by
+the same answer that the metadata store went back (E8).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidelog.controller import store_went_back
 from tidelog.controller.answers import Answer, Precedence
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
@@ -67,6 +69,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
         knows_queue=True,
         frozen=image.is_frozen,
         queued=_queued(None if named is None else wanted, draft),
+        went_back="" if image.went_back is None else store_went_back.text(image.went_back),
     )
     draft.answer(
         Answer[TopicPartition](

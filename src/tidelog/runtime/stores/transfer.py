@@ -26,9 +26,13 @@ from tidelog.metadata.store import (
     Create,
     Delete,
     MetadataStore,
+    Node,
+    NoNode,
     Op,
     SetData,
+    Stat,
     StoreError,
+    TransactionFailed,
 )
 
 #: Their children are notifications: numbered by their parent, whose counter restarts elsewhere.
@@ -108,6 +112,20 @@ async def read_tree(store: MetadataStore, where: str) -> SavedTree:
     return SavedTree(name, zxid, tuple(nodes))
 
 
+async def accept_older(store: MetadataStore) -> bool:
+    """Remove the mark of a store that went back (E8); return whether there was one.
+
+    Partitions that wait for replicas go on waiting: their states say that nothing is proven.
+    """
+    try:
+        await store.transact([Delete(layout.STORE_WENT_BACK, ANY_VERSION)])
+    except TransactionFailed as failure:
+        if isinstance(failure.error, NoNode):
+            return False
+        raise
+    return True
+
+
 async def refuse_brokers(store: MetadataStore, where: str) -> None:
     """Raise TransferError while brokers are registered: their writes would be lost or mixed in."""
     brokers = await store.children(layout.BROKER_IDS)
@@ -172,7 +190,12 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 
 
 def without_lives(node: SavedNode) -> bytes:
-    """Return a node's data; a partition's state without `isr_epochs`."""
+    """Return a node's data; a partition's state without `isr_epochs`.
+
+    A stamp names the transaction that it had: an import of an older export is an older store (E8).
+    """
+    if node.path.startswith(f"{layout.BROKER_STAMPS}/"):
+        return layout.encode_stamp(_stamp_of(node))
     if not is_state(node.path):
         return node.data
     try:
@@ -182,6 +205,14 @@ def without_lives(node: SavedNode) -> bytes:
     if not isinstance(state, dict) or state.pop("isr_epochs", None) is None:
         return node.data
     return encode_json(state)
+
+
+def _stamp_of(node: SavedNode) -> int:
+    stat = Stat(version=0, czxid=0, mzxid=node.mzxid, ephemeral_owner=NO_OWNER)
+    try:
+        return layout.decode_stamp(node.path, Node(node.data, stat))
+    except LayoutError:
+        return node.mzxid  # illegible in the original, too
 
 
 def is_state(path: str) -> bool:

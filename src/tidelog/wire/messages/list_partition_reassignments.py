@@ -18,6 +18,7 @@ KNOWS_QUEUE_TAG = 20_024
 REQUEST_TAG = 20_025
 THROTTLE_TAG = 20_026
 PAUSED_TAG = 20_027
+WENT_BACK_TAG = 20_028
 #: No request node asked for the move.
 NO_REQUEST = -1
 
@@ -92,6 +93,8 @@ class ListPartitionReassignmentsResponse:
     queued: list[QueuedReassignment] = array(
         QueuedReassignment, "0+", ignorable=True, tag=QUEUED_TAG
     )
+    #: Ours (E8): how the metadata store shows to be older than the logs; empty where it is not.
+    went_back: str = string("0+", ignorable=True, tag=WENT_BACK_TAG)
 
 
 API = Api(
