@@ -71,7 +71,7 @@ class _StandIn:
 
     def __init__(self, network: StandInNetwork, port: int) -> None:
         self.peer = f"127.0.0.1:{port}"
-        self.queued_bytes = 0
+        self.queued_bytes = self.held_bytes = 0
         self._network = network
         self._port = port
         self.handler: FrameHandler | None = None
@@ -112,6 +112,10 @@ class _StandIn:
 
     def resume_reading(self) -> None:
         """Nothing is read."""
+
+    def abort(self, reason: str) -> None:
+        """Gone."""
+        self.handler = None
 
     def close(self, reason: str) -> None:
         """Gone."""

@@ -28,7 +28,7 @@ class Recorder:
         self.echo = echo
         self.reads: list[list[bytes]] = []
         self.lost: list[str] = []
-        self.drained = 0
+        self.taken_bytes = 0
 
     @property
     def frames(self) -> list[bytes]:
@@ -43,8 +43,8 @@ class Recorder:
     def connection_lost(self, reason: str) -> None:
         self.lost.append(reason)
 
-    def send_queue_drained(self) -> None:
-        self.drained += 1
+    def send_queue_changed(self, sent_bytes: int) -> None:
+        self.taken_bytes += sent_bytes
 
 
 class Running:

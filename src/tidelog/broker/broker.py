@@ -58,6 +58,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import StorageError, TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
+from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_STAMP, CleanEpochs, Endpoint
 from tidelog.log.log_directory import LogDirectory
@@ -104,6 +105,7 @@ class Broker:
             self.admission,
             self.dispatcher,
             self.appends.submit,
+            services.responses,
         )
         self.held_answers = HeldAnswers(
             services.view,
@@ -433,4 +435,9 @@ def _services(
         fence=Fence(),
         view=view,
         peers=peers,
+        responses=ResponseBudget(
+            config.queued_max_response_bytes,
+            ports.clock,
+            partial(ports.tracer.log, "request", logging.WARNING),
+        ),
     )

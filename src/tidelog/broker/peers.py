@@ -167,7 +167,7 @@ class PeerConnection:
         if self._broker_id is not None and self._peer.in_flight:
             self._peers.fell_silent(self._broker_id)
 
-    def send_queue_drained(self) -> None:
+    def send_queue_changed(self, sent_bytes: int) -> None:
         """Do nothing: requests are few and small, and no request waits for this."""
 
     async def _connect(self) -> None:

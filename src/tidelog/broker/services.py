@@ -18,6 +18,7 @@ from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Clock, Ports, Tracer
+from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import NO_BROKER_EPOCH, CleanEpochs
 
@@ -126,6 +127,7 @@ class Services:
     fence: Fence
     view: ClusterView
     peers: Peers
+    responses: ResponseBudget
 
     @property
     def config(self) -> BrokerConfig:

@@ -451,6 +451,14 @@ class BrokerConfig:
         "its request for 5 s, or less than 1 MiB or a sixth of it in 10 s, is closed. -1: no "
         "limit, as by default in Kafka.",
     )
+    queued_max_response_bytes: int = long(
+        limits.QUEUED_RESPONSE_BYTES,
+        "Bytes of responses that clients have not read yet, over all connections; brokers have as "
+        "many of their own. The less are left, the fewer records a fetch gets. At the limit, a "
+        "connection that reads nothing for 10 s is closed, the one with the most bytes first.",
+        at_least=16 * limits.MIB,
+        ours=True,
+    )
     max_connections: int = integer(
         limits.MAX_CONNECTIONS, "Connections at the same time.", at_least=1
     )

@@ -42,6 +42,10 @@ MAX_HELD_ANSWERS = 1_000
 #: Partitions that these responses name: all of them may be made in one turn of the loop, at some
 #: 5 microseconds for each partition.
 MAX_HELD_PARTITIONS = 20_000
+#: `queued.max.response.bytes`: responses over all connections of clients that were not read yet,
+#: and as much for brokers. With the largest grant, 16 MiB, many readers share it, and a broker with
+#: hundreds of readers that read nothing stays below 300 MB.
+QUEUED_RESPONSE_BYTES = 128 * MIB
 #: `max.incremental.fetch.session.cache.slots`: Kafka's default.
 MAX_FETCH_SESSIONS = 1000
 #: Partitions over all fetch sessions: about 400 bytes each.

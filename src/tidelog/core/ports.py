@@ -209,8 +209,8 @@ class FrameHandler(Protocol):
     def connection_lost(self, reason: str) -> None:
         """Handle the end of the connection; called once, also after `close()`."""
 
-    def send_queue_drained(self) -> None:
-        """Resume sending: the peer took the queue, after `queued_bytes` was over the limit."""
+    def send_queue_changed(self, sent_bytes: int) -> None:
+        """Note that the kernel took `sent_bytes` of queued bytes; 0: new bytes were queued."""
 
 
 class Transport(Protocol):
@@ -229,6 +229,10 @@ class Transport(Protocol):
 
         A loop that has much to do learns of it later than the kernel.
         """
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the buffers that hold the queued ones: those of a half-sent one count whole."""
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send bytes that already carry their size prefixes.
@@ -251,6 +255,9 @@ class Transport(Protocol):
     def resume_reading(self) -> None: ...
     def close(self, reason: str) -> None:
         """Send queued bytes if the peer takes them, then close; safe to repeat."""
+
+    def abort(self, reason: str) -> None:
+        """Close without sending queued bytes."""
 
 
 class Listener(Protocol):

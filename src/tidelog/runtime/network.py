@@ -22,8 +22,6 @@ from tidelog.wire.frames import FrameError, FrameReader
 
 #: After `close`, how long the peer may take queued bytes.
 _LINGER_MS = 1_000
-#: Queue size at or below which the handler learns of room again.
-_DRAINED_BYTES = limits.MAX_SEND_QUEUE_BYTES // 4
 _LISTEN_BACKLOG = 1024
 #: Linux's `tcpi_state` of a connection that neither side has ended.
 _TCP_ESTABLISHED = 1
@@ -59,9 +57,10 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._out: socket.socket | None = None
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
+        #: Bytes of the first queued buffer that the kernel has taken.
+        self._head_sent_bytes = 0
         self._corked = False
         self._writer_armed = False
-        self._was_full = False
         self._close_reason = ""
         self._closing = False
         self.peer = "?"
@@ -162,6 +161,11 @@ class SocketTransport(asyncio.BufferedProtocol):
             return True
         return info[0] != _TCP_ESTABLISHED
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the queued buffers, those of a half-sent one included."""
+        return self._queued_bytes + self._head_sent_bytes
+
     def send(self, parts: Sequence[Buffer]) -> None:
         """Queue bytes; they leave at once unless a read event is under way."""
         if self._out is None or self._closing:
@@ -216,6 +220,14 @@ class SocketTransport(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self, reason: str) -> None:
+        """Close the connection and drop queued bytes."""
+        self._closing = True
+        self._close_reason = self._close_reason or reason
+        self._close_socket()
+        if self._transport is not None:
+            self._transport.abort()
+
     # sending
 
     def _enqueue(self, parts: Sequence[Buffer]) -> None:
@@ -224,8 +236,6 @@ class SocketTransport(asyncio.BufferedProtocol):
             if view.nbytes:
                 self._queue.append(view)
                 self._queued_bytes += view.nbytes
-        if self._queued_bytes > limits.MAX_SEND_QUEUE_BYTES:
-            self._was_full = True
 
     def _send_now(self, parts: Sequence[Buffer]) -> None:
         """Send at once in the common case: a short response that the kernel takes whole."""
@@ -252,6 +262,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         out = self._out
         if out is None:
             return
+        queued_bytes = self._queued_bytes
         while queue:
             parts = [queue[index] for index in range(min(len(queue), limits.MAX_IOVECS))]
             try:
@@ -266,32 +277,29 @@ class SocketTransport(asyncio.BufferedProtocol):
                 head = queue[0]
                 if sent < head.nbytes:
                     queue[0] = head[sent:]
+                    self._head_sent_bytes += sent
                     break
                 sent -= head.nbytes
+                self._head_sent_bytes = 0
                 queue.popleft()
+        was_queued = self._writer_armed
         if queue:
-            if not self._writer_armed:
+            if not was_queued:
                 self._writer_armed = True
                 self._loop.add_writer(out.fileno(), self._flush)
-            return
-        if self._writer_armed:
-            self._writer_armed = False
-            self._loop.remove_writer(out.fileno())
-        if self._closing:
-            self._close_socket()
-
-        if self._was_full and self._queued_bytes <= _DRAINED_BYTES and self._handler is not None:
-            self._was_full = False
-            self._handler.send_queue_drained()
+        else:
+            if was_queued:
+                self._writer_armed = False
+                self._loop.remove_writer(out.fileno())
+            if self._closing:
+                self._close_socket()
+        # What left at once is news only for an owner that paused because of it.
+        if (queue or was_queued or self._paused) and self._handler is not None:
+            is_news = was_queued or self._paused
+            self._handler.send_queue_changed(queued_bytes - self._queued_bytes if is_news else 0)
 
     def _broken(self, error: OSError) -> None:
-        self._queue.clear()
-        self._queued_bytes = 0
-        self._close_reason = self._close_reason or str(error)
-        self._closing = True
-        self._close_socket()
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort(str(error))
 
     def _close_socket(self) -> None:
         out, self._out = self._out, None
@@ -301,7 +309,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             self._writer_armed = False
             self._loop.remove_writer(out.fileno())
         self._queue.clear()
-        self._queued_bytes = 0
+        self._queued_bytes = self._head_sent_bytes = 0
         out.close()
 
 

@@ -89,7 +89,7 @@ class Pipe:
     """One direction of a connection."""
 
     __slots__ = (
-        "_draining", "_has_vanished", "_is_scheduled", "_is_stalled", "_items", "_network",
+        "_has_vanished", "_is_scheduled", "_is_stalled", "_items", "_network",
         "in_flight_bytes", "last_due_ns", "link", "source", "target",
     )  # fmt: skip
 
@@ -105,7 +105,6 @@ class Pipe:
         self._items: deque[tuple[int, object]] = deque()
         self._is_scheduled = False
         self._is_stalled = False
-        self._draining = False
         self._has_vanished = False
 
     def put(self, item: object, due_ns: int | None = None) -> None:
@@ -116,8 +115,6 @@ class Pipe:
         if isinstance(item, bytes):
             due_ns += len(item)  # a gigabyte a second
             self.in_flight_bytes += len(item)
-            if self.queued_bytes > limits.MAX_SEND_QUEUE_BYTES:
-                self._draining = True
         if self._has_vanished:
             return
         self.last_due_ns = max(self.last_due_ns, due_ns)
@@ -224,21 +221,18 @@ class Pipe:
                 target.outgoing.put(RESET)
             return
         if target.is_reading and target.admits(chunks):
-            self.in_flight_bytes -= sum(map(len, chunks))
-            self.check_drained()
+            self.read(sum(map(len, chunks)))
         target.receive(chunks)
 
     def read(self, size_bytes: int) -> None:
-        """Account for bytes that waited in the kernel and that the target has now read."""
+        """Account for bytes that the target has read; the sender learns of its shorter queue."""
+        queued_bytes = self.queued_bytes
         self.in_flight_bytes -= size_bytes
-        self.check_drained()
-
-    def check_drained(self) -> None:
-        """Notify the sender when its queue is empty after it exceeded the limit."""
-        if self._draining and self.queued_bytes == 0 and not self.source.is_gone:
-            self._draining = False
-            source = self.source
-            self._network.scheduler.after(0, source.process, source.drained)
+        source = self.source
+        if queued_bytes and not source.is_gone:
+            sent_bytes = queued_bytes - self.queued_bytes
+            scheduler = self._network.scheduler
+            scheduler.after(0, source.process, source.queue_changed, sent_bytes)
 
 
 class Endpoint:
@@ -303,6 +297,11 @@ class Endpoint:
         """Return whether the connection is gone; its owner always knows that already."""
         return self.is_gone
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that the kernel has not buffered."""
+        return self.outgoing.queued_bytes
+
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send copies of whole frames."""
         self.process.port_call("network.send")
@@ -346,6 +345,15 @@ class Endpoint:
             self._uncork()
             self._gone(reason)
             self.outgoing.put(FIN)
+
+    def abort(self, reason: str) -> None:
+        """Reset the connection; frames under way are lost."""
+        self.process.port_call("network.close")
+        if not self.is_gone:
+            self._corked.clear()
+            self._gone(reason)
+            self.outgoing.cut_short(self._network.draw)
+            self.outgoing.put(RESET)
 
     # The network's side
 
@@ -441,6 +449,8 @@ class Endpoint:
         if corked and not self.is_gone:
             for chunk in corked:
                 self.outgoing.put(chunk)
+            if self.outgoing.queued_bytes and self.handler is not None:
+                self.handler.send_queue_changed(0)
 
     def peer_closed(self, reason: str) -> None:
         """Close this side after FIN or RST arrived."""
@@ -466,10 +476,10 @@ class Endpoint:
         if self.handler is not None:
             self.handler.connection_lost(reason)
 
-    def drained(self) -> None:
-        """Notify the handler that the send queue is empty again."""
+    def queue_changed(self, sent_bytes: int) -> None:
+        """Notify the handler that the kernel took queued bytes."""
         if self.handler is not None and not self.is_gone:
-            self.handler.send_queue_drained()
+            self.handler.send_queue_changed(sent_bytes)
 
     def process_died(self, *, power_lost: bool) -> None:
         """Reset the connection; part of the bytes in flight may not arrive.

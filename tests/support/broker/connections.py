@@ -12,7 +12,9 @@ from tidelog.broker.apis import error_response
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import QUEUED_RESPONSE_BYTES
 from tidelog.core.ports import Buffer
+from tidelog.core.response_budget import ResponseBudget
 from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
@@ -23,6 +25,7 @@ class FakeTransport:
     def __init__(self) -> None:
         self.peer = "client:1"
         self.queued_bytes = 0
+        self.aborted: str | None = None
         self.sent: list[bytes] = []
         self.closed: str | None = None
         self.reading = True
@@ -46,8 +49,15 @@ class FakeTransport:
     def resume_reading(self) -> None:
         self.reading = True
 
+    @property
+    def held_bytes(self) -> int:
+        return self.queued_bytes
+
     def close(self, reason: str) -> None:
         self.closed = reason
+
+    def abort(self, reason: str) -> None:
+        self.aborted = reason
 
 
 class FakeBroker:
@@ -58,6 +68,8 @@ class FakeBroker:
         self.tracer = FakeTracer()
         self.handle = handle
         self.idle = SimpleNamespace(tick=0)
+        self.lines: list[str] = []
+        self.responses = ResponseBudget(QUEUED_RESPONSE_BYTES, self.clock, self.lines.append)
         self.admission = SimpleNamespace(is_open=True, sends_answers=True, is_serving=True)
         self.dispatcher = self
         self.fence = SimpleNamespace(late_from_ms=1 << 62, is_in_doubt=False)

@@ -38,10 +38,12 @@ from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.broker.services import Identity, Services, Settings
+from tidelog.core import limits
 from tidelog.core.completion import Completion
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.metrics import Metrics
+from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.wire.codec import RequestHeader
@@ -79,7 +81,13 @@ HANDLERS: dict[int, Callable[[Any, Request[Any]], Any]] = {
 
 #: The connection of a request whose handler is called without one.
 CONNECTION: Any = SimpleNamespace(
-    peer="10.0.0.1:5000", listener="PLAINTEXT", serves_own=True, close=lambda reason: None
+    peer="10.0.0.1:5000",
+    listener="PLAINTEXT",
+    serves_own=True,
+    close=lambda reason: None,
+    unread_bytes=0,
+    is_broker=True,
+    prove_broker=lambda: None,
 )
 
 
@@ -242,6 +250,11 @@ def services_of(fake: Any) -> LoudServices:
         timers=timers,  # type: ignore[arg-type]  # a fake may lack them
         serving_timers=timers,  # type: ignore[arg-type]  # a fake may lack them
         fence=Fence(),
+        responses=ResponseBudget(
+            limits.QUEUED_RESPONSE_BYTES,
+            fake.clock,
+            lambda line: None,
+        ),
         **parts,  # type: ignore[arg-type]  # of fakes
     )
 
@@ -281,6 +294,9 @@ class FakeBroker:
             fence=Fence(),
             view=self.view,
             peers=self.peers,  # type: ignore[arg-type]  # a fake
+            responses=ResponseBudget(
+                limits.QUEUED_RESPONSE_BYTES, clock, lambda line: self.tracer.log("r", 30, line)
+            ),
         )
         self.services.fence.late_from_ms = 1 << 62
         self.broker_epoch = 100 + broker_id

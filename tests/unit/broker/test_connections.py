@@ -10,7 +10,7 @@ from tests.support.broker.connections import FakeBroker, FakeTransport, answers,
 
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Pending, Request
-from tidelog.core import limits
+from tidelog.core import limits, response_budget
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.wire.codec import decode_response
 from tidelog.wire.messages.api_versions import (
@@ -212,7 +212,7 @@ def test_requests_of_one_packet_above_the_limit_are_begun_when_answers_have_left
 def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_SEND_QUEUE_BYTES", 100_000)
+    monkeypatch.setattr(response_budget, "MAX_SEND_QUEUE_BYTES", 100_000)
     first = Pending()
     big = DescribeClusterResponse(error_message="x" * 32_000)
     begun: list[int] = []
@@ -221,13 +221,16 @@ def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
         begun.append(request.header.correlation_id)
         return big if len(begun) > 1 else first
 
-    connection, transport, _ = connect(handle)
+    connection, transport, broker = connect(handle)
+    room = broker.responses.clients
     connection.frames_received([frame(number) for number in range(20)])
     assert begun == [0, 1, 2, 3, 4]
     assert not transport.reading
+    assert 4 * 32_000 < room.used_bytes < 5 * 32_000
     first.complete(DescribeClusterResponse())
     assert answers(transport) == list(range(20))
     assert transport.reading
+    assert room.used_bytes == 0
 
 
 def test_requests_before_a_malformed_one_are_answered() -> None:
@@ -243,5 +246,5 @@ def test_a_reader_that_takes_nothing_stops_being_read_from() -> None:
     connection.frames_received([frame(1)])
     assert not transport.reading
     transport.queued_bytes = 0
-    connection.send_queue_drained()
+    connection.send_queue_changed(limits.MAX_SEND_QUEUE_BYTES + 1)
     assert transport.reading

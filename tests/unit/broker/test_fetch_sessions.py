@@ -26,7 +26,9 @@ from tidelog.broker.replicas.fetch_sessions import (
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import QUEUED_RESPONSE_BYTES
 from tidelog.core.ports import Buffer
+from tidelog.core.response_budget import LEAST_GRANT_BYTES, MAX_TURN_BYTES
 from tidelog.core.types import TopicPartition
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.fetch import (
@@ -484,3 +486,75 @@ def test_a_session_unused_for_two_minutes_gives_way_to_any() -> None:
     assert sessions.add(closable(a_session(0, replica_id=2)), 1, 0)
     assert not sessions.add(a_session(0), 2, EVICTION_MS)
     assert sessions.add(a_session(0), 2, EVICTION_MS + 1)
+
+
+def test_a_fetch_without_a_grant_waits_for_its_turn_also_with_max_wait_ms_of_zero() -> None:
+    async def story() -> None:
+        broker = await leading()
+        room = broker.services.responses.clients
+        room.read(MAX_TURN_BYTES)
+        answers = completed(ask(broker, wanted(0)))
+        again = completed(ask(broker, wanted(1)))
+        assert (answers, again, room.waiting) == ([], [], 2)
+        await broker.clock.advance(0)
+        assert [records_of(part) for part in parts(answers[0])] == [b"\1\1"]
+        assert [records_of(part) for part in parts(again[0])] == [b"\1"]
+        assert room.waiting == 0
+
+    asyncio.run(story())
+
+
+def test_the_next_fetch_of_a_session_and_a_lost_connection_end_a_fetch_that_waits() -> None:
+    async def story() -> None:
+        broker = await leading()
+        session = ask(broker, wanted(0), session=(0, 0)).session_id
+        room = broker.services.responses.clients
+        room.read(MAX_TURN_BYTES)
+        first = completed(ask(broker, wanted(0), session=(session, 1), max_wait_ms=500))
+        pending = ask(broker, wanted(1), session=(session, 2), max_wait_ms=500)
+        assert (parts(first[0]), room.waiting) == ([], 1)
+        pending.cancel()
+        assert room.waiting == 0
+
+    asyncio.run(story())
+
+
+def test_beyond_the_limit_a_fetch_answers_without_records_when_its_time_is_over() -> None:
+    async def story() -> None:
+        broker = await leading()
+        room = broker.services.responses.clients
+        room.take(2 * QUEUED_RESPONSE_BYTES - 1)
+        answers = completed(ask(broker, wanted(0), max_wait_ms=1_500))
+        await broker.clock.advance(1_400)
+        assert answers == []
+        await broker.clock.advance(1_000)
+        assert [records_of(part) for part in parts(answers[0])] == [b""]
+        room.take(1 - 2 * QUEUED_RESPONSE_BYTES)
+        assert [records_of(part) for part in parts(ask(broker, wanted(0)))] == [b"\1\1"]
+
+    asyncio.run(story())
+
+
+def test_records_are_not_held_while_a_fetch_waits_for_more_of_them() -> None:
+    async def story() -> None:
+        broker = await leading()
+        pending = ask(broker, wanted(0), session=(0, 0), max_wait_ms=500, min_bytes=3)
+        (session,) = broker.fetch_sessions._sessions.values()
+        assert session.waiting is not None
+        assert [answer.records for answer in session.waiting._answers.values()] == [b""]  # type: ignore[attr-defined]
+        answers = completed(pending)
+        append(broker, b"r")
+        assert [records_of(part) for part in parts(answers[0])] == [b"\1\1\1"]
+
+    asyncio.run(story())
+
+
+def test_a_grant_below_min_bytes_is_enough() -> None:
+    async def story() -> None:
+        broker = await leading(b"r" * 2 * LEAST_GRANT_BYTES)
+        broker.services.responses.clients.take(QUEUED_RESPONSE_BYTES - 1)
+        large: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1 << 30, "max_bytes": 1 << 30}
+        answer = ask(broker, wanted(0, partition_max_bytes=1 << 30), **large)
+        assert len(records_of(parts(answer)[0])) == LEAST_GRANT_BYTES
+
+    asyncio.run(story())

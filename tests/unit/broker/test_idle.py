@@ -57,7 +57,7 @@ def test_requests_answers_and_a_peer_that_reads_again_keep_a_connection() -> Non
     uses: tuple[Callable[[], object], ...] = (
         lambda: connection.frames_received([frame(1)]),
         lambda: harness.pending.complete(DescribeClusterResponse()),
-        connection.send_queue_drained,
+        lambda: connection.send_queue_changed(1),
     )
     for use in uses:
         harness.clock.advance(MAX_IDLE_MS - TICK_MS)

@@ -225,6 +225,7 @@ def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
             admission,
             broker.dispatcher,
             broker.submit_appends,
+            services.responses,
         )
         transport: Any = SimpleNamespace(peer="client:1")
         connection: Any = server.accept("EXTERNAL", transport)

@@ -55,7 +55,7 @@ class Answering:
     def connection_lost(self, reason: str) -> None:
         """Nothing waits."""
 
-    def send_queue_drained(self) -> None:
+    def send_queue_changed(self, sent_bytes: int) -> None:
         """Nothing was sent."""
 
 

@@ -186,5 +186,5 @@ class _Served:
     def connection_lost(self, reason: str) -> None:
         pass
 
-    def send_queue_drained(self) -> None:
+    def send_queue_changed(self, sent_bytes: int) -> None:
         pass

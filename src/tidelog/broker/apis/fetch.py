@@ -57,6 +57,8 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
     session, listed = found
     checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
+        if not request.connection.is_broker:
+            request.connection.prove_broker()
         if broker_epoch != session.broker_epoch or broker_epoch == NO_BROKER_EPOCH:
             # The follower re-registered and kept its log: re-check every partition of its session,
             # or an idle replica could never rejoin the ISR (V63). A follower without a broker epoch
@@ -76,7 +78,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         message.min_bytes,
         max(min(message.max_bytes, limit), 0),
         all_partitions=message.session_epoch <= INITIAL_EPOCH,
-        listener=request.connection.listener,
+        connection=request.connection,
         received_ms=now_ms,
     )
     return fetch.start(message.max_wait_ms, checked)

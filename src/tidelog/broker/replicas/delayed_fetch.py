@@ -2,7 +2,8 @@
 
 The fetch looks at the dirty partitions of a session; `fetch_checks` decides whether they may be
 read. It reads logs up to the log end for followers and up to the high watermark for consumers. It
-responds when there is enough data or the time is over. A partition knows its follower's fetch
+responds when there is enough data or the time is over. What it may read is granted by the budget of
+unread responses; without a grant it waits for its turn. A partition knows its follower's fetch
 offset before anything is read, so that the response carries the moved high watermark.
 """
 
@@ -15,7 +16,7 @@ from tidelog.broker.replicas.fetch_checks import Refusal, readable
 from tidelog.broker.replicas.fetch_growth import Found, growth_bytes, note_seen
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
 from tidelog.broker.replicas.throttled_reads import ThrottledReads
-from tidelog.broker.server.requests import Pending
+from tidelog.broker.server.requests import Pending, RequestConnection
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
@@ -85,7 +86,9 @@ class DelayedFetch:
         "_all_partitions",
         "_answered",
         "_answers",
-        "_listener",
+        "_connection",
+        "_is_deferred",
+        "_is_final",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -93,6 +96,8 @@ class DelayedFetch:
         "_reading",
         "_received_ms",
         "_replicas",
+        "_reserved_bytes",
+        "_room",
         "_services",
         "_session",
         "_throttled",
@@ -111,18 +116,24 @@ class DelayedFetch:
         min_bytes: int,
         max_bytes: int,
         all_partitions: bool,
-        listener: str,
+        connection: RequestConnection,
         received_ms: int = 0,
     ) -> None:
-        """`listener` accepted the request: leader hints name endpoints there.
+        """`connection` sent the request: leader hints name endpoints of its listener.
 
         `received_ms` is the monotonic time of its arrival.
         """
         self._services = services
         self._replicas = replicas
-        self._listener = listener
+        self._connection = connection
         self._session = session
         self._version = version
+        responses = services.responses
+        self._room = responses.brokers if session.replica_id >= 0 else responses.clients
+        #: Bytes of reads from the disk that count in the room until they are sent.
+        self._reserved_bytes = 0
+        #: Whether this fetch waits for its turn to read, and whether it responds then in any case.
+        self._is_deferred = self._is_final = False
         # A response never holds more than max_bytes: like Kafka, wait for no more than fits.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
@@ -163,7 +174,7 @@ class DelayedFetch:
     def partition_readable(self, partition: SessionPartition) -> None:
         """Look again at a partition of the session that has changed while this fetch waits."""
         watched = partition.watched
-        if self._reading:
+        if self._reading or self._is_deferred:
             return
         if watched is not None and watched.is_leader:
             growth = growth_bytes(partition, watched)
@@ -207,6 +218,33 @@ class DelayedFetch:
         self._timeout = self._services.serving_timers.after(max_wait_ms, self._timed_out)
         self._await_throttle()
 
+    # the budget of unread responses
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the time of a fetch that waits for its turn is over."""
+        return self._is_final
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of responses that its connection holds."""
+        return self._connection.unread_bytes
+
+    def _defer(self, final: bool) -> None:
+        """Wait for this fetch's turn to read."""
+        self._is_deferred = True
+        self._is_final = self._is_final or final
+        self._room.wait(self)
+
+    def resume(self, granted_bytes: int) -> None:
+        """Read what is granted now; see `core.response_budget.WaitingFetch`."""
+        self._is_deferred = False
+        self._read(self._is_final, granted_bytes=granted_bytes)
+        if self._answered:
+            self._complete()
+        elif not self._reading:
+            self._await_throttle()
+
     def _await_throttle(self) -> None:
         """Look again when the throttle lets this follower have the records that it lacks (R15)."""
         if self._throttled.waits and self._unthrottling is None:
@@ -216,7 +254,7 @@ class DelayedFetch:
 
     def _throttle_recovered(self) -> None:
         self._unthrottling = None
-        if self._answered or self._reading:
+        if self._answered or self._reading or self._is_deferred:
             return
         self._read(final=False)
         if self._answered:
@@ -226,7 +264,9 @@ class DelayedFetch:
             self._await_throttle()
 
     def _timed_out(self) -> None:
-        if not self._answered and not self._reading:
+        if self._is_deferred:
+            self._is_final = True
+        elif not self._answered and not self._reading:
             self._read(final=True)
             if self._answered:
                 self._complete()
@@ -239,6 +279,9 @@ class DelayedFetch:
 
     def _close(self) -> None:
         session = self._session
+        if self._is_deferred:
+            self._is_deferred = False
+            self._room.leave(self)
         if session.waiting is self:
             session.waiting = None
         if self._timeout is not None:
@@ -253,11 +296,25 @@ class DelayedFetch:
 
     # reading
 
-    def _read(self, final: bool, checked: Checked = _NONE_CHECKED) -> None:
-        """Look at the dirty partitions; set `_answered` when the response is complete."""
+    def _read(
+        self, final: bool, checked: Checked = _NONE_CHECKED, granted_bytes: int | None = None
+    ) -> None:
+        """Look at the dirty partitions; set `_answered` when the response is complete.
+
+        `granted_bytes`: what may be read; None: what the room grants.
+        """
+        if granted_bytes is None:
+            granted_bytes = self._room.grant_bytes
+            if granted_bytes == 0:
+                self._defer(final)
+                return
         session = self._session
         self._throttled.begin_look()
         remaining = self._max_bytes
+        least = self._min_bytes
+        if granted_bytes < remaining:
+            remaining = granted_bytes
+            least = min(least, granted_bytes)
         total = 0
         urgent = False
         answers = self._answers
@@ -267,7 +324,8 @@ class DelayedFetch:
             is_full = total > 0 and remaining <= 0
             if is_full and not self._all_partitions:
                 break
-            answer, read = self._look(item, checked.get(item), remaining, total == 0)
+            min_one = total == 0 and granted_bytes > 0
+            answer, read = self._look(item, checked.get(item), remaining, min_one)
             if answer is None:
                 del session.dirty[item]
                 answers.pop(item, None)
@@ -290,24 +348,28 @@ class DelayedFetch:
                 session.dirty[item] = None
             elif answer.error_code or answer.diverging_epoch.epoch >= 0:
                 urgent = True
-            elif not is_full:
+            elif not is_full and granted_bytes:
                 del session.dirty[item]
             answers[item] = answer
+        if total:
+            self._room.read(total)
         if reads:
-            self._await_reads(reads)
-        elif (
-            final
-            or urgent
-            or found.bytes >= self._min_bytes
-            or not found.can_grow(len(session.partitions))
-        ):
+            self._await_reads(reads, total)
+        elif final or urgent or found.bytes >= least or not found.can_grow(len(session.partitions)):
             self._answered = True
             self._reads_done()
         else:
-            self._missing_bytes = self._min_bytes - found.bytes
+            if total:
+                self._drop_records()
+            self._missing_bytes = least - found.bytes
             for item in answers:
                 if item.watched is not None:
                     note_seen(item, item.watched)
+
+    def _drop_records(self) -> None:
+        """Hold no records while waiting: their partitions are dirty, and are read again."""
+        for answer in self._answers.values():
+            answer.records = b""
 
     def _found(self, found: Found, item: SessionPartition, part: LogSlice, room: int) -> None:
         """Note a read that is done, for which there was this room."""
@@ -317,9 +379,11 @@ class DelayedFetch:
             end = partition.log.log_end_offset if is_follower else partition.high_watermark
             found.read(partition.log, part, end, room)
 
-    def _await_reads(self, reads: list[_Read]) -> None:
-        """Respond when all reads from the disk are done."""
+    def _await_reads(self, reads: list[_Read], size_bytes: int) -> None:
+        """Respond when all reads from the disk are done; they bring `size_bytes` at most."""
         self._reading = len(reads)
+        self._reserved_bytes = size_bytes
+        self._room.take(size_bytes)
         pending = self._session.reads
         if pending is not None:
             self._read_number = pending.begin(self._pending_read())
@@ -338,6 +402,9 @@ class DelayedFetch:
             else:
                 _take(self._services, read.answer, read.completion)
             self._reading -= 1
+            if self._reading == 0:
+                # The connection counts from here on what its peer does not take.
+                self._room.take(-self._reserved_bytes)
             if self._reading == 0 and pending is not None and self._answered:
                 pending.ended(self._read_number)
             if self._reading == 0 and not self._answered:
@@ -444,7 +511,7 @@ class DelayedFetch:
         response = FetchResponse(session_id=session.session_id, responses=list(topics.values()))
         if self._version >= _LEADER_HINT_VERSION:
             for leader in hinted:
-                endpoint = self._services.view.endpoint(leader, self._listener)
+                endpoint = self._services.view.endpoint(leader, self._connection.listener)
                 if endpoint is not None:
                     response.node_endpoints.append(
                         NodeEndpoint(leader, endpoint.host, endpoint.port)

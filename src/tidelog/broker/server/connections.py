@@ -5,8 +5,9 @@ they leave in the order of the requests. Requests of one connection begin in ord
 together. Their appends are submitted once per read event, so that many small requests cost one
 write (docs/adr/0054). Responses are made no faster than the peer takes them: one packet can hold
 thousands of requests, each of which asks for megabytes. Requests above the limits begin when
-responses have left. Bad bytes close the connection, never the broker. A connection knows nothing of
-sockets: see `Transport` in `core.ports`.
+responses have left. What a peer does not take counts in the budget of all connections
+(`core.response_budget`, docs/adr/0067). Bad bytes close the connection, never the broker. A
+connection knows nothing of sockets: see `Transport` in `core.ports`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.ports import Buffer, Clock, Tracer, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
+from tidelog.core.response_budget import ResponseBudget
 from tidelog.wire.codec import (
     RequestHeader,
     SchemaError,
@@ -78,6 +80,7 @@ class ConnectionParts:
     admission: Admission
     fence: Fence
     idle: IdleConnections
+    responses: ResponseBudget
     clock: Clock
     tracer: Tracer
     #: Submit the appends that the requests of a read event planned; False where a lane has not
@@ -113,6 +116,10 @@ class Connection:
         self._slots: deque[_Slot] = deque()
         #: Bytes of responses in the slots, which wait for earlier responses.
         self._held_bytes = 0
+        self._responses = parts.responses
+        self._share = parts.responses.share(self)
+        #: Whether the other side has proved to be a broker, by a request that only brokers send.
+        self.is_broker = False
         #: Requests that have come and have not begun.
         self._frames: deque[memoryview] = deque()
         #: Requests begun in this read event whose bytes count against the receive budget.
@@ -142,6 +149,7 @@ class Connection:
     def connection_lost(self, reason: str) -> None:
         """Drop all waiting requests: no client will read the responses."""
         self._closed = True
+        self._share.close()
         self._frames.clear()
         slots, self._slots = self._slots, deque()
         for slot in slots:
@@ -149,10 +157,13 @@ class Connection:
                 slot.pending.cancel()
         self._parts.on_closed(self)
 
-    def send_queue_drained(self) -> None:
-        """Go on: the peer reads again."""
-        self.active_tick = self._idle.tick
-        self._advance()
+    def send_queue_changed(self, sent_bytes: int) -> None:
+        """Count the bytes that the peer has not taken; go on where it took some."""
+        self._count(sent_bytes > 0)
+        if sent_bytes:
+            self.active_tick = self._idle.tick
+            if self._paused:
+                self._advance()
 
     def begin(self) -> None:
         """Send waiting responses and begin waiting requests: the broker admits them from now on."""
@@ -174,6 +185,18 @@ class Connection:
             self._closed = True
             self._transport.close(reason)
 
+    def abort(self, reason: str) -> None:
+        """Close the connection, and drop the responses that its peer has not taken."""
+        self._parts.tracer.log("request", logging.WARNING, f"closing {self.peer}: {reason}")
+        self._closed = True
+        self._held_bytes = 0
+        self._transport.abort(reason)
+
+    def prove_broker(self) -> None:
+        """Note that the other side is a broker."""
+        self.is_broker = True
+        self._share.move(self._responses.brokers)
+
     def keep_frames(self) -> None:
         """Keep the frames of this read event: some request of it is handled later."""
         self._kept = True
@@ -184,9 +207,18 @@ class Connection:
     def _is_full(self) -> bool:
         """Whether so much waits for this peer that no further request may begin."""
         return (
-            len(self._slots) >= limits.MAX_IN_FLIGHT_PER_CONNECTION
-            or self._held_bytes + self._transport.queued_bytes > limits.MAX_SEND_QUEUE_BYTES
+            len(self._slots) >= self._share.room.max_in_flight
+            or self._held_bytes + self._transport.queued_bytes > self._share.room.queue_limit_bytes
         )
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of responses that wait for the peer."""
+        return self._held_bytes + self._transport.queued_bytes
+
+    def _count(self, has_progress: bool) -> None:
+        """Count the bytes that wait for the peer, in this connection and in its transport."""
+        self._share.hold(self._held_bytes + self._transport.held_bytes, has_progress)
 
     def _may_begin(self) -> bool:
         return (
@@ -215,6 +247,8 @@ class Connection:
             self._advancing = False
         if self._closed:
             return
+        if self._held_bytes or self._share.size_bytes:
+            self._count(has_progress=False)
         full = self._is_full() or self._is_held()
         if full and not self._paused:
             self._paused = True
@@ -321,6 +355,8 @@ class Connection:
             self._flush()
             if self._paused:
                 self._advance()
+        if self._held_bytes or self._share.size_bytes:
+            self._count(has_progress=False)
 
     def _fill(self, slot: _Slot, message: Any) -> None:
         """Make the frame of a response."""

@@ -36,7 +36,10 @@ class Dispatcher:
 
     def serve(self, served: dict[int, Served]) -> None:
         """Take the APIs; before the first request only."""
-        self._served = served
+        self._served = {
+            key: _proving_broker(entry) if entry.card.inter_broker else entry
+            for key, entry in served.items()
+        }
 
     def wrap(self, wrap: Callable[[Served], Served]) -> None:
         """Put something before every handler; before the first request only."""
@@ -104,3 +107,15 @@ class Dispatcher:
                 error,
             )
         return self.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _proving_broker(served: Served) -> Served:
+    """Return an API between brokers whose requests prove that their connection is a broker's."""
+    handle = served.handle
+
+    def prove(request: Request[Any]) -> Any:
+        if not request.connection.is_broker:
+            request.connection.prove_broker()
+        return handle(request)
+
+    return served._replace(handle=prove)

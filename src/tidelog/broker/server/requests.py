@@ -55,6 +55,17 @@ class RequestConnection(Protocol):
     def serves_own(self) -> bool:
         """Whether its listener serves tidelog's own APIs."""
 
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of responses that the other side has not taken."""
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the other side has proved to be a broker."""
+
+    def prove_broker(self) -> None:
+        """Note that the other side is a broker: the request is one that only brokers send."""
+
     def close(self, reason: str) -> None:
         """Close the connection; requests still waiting are cancelled."""
 

@@ -20,6 +20,7 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError
 from tidelog.core.ports import FrameHandler, Listener, Ports, Transport
 from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
+from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.types import Endpoint
 
 
@@ -36,6 +37,7 @@ class Server:
         admission: Admission,
         dispatcher: Dispatcher,
         submit_appends: Callable[[], bool],
+        responses: ResponseBudget,
     ) -> None:
         self._config = config
         self._max_connections = max_connections
@@ -48,6 +50,7 @@ class Server:
             admission,
             fence,
             self.idle,
+            responses,
             ports.clock,
             ports.tracer,
             submit_appends,

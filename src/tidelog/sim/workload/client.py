@@ -109,8 +109,8 @@ class ClientConnection:
         for future in self._peer.close():
             _fail(future, ConnectionLost(f"{self._transport.peer}: {reason}"))
 
-    def send_queue_drained(self) -> None:
-        """Ignore this: clients do not wait for a drained queue."""
+    def send_queue_changed(self, sent_bytes: int) -> None:
+        """Ignore this: clients do not wait for their queue."""
 
     def _arm(self) -> None:
         if self._timer is None:

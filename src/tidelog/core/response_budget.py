@@ -1,0 +1,316 @@
+"""Memory of responses that peers have not taken yet: `queued.max.response.bytes`.
+
+Clients share one budget over all connections, and brokers have a second one: no client can delay
+replication. Memory counts from the read of records until the kernel has taken the bytes. A response
+that the kernel takes at once never counts.
+
+The less room there is, the fewer records a fetch gets (`grant_bytes`), but always one batch. So no
+fetch waits for readers that do not read. Other responses never wait, but while room is short a
+connection with unread bytes begins no further request. At the limit, the broker closes connections
+that take nothing. Only beyond it, fetches wait. All fetches of one turn of the loop read
+`MAX_TURN_BYTES` together; others follow in the next turns (docs/adr/0067). Knows no sockets: a
+connection reports what it holds, and a fetch asks and is called back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEUE_BYTES, MIB
+
+if TYPE_CHECKING:
+    from tidelog.core.ports import Clock
+
+#: Records that the fetches of one turn of the loop read from the page cache: 10 ms of its time,
+#: checksums included. One fetch gets no more.
+MAX_TURN_BYTES: Final = 16 * MIB
+#: A fetch gets this part of the free room: many slow readers share it, and one is not slowed down.
+_GRANTED_PART: Final = 8
+#: Least grant while there is free room: `max.partition.fetch.bytes` of consumers by default.
+LEAST_GRANT_BYTES: Final = MIB
+#: Grant of a fetch without free room: the kernel's buffers of a connection have room for it.
+SHORT_GRANT_BYTES: Final = 64 * KIB
+#: While room is short, a connection with so many unread bytes begins no further request.
+SHORT_QUEUE_BYTES: Final = 64 * KIB
+#: Requests of one connection under way while fetches wait for their turn: as many as an idempotent
+#: producer has in flight.
+SHORT_IN_FLIGHT: Final = 5
+#: Fetches whose time is over that respond without records in one turn: each costs up to 0.1 ms.
+_DUE_AT_ONCE: Final = 100
+#: A reader takes some bytes within this time, or its connection may be closed for others.
+STALLED_MS: Final = 10_000
+#: Bytes read between two looks at the turn: small reads of many turns need none.
+_TURN_STEP_BYTES: Final = 2 * MIB
+_CHECK_MS: Final = 1_000
+#: Pause between two log lines about unread responses.
+_LOG_MS: Final = 60_000
+#: Connections that a log line names.
+_NAMED: Final = 3
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for its turn to read."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether its time is over, so that it responds with or without records."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of earlier responses that its connection holds."""
+
+    def resume(self, granted_bytes: int) -> None:
+        """Read up to so many bytes, or respond without records."""
+
+
+class HoldingConnection(Protocol):
+    """A connection with responses that its peer has not taken."""
+
+    @property
+    def peer(self) -> str:
+        """`host:port` of the other side."""
+
+    def abort(self, reason: str) -> None:
+        """Close the connection now; queued bytes are dropped."""
+
+
+class ResponseRoom:
+    """The budget of the connections of clients, or of those of brokers."""
+
+    __slots__ = (
+        "_clock", "_is_checking", "_is_looking", "_is_urgent", "_log", "_logged_ms", "_max_bytes",
+        "_of", "_turn_bytes", "_waiting", "grant_bytes", "holders", "is_exhausted",
+        "max_in_flight", "queue_limit_bytes", "used_bytes",
+    )  # fmt: skip
+
+    def __init__(self, of: str, max_bytes: int, clock: Clock, log: Callable[[str], None]) -> None:
+        """`of`: whose connections these are, for the log."""
+        self._of = of
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._log = log
+        #: Bytes that a fetch may read now; 0: it waits for its turn.
+        self.grant_bytes = 0
+        #: Unread bytes of a connection above which it begins no further request.
+        self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES
+        #: Requests under way with which a connection begins no further one.
+        self.max_in_flight = MAX_IN_FLIGHT_PER_CONNECTION
+        #: Bytes that connections hold, and that reads from the disk will bring.
+        self.used_bytes = 0
+        #: Whether so much is unread that fetches wait.
+        self.is_exhausted = False
+        #: The connections that hold bytes.
+        self.holders: dict[ResponseShare, None] = {}
+        #: Bytes read since the turn was looked at last.
+        self._turn_bytes = 0
+        self._is_looking = False
+        self._waiting: dict[WaitingFetch, None] = {}
+        self._is_checking = False
+        #: Whether a check is to come in the next turn.
+        self._is_urgent = False
+        self._logged_ms: int | None = None
+        self._changed()
+
+    @property
+    def waiting(self) -> int:
+        """Fetches that wait for their turn."""
+        return len(self._waiting)
+
+    # fetches
+
+    def read(self, size_bytes: int) -> None:
+        """Count records that a fetch has read on the loop in this turn."""
+        self._turn_bytes += size_bytes
+        if self._turn_bytes >= _TURN_STEP_BYTES:
+            if not self._is_looking:
+                self._is_looking = True
+                self._clock.call_later(0, self._next_turn)
+            self._changed()
+
+    def wait(self, fetch: WaitingFetch) -> None:
+        """Resume a fetch in its order, as soon as it may read."""
+        self._waiting[fetch] = None
+        self.max_in_flight = SHORT_IN_FLIGHT
+        if self.is_exhausted:
+            self._begin_checks()
+        elif not self._is_looking:
+            self._is_looking = True
+            self._clock.call_later(0, self._next_turn)
+
+    def leave(self, fetch: WaitingFetch) -> None:
+        """Forget a fetch that waits no longer."""
+        self._waiting.pop(fetch, None)
+
+    def take(self, size_bytes: int) -> None:
+        """Count bytes that a read from the disk will bring; negative: count them no longer."""
+        self.used_bytes += size_bytes
+        self._changed()
+
+    def _next_turn(self) -> None:
+        self._is_looking = False
+        self._turn_bytes = 0
+        waiting = self._waiting
+        while waiting and (granted := self._grant()):
+            fetch = next(iter(waiting))
+            del waiting[fetch]
+            if fetch.unread_bytes > SHORT_QUEUE_BYTES:
+                granted = SHORT_GRANT_BYTES  # its connection has had its part
+            fetch.resume(granted)
+        if waiting and not self.is_exhausted and not self._is_looking:
+            self._is_looking = True
+            self._clock.call_later(0, self._next_turn)
+        self._changed()
+
+    def _grant(self) -> int:
+        left = MAX_TURN_BYTES - self._turn_bytes
+        if left < LEAST_GRANT_BYTES or self.is_exhausted:
+            return 0
+        free = self._max_bytes - self.used_bytes
+        if free <= 0:
+            return SHORT_GRANT_BYTES
+        return min(max(free // _GRANTED_PART, LEAST_GRANT_BYTES), left)
+
+    def _changed(self) -> None:
+        """Decide again what a fetch and a connection may do."""
+        used, most = self.used_bytes, self._max_bytes
+        was_exhausted = self.is_exhausted
+        self.is_exhausted = used >= most + most // 4
+        # Fetches that wait come first.
+        self.grant_bytes = 0 if self._waiting else self._grant()
+        self.max_in_flight = SHORT_IN_FLIGHT if self._waiting else MAX_IN_FLIGHT_PER_CONNECTION
+        self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES if used < most // 2 else SHORT_QUEUE_BYTES
+        if used >= most:
+            self._begin_checks()
+        if was_exhausted and not self.is_exhausted and self._waiting and not self._is_looking:
+            self._is_looking = True
+            self._clock.call_later(0, self._next_turn)
+
+    # connections
+
+    def changed(self, share: ResponseShare, size_bytes: int) -> None:
+        """Take over the bytes that a connection holds now."""
+        self.used_bytes += size_bytes - share.size_bytes
+        share.size_bytes = size_bytes
+        if size_bytes:
+            self.holders[share] = None
+        else:
+            self.holders.pop(share, None)
+        self._changed()
+
+    def _begin_checks(self) -> None:
+        if self.used_bytes >= 2 * self._max_bytes and not self._is_urgent:
+            self._is_urgent = True
+            self._clock.call_later(0, self._check)
+        elif not self._is_checking:
+            self._is_checking = True
+            self._clock.call_later(_CHECK_MS, self._check_later)
+
+    def _check_later(self) -> None:
+        self._is_checking = False
+        self._check()
+
+    def _check(self) -> None:
+        """Close connections that take nothing, as far as others need their room."""
+        self._is_urgent = False
+        self._report()
+        now_ms = self._clock.monotonic_ms()
+        largest = sorted(self.holders, key=lambda share: -share.size_bytes)
+        for share in largest:
+            must_go = self.used_bytes >= 2 * self._max_bytes
+            if self.used_bytes < self._max_bytes:
+                break
+            if must_go or now_ms - share.progress_ms >= STALLED_MS:
+                share.abort(
+                    f"{share.size_bytes:,} bytes of responses were not read, of {self.used_bytes:,}"
+                    f" of all {self._of} (queued.max.response.bytes={self._max_bytes})"
+                )
+        if self.is_exhausted:
+            self._answer_due()
+        if self.used_bytes >= self._max_bytes or (self.is_exhausted and self._waiting):
+            self._begin_checks()
+
+    def _answer_due(self) -> None:
+        """Let fetches whose time is over respond without records."""
+        due = [fetch for fetch in self._waiting if fetch.is_due]
+        for fetch in due[:_DUE_AT_ONCE]:
+            if fetch in self._waiting:  # another one's response may have closed its connection
+                del self._waiting[fetch]
+                fetch.resume(0)
+        if len(due) > _DUE_AT_ONCE and not self._is_urgent:
+            self._is_urgent = True
+            self._clock.call_later(0, self._check)
+
+    def _report(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._logged_ms is not None and now_ms - self._logged_ms < _LOG_MS:
+            return
+        self._logged_ms = now_ms
+        largest = sorted(self.holders, key=lambda share: -share.size_bytes)[:_NAMED]
+        named = ", ".join(
+            f"{share.connection.peer} {share.size_bytes:,}" for share in largest if share.connection
+        )
+        self._log(
+            f"{len(self.holders)} connections of {self._of} do not read their responses of"
+            f" {self.used_bytes:,} bytes (queued.max.response.bytes={self._max_bytes}): fetches"
+            f" get fewer records, and connections that take nothing for {STALLED_MS // 1000} s are"
+            f" closed; most bytes: {named}"
+        )
+
+
+class ResponseShare:
+    """The part of a room that one connection holds."""
+
+    __slots__ = ("_clock", "connection", "progress_ms", "room", "size_bytes")
+
+    def __init__(self, connection: HoldingConnection, room: ResponseRoom, clock: Clock) -> None:
+        #: None once it is closed.
+        self.connection: HoldingConnection | None = connection
+        self.room = room
+        self._clock = clock
+        #: Bytes that the connection holds for its peer.
+        self.size_bytes = 0
+        #: When the peer took bytes last, or the connection began to hold some.
+        self.progress_ms = 0
+
+    def hold(self, size_bytes: int, has_progress: bool) -> None:
+        """Count the bytes that the connection holds now; `has_progress`: the peer took some."""
+        if self.connection is None:
+            return
+        if has_progress or not self.size_bytes:
+            self.progress_ms = self._clock.monotonic_ms()
+        self.room.changed(self, size_bytes)
+
+    def move(self, room: ResponseRoom) -> None:
+        """Count in another room from now on."""
+        size_bytes = self.size_bytes
+        self.room.changed(self, 0)
+        self.room = room
+        room.changed(self, size_bytes)
+
+    def abort(self, reason: str) -> None:
+        """Close the connection, which frees its bytes."""
+        connection = self.connection
+        self.close()
+        if connection is not None:
+            connection.abort(reason)
+
+    def close(self) -> None:
+        """Hold nothing any more: the connection is gone."""
+        if self.connection is not None:
+            self.connection = None  # no cycle keeps a closed connection
+            self.room.changed(self, 0)
+
+
+class ResponseBudget:
+    """The budgets of one broker."""
+
+    def __init__(self, max_bytes: int, clock: Clock, log: Callable[[str], None]) -> None:
+        """`log` takes a line for operators."""
+        self._clock = clock
+        self.clients = ResponseRoom("clients", max_bytes, clock, log)
+        self.brokers = ResponseRoom("brokers", max_bytes, clock, log)
+
+    def share(self, connection: HoldingConnection) -> ResponseShare:
+        """Return the share of a new connection, a client's until it proves to be a broker's."""
+        return ResponseShare(connection, self.clients, self._clock)
