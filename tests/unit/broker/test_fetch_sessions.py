@@ -540,8 +540,8 @@ def test_records_are_not_held_while_a_fetch_waits_for_more_of_them() -> None:
         broker = await leading()
         pending = ask(broker, wanted(0), session=(0, 0), max_wait_ms=500, min_bytes=3)
         (session,) = broker.fetch_sessions._sessions.values()
-        assert session.waiting is not None
-        assert [answer.records for answer in session.waiting._answers.values()] == [b""]  # type: ignore[attr-defined]
+        waiting: Any = session.waiting
+        assert [answer.records for answer in waiting._answers.values()] == [b""]
         answers = completed(pending)
         append(broker, b"r")
         assert [records_of(part) for part in parts(answers[0])] == [b"\1\1\1"]
