@@ -232,8 +232,9 @@ class ClientWorkload:
         acks: int,
         idempotent: bool,
         keyed: bool = False,
+        timed: bool = True,
     ) -> PartitionProducer:
-        """Start a producer of one partition."""
+        """Start a producer of one partition; unless it is `timed`, records have no timestamps."""
         number = len(self.producers)
         producer = PartitionProducer(
             client,
@@ -245,6 +246,7 @@ class ClientWorkload:
             pace_ms=self._draw.choice((30, 100, 300)),
             highest_version=self._draw.choice(_PRODUCE_VERSIONS),
             keyed=keyed or self._profile.compacted,
+            timed=timed,
         )
         self.producers.append(producer)
         client.tasks.spawn(f"produce {number}", producer.run())

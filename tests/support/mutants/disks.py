@@ -1,4 +1,5 @@
-"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, D3, D4, D13, D14, D17).
+"""Mutants of a broker's use of its disks (V23, V38, V39, V64, V68, V81, and of the D rules
+D3, D4, D13, D14, D17, D21).
 
 Each trusts a disk wrongly, or forgets a refusal of the disk.
 """
@@ -236,3 +237,15 @@ def starts_over_above_its_log(original: Any) -> Any:
         return effects
 
     return start_over_at
+
+
+@_breaks("D21", "tidelog.log.segment:Segment.largest_timestamp_ms", profile="untimed_records")
+def age_from_the_making_of_a_segment(_: Any) -> Any:
+    """Records without timestamps are as old as their segment, whenever they were written."""
+
+    def largest_timestamp_ms(segment: Any) -> int:
+        known: int = segment.max_timestamp_ms
+        made: int = segment.created_ms
+        return known if known >= 0 else made
+
+    return property(largest_timestamp_ms)

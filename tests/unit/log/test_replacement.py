@@ -188,6 +188,7 @@ def test_errors_after_a_move_name_the_files_as_they_are_called_now() -> None:
     assert file.opened_path == file.path == f"/b/topic-0/{log.active_segment.base_offset:020d}.log"
 
 
+@pytest.mark.rule("D11", "D21")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_records_without_timestamps_are_as_old_in_the_other_directory(restarts: bool) -> None:
     two = TwoDirectories()

@@ -101,6 +101,7 @@ _ORDER: Final = (
     "slow_directories",
     "drained_directories",
     "recreated_offsets",
+    "untimed_records",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -358,6 +358,33 @@ DISKS: Final = (
         has_slow_directory=True,
         has_own_streams=True,
     ),
+    # Records carry no timestamps, and retention is short, so that their age is that of the last
+    # write to their file (D21). Brokers die and lose unsynced data, and replicas move between log
+    # directories.
+    Profile(
+        "untimed_records",
+        weights={
+            "crash_leader": 3.0,
+            "stop": 2.0,
+            "strike": 1.0,
+            "lose_power": 2.0,
+            "slow_disk": 1.0,
+            "elect_preferred": 1.0,
+            "cut_two_ways": 1.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.2,
+        mean_interval_ms=(300, 1_500),
+        restart_ms=((20, 400), (200, 1_500)),
+        recreates=0.0,
+        properties={
+            "log.flush.interval.messages": "20",
+            "log.retention.check.interval.ms": "200",
+        },
+        churn=("untimed_records", "directories_changed"),
+        log_dirs=(1, 2),
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence

@@ -21,6 +21,7 @@ from tidelog.sim.workload import (  # noqa: F401
     topic_churn,
     topic_flushes,
     topic_mishaps,
+    untimed_churn,
     view_churn,
 )
 from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind, Work

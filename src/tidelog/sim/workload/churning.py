@@ -25,7 +25,10 @@ T = TypeVar("T", bound="type[ChurnKind]")
 
 
 class Produce(Protocol):
-    """Starts a producer, which writes to a partition until it is stopped."""
+    """Starts a producer, which writes to a partition until it is stopped.
+
+    Unless it is `timed`, its records carry no timestamps.
+    """
 
     def __call__(
         self,
@@ -35,6 +38,7 @@ class Produce(Protocol):
         acks: int,
         idempotent: bool,
         keyed: bool = False,
+        timed: bool = True,
     ) -> PartitionProducer: ...
 
 

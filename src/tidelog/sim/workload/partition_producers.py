@@ -106,11 +106,13 @@ class PartitionProducer:
         pace_ms: int = 30,
         highest_version: int | None = None,
         keyed: bool = False,
+        timed: bool = True,
     ) -> None:
         self.client = client
         self.partition = partition
         self.acks = acks
         self._keyed = keyed
+        self._timed = timed
         self.idempotent = idempotent
         self.pace_ms = pace_ms
         #: The producer begins no new batches, and finishes open ones.
@@ -226,7 +228,7 @@ class PartitionProducer:
         draw = self._draw
         count = draw.randrange(1, 5)
         numbers = self._numbers.take(count)
-        timestamp_ms = self.client.ports.clock.wall_ms()
+        timestamp_ms = self.client.ports.clock.wall_ms() if self._timed else -1
         paddings = [draw.randrange(120) for _ in numbers]
         operation = Produce(
             client=self.client.node_id,

@@ -1,4 +1,4 @@
-"""The age of records without timestamps: the time of their segment's last write, as in Kafka.
+"""The age of records without timestamps: the time of their segment's last write (D21).
 
 Restarts, compaction, truncation and moves to another directory do not change it.
 """
@@ -22,11 +22,11 @@ from tests.support.log import (
     directory_of,
     drive,
 )
-from tests.unit.log.compacting import Small, clean
 
 from tidelog.core.types import CleanEpochs
 from tidelog.log import names
 from tidelog.log.config import LogConfig
+from tidelog.log.log_cleaner import Cleaner, CleanerSettings, CleaningStats
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.batch import NO_TIMESTAMP
 from tidelog.records.builder import NewRecord, build_batch
@@ -36,7 +36,7 @@ from tidelog.sim.disk import Loss
 
 def config(**more: Any) -> LogConfig:
     """Small segments of two or three batches."""
-    small = LogConfig(segment_bytes=1000, index_interval_bytes=150, file_delete_delay_ms=0)
+    small = LogConfig(segment_bytes=1000, index_interval_bytes=150, file_delete_delay_ms=60_000)
     return replace(small, **more)
 
 
@@ -46,6 +46,25 @@ def untimed(log: PartitionLog, clock: FakeClock, count: int = 1, size_bytes: int
         batch = build_batch([NewRecord(b"k", bytes(size_bytes), NO_TIMESTAMP)])
         log.plan_leader_append(batch, 0, clock.wall_ms())
         log.submit_planned()
+
+
+def compacted(**more: Any) -> LogConfig:
+    return config(
+        compact_enabled=True,
+        delete_enabled=False,
+        segment_bytes=400,
+        min_cleanable_dirty_ratio=0.0,
+        **more,
+    )
+
+
+async def no_sleep(_: float) -> None:
+    """A clock that need not be waited for."""
+
+
+def clean(log: PartitionLog, clock: FakeClock) -> CleaningStats | None:
+    cleaner = Cleaner(CleanerSettings(), clock, no_sleep)
+    return drive(cleaner.clean_one([(log, log.log_end_offset)]))
 
 
 def new_log(harness: SimLogHarness, config: LogConfig) -> PartitionLog:
@@ -73,6 +92,7 @@ def deleted(log: PartitionLog, clock: FakeClock) -> int:
     return log.enforce_retention(clock.wall_ms(), log.log_end_offset).result()
 
 
+@pytest.mark.rule("D21")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_retention_counts_from_the_last_write(restarts: bool) -> None:
     harness = SimLogHarness()
@@ -92,6 +112,7 @@ def test_retention_counts_from_the_last_write(restarts: bool) -> None:
     assert deleted(log, harness.clock) == 1
 
 
+@pytest.mark.rule("D21")
 def test_a_restart_makes_no_record_young() -> None:
     harness = SimLogHarness()
     log = new_log(harness, config(retention_ms=1000))
@@ -107,6 +128,7 @@ def test_a_restart_makes_no_record_young() -> None:
     assert deleted(log, harness.clock) == segments
 
 
+@pytest.mark.rule("D21")
 def test_the_largest_timestamp_counts_where_a_record_carries_one() -> None:
     harness = SimLogHarness()
     log = new_log(harness, config(retention_ms=1000))
@@ -116,6 +138,7 @@ def test_the_largest_timestamp_counts_where_a_record_carries_one() -> None:
     assert deleted(log, harness.clock) == 1
 
 
+@pytest.mark.rule("D21")
 def test_a_power_loss_leaves_the_time_of_the_last_synced_write() -> None:
     harness = SimLogHarness()
     log = new_log(harness, config(retention_ms=1000))
@@ -130,6 +153,7 @@ def test_a_power_loss_leaves_the_time_of_the_last_synced_write() -> None:
     assert deleted(log, harness.clock) == 1
 
 
+@pytest.mark.rule("D21")
 def test_a_truncated_segment_counts_as_written_then() -> None:
     harness = SimLogHarness()
     log = new_log(harness, config(retention_ms=1000))
@@ -143,10 +167,10 @@ def test_a_truncated_segment_counts_as_written_then() -> None:
     assert deleted(again(harness), harness.clock) == 1
 
 
-def test_records_without_timestamps_wait_for_the_compaction_lag(compact: Small) -> None:
+@pytest.mark.rule("D21")
+def test_records_without_timestamps_wait_for_the_compaction_lag() -> None:
     harness = SimLogHarness()
-    lag = compact(min_compaction_lag_ms=1000, min_cleanable_dirty_ratio=0.0)
-    log = new_log(harness, lag)
+    log = new_log(harness, compacted(min_compaction_lag_ms=1000))
     untimed(log, harness.clock, 4)
     log.flush().result()
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
@@ -156,10 +180,11 @@ def test_records_without_timestamps_wait_for_the_compaction_lag(compact: Small) 
     assert clean(log, harness.clock) is not None
 
 
+@pytest.mark.rule("D21")
 @pytest.mark.parametrize("loss", [None, Loss.NONE, Loss.ALL_UNSYNCED])
-def test_compaction_makes_no_record_young(compact: Small, loss: Loss | None) -> None:
+def test_compaction_makes_no_record_young(loss: Loss | None) -> None:
     harness = SimLogHarness()
-    both = compact(delete_enabled=True, retention_ms=1000, min_cleanable_dirty_ratio=0.0)
+    both = replace(compacted(retention_ms=1000), delete_enabled=True)
     log = new_log(harness, both)
     untimed(log, harness.clock, 7, 40)
     log.flush().result()
@@ -174,8 +199,8 @@ def test_compaction_makes_no_record_young(compact: Small, loss: Loss | None) -> 
     assert len(log.segments) < before
     if loss is not None:
         log = again(harness, loss)
-    compacted = log.segments[0]
-    assert compacted.size_bytes and compacted.max_timestamp_ms < 0
+    merged = log.segments[0]
+    assert merged.size_bytes and merged.max_timestamp_ms < 0
     harness.clock.advance(500)
     assert deleted(log, harness.clock) == 0
     harness.clock.advance(1)
@@ -183,6 +208,7 @@ def test_compaction_makes_no_record_young(compact: Small, loss: Loss | None) -> 
     assert deleted(log, harness.clock) == segments, "1001 ms after the last write"
 
 
+@pytest.mark.rule("D21")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_segment_whose_first_record_has_no_timestamp_rolls_by_the_clock(restarts: bool) -> None:
     harness = SimLogHarness()
@@ -261,10 +287,10 @@ def test_an_emptied_time_index_of_records_with_timestamps_is_rebuilt() -> None:
     assert log.segments[0].max_timestamp_ms == NOW_MS + log.base_offsets[1] - 1
 
 
-def test_the_real_files_tell_and_set_the_time_of_the_last_write(
-    harness: LogHarness, small: Small
-) -> None:
-    log = harness.log(small(retention_ms=1000))
+@pytest.mark.rule("D21")
+def test_the_real_files_tell_and_set_the_time_of_the_last_write(tmp_path: Path) -> None:
+    harness = LogHarness(tmp_path)
+    log = harness.log(config(retention_ms=1000))
     untimed(log, harness.clock, 4)
     path = Path(log.segments[0].path(names.LOG))
     files = OsFiles()
