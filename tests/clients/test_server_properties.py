@@ -6,6 +6,7 @@ Kafka's own loader and KafkaConfig judge the same generated files, in one JVM.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
@@ -18,16 +19,20 @@ from tests.support.clients.jars import HERE, compiled, jars_of_kafka
 from tests.support.clients.server_properties import BASE, MALFORMED, files
 
 from tidelog.core.config import BrokerConfig
+from tidelog.core.config_entries import broker_entries
 from tidelog.core.config_keys import keys_of
 from tidelog.core.config_text import decode_properties, parse_properties
+from tidelog.core.dynamic_config import DynamicConfigs
 from tidelog.core.errors import ConfigError
 from tidelog.core.kafka_differences import (
     NARROWER,
     NOT_IN_FILES,
+    READ_ONLY_HERE,
     READ_OTHERWISE,
     REFUSED,
     TAKEN,
 )
+from tidelog.core.kafka_key_table import kafka_keys
 from tidelog.core.types import Endpoint
 from tidelog.runtime.main import load_config
 
@@ -38,28 +43,72 @@ USEFUL = 1024
 FILES = dict(files())
 
 
-@pytest.fixture(scope="session")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """The directory of the files, and Kafka's judgement of each."""
+def oracle(*words: str) -> list[dict[str, Any]]:
+    """Run Kafka's classes; returns what they print, or skips the test without them."""
     try:
         jars = jars_of_kafka(VERSION)
         classes = compiled(HERE / "PropertiesOracle.java", jars)
     except Absent as absent:
         pytest.skip(f"Kafka's loader of properties: {absent}")
-    directory = tmp_path_factory.mktemp("properties")
-    for name, content in FILES.items():
-        (directory / name).write_bytes(content)
     java = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     ended = subprocess.run(
-        [*java, "-cp", f"{classes}:{jars}/*", "PropertiesOracle", str(directory)],
+        [*java, "-cp", f"{classes}:{jars}/*", "PropertiesOracle", *words],
         capture_output=True,
         timeout=PATIENCE_S,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr.decode()
-    rows = [json.loads(line) for line in ended.stdout.decode().split("\n") if line]
+    return [json.loads(line) for line in ended.stdout.decode().split("\n") if line]
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """The directory of the files, and Kafka's judgement of each."""
+    directory = tmp_path_factory.mktemp("properties")
+    for name, content in FILES.items():
+        (directory / name).write_bytes(content)
+    rows = oracle(str(directory))
     assert [row["file"] for row in rows] == sorted(FILES)
     return directory, rows
+
+
+@pytest.fixture(scope="session")
+def keys() -> dict[str, dict[str, Any]]:
+    """Kafka's broker keys."""
+    return {row["name"]: row for row in oracle("--keys")}
+
+
+def test_a_broker_describes_every_key_that_kafka_describes(
+    keys: dict[str, dict[str, Any]],
+) -> None:
+    static = BrokerConfig.from_properties({"broker.id": "1"})
+    entries = {entry.name: entry for entry in broker_entries(static, DynamicConfigs())}
+    listed = {name for name, row in keys.items() if not row["internal"]}
+    assert len(listed) > 300 and sorted(listed - entries.keys()) == []
+    assert [name for name in listed if entries[name].type.name != keys[name]["type"]] == []
+    changeable = {name for name in listed if keys[name]["mode"] is not None}
+    ours = {name for name in listed if not entries[name].is_read_only}
+    assert (sorted(changeable - ours), ours - changeable) == (sorted(READ_ONLY_HERE), set())
+
+
+def test_keys_without_effect_have_kafkas_type_default_and_range(
+    keys: dict[str, dict[str, Any]],
+) -> None:
+    table = kafka_keys()
+    declared = keys_of(BrokerConfig)
+    assert table.keys() == keys.keys() - declared.keys()
+    for name, key in table.items():
+        row = keys[name]
+        assert (key.type.name, key.default, key.is_internal) == (
+            row["type"], row["default"], row["internal"],
+        ), name  # fmt: skip
+        mode = {"per-broker": "broker", "cluster-wide": "cluster", None: ""}[row["mode"]]
+        assert key.changes == ("listener" if row["ofListener"] else mode), name
+        found = re.fullmatch(r"\[([\d.]+),\.\.\.(?:,([\d.]+))?\]", row["validator"])
+        if found is not None:
+            assert key.range == f"{found[1]}..{found[2] or ''}", name
+        elif key.range:
+            assert row["validator"] == f"[{key.range.replace('|', ', ')}]", name
 
 
 def test_files_are_parsed_as_java_parses_them(
@@ -143,7 +192,7 @@ def refused(row: Mapping[str, Any], error: str) -> str:
 
 def is_useless(value: str) -> bool:
     number = float(value.strip())
-    return not USEFUL < number < float("inf") or number > 2**31 - 1 or number == 32768
+    return not USEFUL < number < float("inf") or number > 2**31 - 1
 
 
 def differing(config: BrokerConfig, row: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -126,7 +126,7 @@ class BrokerConfig:
     # Defaults of created topics.
     num_partitions: int = integer(1, "Partitions of an automatically created topic.", at_least=1)
     default_replication_factor: int = integer(
-        1, "Replication factor of an automatically created topic.", at_least=1, at_most=INT16_MAX
+        1, "Replication factor of an automatically created topic.", at_least=1
     )
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first uses it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")

@@ -10,15 +10,14 @@ value, which may be a secret. Source: ConfigHelper, DynamicBrokerConfig.brokerCo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import dropwhile
 
-from tidelog.core.config import BrokerConfig, supported_keys
-from tidelog.core.config_keys import INT64_MAX, ConfigType, Key, keys_of, to_text
+from tidelog.core.config import BrokerConfig, folded_keys
+from tidelog.core.config_keys import INT64_MAX, ConfigType, keys_of, to_text
 from tidelog.core.dynamic_config import DynamicConfigs, broker_config, dynamic_keys
-from tidelog.core.inert_keys import inert_broker_keys
-from tidelog.core.kafka_keys import UNSUPPORTED_KEYS
+from tidelog.core.kafka_key_table import kafka_keys
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
 from tidelog.core.unsupported import why
@@ -38,7 +37,6 @@ _WITHOUT_DEFAULT = (
     "zookeeper.ssl.keystore.location",
     "zookeeper.ssl.truststore.location",
 )
-_NO_EFFECT = "Not supported here: it has no effect."
 _NOT_KNOWN = "Not known to Kafka or to this broker: it has no effect."
 _FOLDED = "Read together with the key that it belongs to."
 
@@ -126,7 +124,7 @@ def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[Config
             )
         )
     entries.extend(_endpoint_entries(static))
-    entries.extend(_inert_entries(static, dynamic))
+    entries.extend(_kafka_entries(static, dynamic, {entry.name for entry in entries}))
     entries.extend(_other_entries(static, dynamic, {entry.name for entry in entries}))
     return sorted(entries, key=lambda entry: entry.name)
 
@@ -134,18 +132,19 @@ def broker_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[Config
 def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
     """Return the keys that are set for all brokers, and no others, as Kafka lists them."""
     declared = dynamic_keys()
-    inert = inert_broker_keys()
     layer = [(dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
     entries = []
     for name, text in sorted(dynamic.cluster.items()):
-        key = declared.get(name) or inert.get(name)
-        if key is None:
+        if name in declared:
+            kind, documentation = declared[name].type, declared[name].documentation
+        elif name in kafka_keys():
+            kind, documentation = kafka_keys()[name].type, _documentation(name)
+        else:
             entries.append(_not_known(name, layer, True))
             continue
-        documentation = key.documentation if name in declared else _inert_documentation(name, key)
         synonyms = (Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-        entries.append(ConfigEntry(name, text, source, key.type, documentation, synonyms=synonyms))
+        entries.append(ConfigEntry(name, text, source, kind, documentation, synonyms=synonyms))
     return entries
 
 
@@ -190,26 +189,47 @@ def _layers(
     ]
 
 
-def _inert_entries(static: BrokerConfig, dynamic: DynamicConfigs) -> list[ConfigEntry]:
-    """Return Kafka's dynamic keys without effect here, where they are set."""
+def _kafka_entries(
+    static: BrokerConfig, dynamic: DynamicConfigs, listed: set[str]
+) -> list[ConfigEntry]:
+    """Return the keys of Kafka that are read together with others, and those without effect.
+
+    Internal keys are listed where they are set, as in Kafka. Secrets have no value.
+    """
+    folded = dict.fromkeys(folded_keys())
     entries = []
-    for name, key in inert_broker_keys().items():
-        synonyms = tuple(
-            Synonym(name, layer[name].strip(), source)
-            for layer, source in _layers(static, dynamic)
+    for name, key in kafka_keys().items():
+        if name in listed:
+            continue
+        layers = _layers(static, dynamic)[-1:] if name in folded else _layers(static, dynamic)
+        is_secret = key.type is ConfigType.PASSWORD
+        synonyms = [
+            Synonym(name, None if is_secret else layer[name].strip(), source)
+            for layer, source in layers
             if name in layer
-        )
-        if synonyms:
-            value, source = synonyms[0].value, synonyms[0].source
-            documentation = _inert_documentation(name, key)
-            entries.append(
-                ConfigEntry(name, value, source, key.type, documentation, synonyms=synonyms)
+        ]
+        if key.is_internal and not synonyms:
+            continue
+        if key.default is not None:
+            default = str(static.broker_id) if name == "node.id" else key.default
+            synonyms.append(Synonym(name, None if is_secret else default, ConfigSource.DEFAULT))
+        entries.append(
+            ConfigEntry(
+                name,
+                synonyms[0].value if synonyms else None,
+                synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                key.type,
+                _FOLDED if name in folded else _documentation(name),
+                is_read_only=name in folded or not key.changes,
+                is_sensitive=is_secret,
+                synonyms=tuple(synonyms),
             )
+        )
     return entries
 
 
-def _inert_documentation(name: str, key: Key) -> str:
-    return f"{key.documentation} It has no effect here: {why(name)}."
+def _documentation(name: str) -> str:
+    return f"A key of Kafka. It has no effect here: {why(name)}."
 
 
 def _not_known(
@@ -268,28 +288,7 @@ def _endpoints(endpoints: Sequence[Endpoint]) -> str:
 def _other_entries(
     static: BrokerConfig, dynamic: DynamicConfigs, listed: set[str]
 ) -> list[ConfigEntry]:
-    """Return coarser keys as they were given, and the names of keys without effect."""
-    supported = dict.fromkeys(supported_keys())
+    """Return the names of keys that are set and that Kafka does not know."""
     layers = _layers(static, dynamic)
-    entries = []
-    for name in sorted({**dynamic.own, **dynamic.cluster, **static.given}):
-        if name in listed:
-            continue
-        if name in static.given and name in supported:
-            value = static.given[name]
-            synonyms = (Synonym(name, value, ConfigSource.STATIC_BROKER),)
-            entry = ConfigEntry(
-                name,
-                value,
-                ConfigSource.STATIC_BROKER,
-                ConfigType.STRING,
-                _FOLDED,
-                is_read_only=True,
-                synonyms=synonyms,
-            )
-        else:
-            entry = _not_known(name, layers, True)
-            if name in UNSUPPORTED_KEYS:
-                entry = replace(entry, type=ConfigType.STRING, documentation=_NO_EFFECT)
-        entries.append(entry)
-    return entries
+    given = sorted({**dynamic.own, **dynamic.cluster, **static.given})
+    return [_not_known(name, layers, True) for name in given if name not in listed]

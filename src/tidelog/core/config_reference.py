@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidelog.core.config import BrokerConfig, folded_keys
 from tidelog.core.config_keys import Key, keys_of, to_text
 from tidelog.core.dynamic_config import dynamic_keys
-from tidelog.core.kafka_differences import NARROWER, READ_OTHERWISE, REFUSED, TAKEN
+from tidelog.core.kafka_differences import (
+    NARROWER,
+    READ_ONLY_HERE,
+    READ_OTHERWISE,
+    REFUSED,
+    TAKEN,
+)
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.unsupported import why
@@ -74,8 +80,10 @@ def reference() -> str:
     lines += _table(("key", "unless it is", "why"), _refused_rows())
     lines += ["", "## Accepted without effect", ""]
     lines += [
-        "Brokers start with these and warn about each. Setting them while brokers run is refused.",
-        f"So it is with every key below `{LISTENER_KEY_PREFIX}`.",
+        "Brokers start with these and warn about each. DescribeConfigs lists them with Kafka's",
+        "types and defaults. Those that Kafka changes while it runs may be set, and are stored and",
+        f"named in the log; the others are refused. Keys below `{LISTENER_KEY_PREFIX}` are set for",
+        "single brokers. Secrets are refused, because they would be stored in the clear.",
         "",
     ]
     lines += _table(("why", "keys"), _unsupported_rows())
@@ -99,6 +107,10 @@ def _files() -> list[str]:
         "The numbers are those of " + ", ".join(f"`{key}`" for key in NARROWER) + ".",
         "",
         *_table(("tidelog starts, Kafka refuses",), ((each,) for each in TAKEN.values())),
+        "",
+        "Kafka changes "
+        + ", ".join(f"`{key}`" for key in READ_ONLY_HERE)
+        + " while it runs; here they are read-only.",
     ]
 
 

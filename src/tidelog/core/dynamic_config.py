@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tidelog.core.config import BrokerConfig, supported_keys
 from tidelog.core.config_keys import ConfigType, Key, comma_list, keys_of, read_value, to_text
 from tidelog.core.errors import ConfigError, ErrorCode, KafkaError
-from tidelog.core.inert_keys import inert_broker_keys
+from tidelog.core.kafka_key_table import kafka_keys
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORTED_KEYS
 from tidelog.core.log_dir_keys import still_there
 from tidelog.core.throttle_keys import FOREIGN_RATES
@@ -91,16 +91,15 @@ def dynamic_keys() -> dict[str, Key]:
 def is_accepted_without_effect(name: str) -> bool:
     """Return whether Kafka stores this key while brokers run, and this broker ignores it.
 
-    Kafka does so with its own dynamic keys and with any key that it does not know (KIP-226).
+    Kafka does so with its own dynamic keys, those of single listeners among them, and with any key
+    that it does not know (KIP-226).
     """
-    if name in inert_broker_keys():
-        return True
-    return (
-        name not in supported_keys()
-        and name not in UNSUPPORTED_KEYS
-        and name not in REFUSED_KEYS
-        and not name.startswith(LISTENER_KEY_PREFIX)
-    )
+    if name in supported_keys():
+        return False
+    key = kafka_keys().get(name)
+    if key is not None:
+        return key.changes in ("cluster", "broker")
+    return name not in REFUSED_KEYS
 
 
 def broker_config(
@@ -170,7 +169,7 @@ def reloaded(static: BrokerConfig, offered: BrokerConfig) -> Reloaded:
 
 def _skip_reason(name: str) -> str:
     if is_accepted_without_effect(name):
-        reason = why(name) if name in UNSUPPORTED_KEYS else "the key is not known"
+        reason = why(name) or "the key is not known"
         return f"{name} has no effect here: {reason}"
     return f"{name} cannot be changed while the broker runs"
 
@@ -279,14 +278,20 @@ def _is_topic_value(name: str, text: str) -> bool:
     return True
 
 
-def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def check_broker(
+    static: BrokerConfig,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    *,
+    for_all: bool = False,
+) -> None:
     """Raise KafkaError(INVALID_REQUEST), as Kafka does, unless brokers may be configured so.
 
     A key that needs a restart and a bad value are rejected. A key without effect is accepted where
-    Kafka accepts it, which includes every key that Kafka does not know.
+    Kafka accepts it, which includes every key that Kafka does not know. `for_all` says that the
+    settings are those of all brokers.
     """
     known = dynamic_keys()
-    inert = inert_broker_keys()
     kept: dict[str, str] = {}
     for name, text in after.items():
         if before.get(name) == text:
@@ -297,9 +302,9 @@ def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping
             if name in known:
                 static.with_dynamic({name: text})
                 kept[name] = text
-            elif name in inert:
-                read_value(name, inert[name], text)
-            elif not is_accepted_without_effect(name):
+            elif is_accepted_without_effect(name):
+                _check_without_effect(name, text, for_all)
+            else:
                 raise ConfigError(f"{name}={text!r}: {_refusal(name)}")
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
@@ -311,6 +316,27 @@ def check_broker(static: BrokerConfig, before: Mapping[str, str], after: Mapping
             problems = (f"as defaults of topics, {error}",)
     if problems:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problems[0])
+
+
+def _check_without_effect(name: str, text: str, for_all: bool) -> None:
+    """Raise ConfigError where Kafka does not take a value that this broker ignores.
+
+    A secret is not stored: Kafka encrypts it by password.encoder.secret, without which it refuses.
+    """
+    is_of_listener = name.startswith(LISTENER_KEY_PREFIX)
+    base = name.split(".", 3)[-1] if is_of_listener else name
+    declared = kafka_keys()
+    secrets = (each for each, key in declared.items() if key.type is ConfigType.PASSWORD)
+    if any(name.endswith(secret) for secret in secrets if declared[secret].changes):
+        raise ConfigError(f"{name} is a secret, which is not stored: there is no password encoder")
+    key = declared.get(base)
+    if for_all and (is_of_listener or (key is not None and key.changes == "broker")):
+        raise ConfigError(f"{name} is set for single brokers only: name the broker")
+    if key is not None:
+        try:
+            key.check(text)
+        except ValueError as error:
+            raise ConfigError(f"{name}={text!r} is not valid: {error}") from error
 
 
 def check_rates(settings: Mapping[str, str]) -> None:
@@ -334,7 +360,13 @@ def _refusal(name: str) -> str:
             f"{name} is read-only while the broker runs: set it in the broker's configuration and"
             " restart the broker"
         )
-    if name in UNSUPPORTED_KEYS or name in REFUSED_KEYS or name.startswith(LISTENER_KEY_PREFIX):
+    key = kafka_keys().get(name)
+    if key is not None and key.changes == "listener":
+        return (
+            f"{name} is set for single listeners only while brokers run:"
+            f" {LISTENER_KEY_PREFIX}NAME.{name}; it has no effect here: {why(name)}"
+        )
+    if name in UNSUPPORTED_KEYS or name in REFUSED_KEYS:
         reason = why(name)
         return f"{name} is a key of Kafka that is not supported here" + (
             f": {reason}" if reason else ""

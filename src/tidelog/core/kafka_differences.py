@@ -67,6 +67,14 @@ NOT_IN_FILES: Final = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
+#: Keys that Kafka takes over while it runs, and tidelog at its next start.
+READ_ONLY_HERE: Final = (
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "listeners",
+    "num.replica.fetchers",
+)
+
 #: Both start, with another value: name -> sentence.
 READ_OTHERWISE: Final[dict[str, str]] = {
     "encoding": (

@@ -11,7 +11,8 @@ from __future__ import annotations
 #: Family (prefix) -> the rest of each key.
 _UNSUPPORTED_BY_FAMILY: dict[str, str] = {
     "": """
-        alter.config.policy.class.name authorizer.class.name
+        alter.config.policy.class.name alter.config.policy.kraft.compatibility.enable
+        authorizer.class.name
         auto.include.jmx.reporter background.threads
         broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
         client.quota.callback.class connection.failed.authentication.delay.ms

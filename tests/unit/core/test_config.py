@@ -145,7 +145,7 @@ class TestFromProperties:
             ("auto.create.topics.enable", "yes", "true or false"),
             ("log.message.timestamp.type", "createtime", "CreateTime or LogAppendTime"),
             ("log.cleanup.policy", "shred", "a comma list of delete, compact"),
-            ("default.replication.factor", "40000", "an integer from 1 to 32767"),
+            ("default.replication.factor", "0", "an integer of at least 1"),
             ("metadata.store", "/somewhere", "or zookeeper://host:port[,host:port][/chroot]"),
             ("compression.type", "brotli", "snappy or lz4 or zstd"),
             ("compression.gzip.level", "0", "an integer from 1 to 9, or -1"),

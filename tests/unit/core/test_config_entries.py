@@ -183,7 +183,20 @@ def test_keys_without_effect_are_named_and_their_values_kept_back() -> None:
     entry = of_broker("ssl.keystore.password", static)
     assert (entry.value, entry.is_sensitive) == (None, True)
     assert of_broker("log.retention.hours", static).value == "2"
-    assert all("secret" not in str(one) for one in broker_entries(static, NOTHING))
+    assert not [one for one in broker_entries(static, NOTHING) if one.value == "secret"]
+    assert places(entry) == [("ssl.keystore.password", None, "STATIC_BROKER")]
+
+
+def test_keys_of_kafka_without_effect_are_listed_with_their_defaults() -> None:
+    entry = of_broker("num.io.threads", broker())
+    assert (entry.value, entry.source, entry.is_read_only) == ("8", ConfigSource.DEFAULT, False)
+    assert "It has no effect here: a broker is one loop" in entry.documentation
+    assert of_broker("sasl.server.callback.handler.class", broker()).is_read_only
+    assert of_broker("node.id", broker()).value == "1"
+    names = [one.name for one in broker_entries(broker(), NOTHING)]
+    assert "unstable.api.versions.enable" not in names
+    static = broker(unstable_api_versions_enable="true")
+    assert of_broker("unstable.api.versions.enable", static).value == "true"
 
 
 def test_every_name_is_told_once() -> None:

@@ -157,11 +157,14 @@ class TestBrokers:
             ("broker.id", "read-only while the broker runs"),
             ("num.replica.fetchers", "restart the broker"),
             ("log.dirs", "read-only while the broker runs"),
-            ("num.io.threads", "num.io.threads='0' is not valid: an integer of at least 1"),
+            ("num.io.threads", "num.io.threads='0' is not valid: a number of at least 1"),
             ("log.message.format.version", "read-only while the broker runs"),
             ("inter.broker.protocol.version", "read-only while the broker runs"),
-            ("principal.builder.class", "not supported here"),
-            ("listener.name.internal.ssl.keystore.location", "not supported here"),
+            ("sasl.server.callback.handler.class", "not supported here"),
+            ("ssl.keystore.location", "listener.name.NAME.ssl.keystore.location"),
+            ("listener.name.internal.ssl.keystore.password", "there is no password encoder"),
+            ("listener.name.a.plain.sasl.jaas.config", "there is no password encoder"),
+            ("listener.name.internal.ssl.client.auth", "required or requested or none expected"),
         ],
     )
     def test_other_keys_are_refused_by_name(self, name: str, expected: str) -> None:
@@ -178,6 +181,10 @@ class TestBrokers:
             ("num.io.threads", "16", "a broker is one loop"),
             ("max.connections.per.ip", "1000", "max.connections alone"),
             ("metric.reporters", "org.example.Reporter", "Java classes"),
+            ("principal.builder.class", "org.example.Builder", "plain text"),
+            ("sasl.enabled.mechanisms", "PLAIN", "plain text"),
+            ("listener.name.a.ssl.keystore.location", "/k", "plain text"),
+            ("listener.name.a.ssl.client.auth", "required", "plain text"),
         ],
     )
     def test_a_key_without_effect_is_taken_and_named(self, name: str, value: str, why: str) -> None:
@@ -186,6 +193,14 @@ class TestBrokers:
         assert config == broker()
         [problem] = problems
         assert problem.startswith(f"{name} has no effect here: ") and why in problem
+
+    @pytest.mark.parametrize(
+        "name", ["sasl.enabled.mechanisms", "listener.name.a.ssl.keystore.type"]
+    )
+    def test_keys_of_single_brokers_are_not_set_for_all(self, name: str) -> None:
+        check_broker(broker(), {}, {name: "x"})
+        with pytest.raises(KafkaError, match="for single brokers only"):
+            check_broker(broker(), {}, {name: "x"}, for_all=True)
 
     def test_a_bad_value_says_what_would_be_right(self) -> None:
         with pytest.raises(KafkaError, match="message.max.bytes='big' is not valid: an integer"):

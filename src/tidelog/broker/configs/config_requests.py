@@ -150,7 +150,8 @@ async def _alter(
         elif is_foreign_rate:
             dynamic_config.check_rates(after)
         else:
-            dynamic_config.check_broker(static, before, after)
+            is_for_all = entity == DEFAULT_ENTITY
+            dynamic_config.check_broker(static, before, after, for_all=is_for_all)
         return after
 
     await store.change(entity_type, entity, change, validate_only)

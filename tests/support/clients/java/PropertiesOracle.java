@@ -11,13 +11,17 @@ import java.util.TreeMap;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import kafka.cluster.EndPoint;
+import kafka.server.DynamicBrokerConfig$;
 import kafka.server.KafkaConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.SslConfigs;
 import org.apache.kafka.common.utils.Utils;
 
 /**
  * What Kafka makes of files of properties: one line of JSON for each file of a directory.
  *
- * Loads a file as kafka.Kafka does, and makes the broker's configuration of it.
+ * Loads a file as kafka.Kafka does, and makes the broker's configuration of it. With "--keys"
+ * instead of a directory: a line for each key that brokers have.
  */
 public final class PropertiesOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -25,12 +29,32 @@ public final class PropertiesOracle {
     public static void main(String[] words) throws Exception {
         PrintStream out = System.out;
         System.setOut(System.err);
+        if (words[0].equals("--keys")) {
+            for (ConfigDef.ConfigKey key : KafkaConfig.configDef().configKeys().values()) {
+                out.println(JSON.writeValueAsString(described(key)));
+            }
+            out.flush();
+            return;
+        }
         try (Stream<Path> files = Files.list(Path.of(words[0]))) {
             for (Path file : files.sorted().collect(Collectors.toList())) {
                 out.println(JSON.writeValueAsString(judged(file)));
             }
         }
         out.flush();
+    }
+
+    private static Map<String, Object> described(ConfigDef.ConfigKey key) {
+        Map<String, Object> found = new LinkedHashMap<>();
+        found.put("name", key.name);
+        found.put("type", key.type.toString());
+        Object value = key.hasDefault() ? key.defaultValue : null;
+        found.put("default", value == null ? null : ConfigDef.convertToString(value, key.type));
+        found.put("validator", String.valueOf(key.validator));
+        found.put("internal", key.internalConfig);
+        found.put("mode", DynamicBrokerConfig$.MODULE$.dynamicConfigUpdateModes().get(key.name));
+        found.put("ofListener", SslConfigs.RECONFIGURABLE_CONFIGS.contains(key.name));
+        return found;
     }
 
     private static Map<String, Object> judged(Path file) {
