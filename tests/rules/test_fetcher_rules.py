@@ -25,7 +25,10 @@ from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.fetch import (
+    FetchableTopicResponse,
     FetchRequest,
+    FetchResponse,
+    PartitionData,
 )
 from tidelog.wire.registry import FETCH
 
@@ -130,6 +133,42 @@ def test_errors_back_off_a_partition_alone_and_longer_each_time() -> None:
         cluster[2].log(bad).append_error = None
         await cluster[2].clock.advance(1_100)
         assert cluster[2].log(bad).log_end_offset == 5
+
+    run(story())
+
+
+@pytest.mark.rule("F7", "V66")
+@pytest.mark.parametrize(("answered_after_ms", "pause_ms"), [(0, 10), (4, 6), (25_000, 0)])
+def test_a_follower_that_knew_of_the_epoch_first_asks_again_as_soon_as_it_is_answered(
+    answered_after_ms: int, pause_ms: int
+) -> None:
+    """The response waited behind a slow read: the pause has passed, and the leader waits."""
+
+    async def story() -> None:
+        cluster = a_cluster(2)
+        await replicate(cluster, isr=(1, 2))
+        sent: list[Any] = []
+
+        def held(message: Any, on_answer: Any) -> None:
+            sent.append((message, on_answer))
+
+        cluster[2].peers.intercepted[FETCH] = held
+        await cluster[2].command(state(isr=(1, 2), replicas=(1, 2), leader_epoch=1))
+        await settle()
+        request, on_answer = sent[-1]
+        assert request.topics[0].partitions[0].current_leader_epoch == 1
+        await cluster[2].clock.advance(answered_after_ms)
+        sent.clear()
+        part = PartitionData(partition_index=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+        response = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[part])
+        on_answer(FetchResponse(session_id=request.session_id, responses=[response]), None)
+        await settle()
+        asks_now = any(each.topics for each, _ in sent)
+        assert asks_now is (pause_ms == 0)
+        await cluster[2].clock.advance(pause_ms + 20)
+        assert any(each.topics for each, _ in sent)
+        (event,) = cluster[2].tracer.named("fetch_backoff")
+        assert event["delay_ms"] == pause_ms
 
     run(story())
 

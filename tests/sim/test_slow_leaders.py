@@ -54,6 +54,18 @@ def test_dead_followers_leave_slow_leaders() -> None:
     assert removed >= 5
 
 
+@pytest.mark.rule("F7", "V31")
+def test_healthy_followers_stay_with_a_slow_leader_when_another_broker_goes() -> None:
+    led_on = 0
+    for seed in SEEDS:
+        run = SeedRun(seed, "readers_led_on")
+        result = run.run()
+        assert not result.violation, f"seed {seed}: {result.violation}"
+        assert run.cluster.in_sync is not None
+        led_on += run.cluster.in_sync.led_on
+    assert led_on >= 5, "leaders led on under other epochs"
+
+
 @pytest.mark.rule("F11")
 def test_hung_leaders_are_replaced_and_nothing_is_lost() -> None:
     relinquished = 0

@@ -1,8 +1,9 @@
 """A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
 
 One object is one leadership, that is one leader epoch. No earlier knowledge of followers survives
-into it, because a log may have been truncated in between (V31). Follower fetches and appends are
-the hot path, which allocates nothing unless the state changes. Does not know the log's contents,
+into it, because a log may have been truncated in between (V31). What this broker knows of its own
+reads survives where it leads on (F7). Follower fetches and appends are the hot path, which
+allocates nothing unless the state changes. Does not know the log's contents,
 the network, or the store; the time is an argument. The caller reports the outcome of a proposed ISR
 change. Errors are answers to the requesting follower, raised as KafkaError.
 """
@@ -410,6 +411,21 @@ class LeaderReplica:
         if not is_enabled:
             for follower in self._others:
                 follower.forget_reads()
+
+    def continues(self, former: LeaderReplica, now_ms: int) -> None:
+        """Keep what the same broker knew of its reads in the leadership before (F7, F11).
+
+        Another broker may have led in between, and followers may have truncated their logs. Reads
+        say nothing of logs: they only keep a member in the ISR, whose end the high watermark waits
+        for in any case (F8).
+        """
+        self.reads_under_way = former.reads_under_way
+        for follower in self._others:
+            known = former.followers.get(follower.replica_id)
+            if known is not None:
+                follower.reads_shown = known.reads_shown
+                if self.counts_pending_reads:
+                    follower.keep_reads(known, now_ms)
 
     def reads_forgotten(self, replica_id: int, reads: PendingReads) -> None:
         """Note that a follower's fetch session reads this partition no longer (F7)."""

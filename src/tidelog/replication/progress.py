@@ -5,7 +5,8 @@ current LEO. It was caught up at the time of its previous fetch if the offset re
 that time. So a follower that is always a little behind a busy leader stays in sync. Times are
 monotonic milliseconds of the leader's own clock. Does not know the ISR. Three flags that the leader
 sets cache what the hot path needs to know of it. Where the leader counts pending reads, its own
-slow reads do not put a follower out of sync (F5 to F7, `pending_reads`).
+slow reads do not put a follower out of sync (F5 to F7, `pending_reads`). They are all that a
+leadership keeps from the one that it continues on the same broker (V31).
 """
 
 from __future__ import annotations
@@ -184,6 +185,23 @@ class FollowerProgress:
             leader_end_offset == self.log_end_offset
             or self.has_pending_read(now_ms)
             or now_ms - self.caught_up_ms() <= max_lag_ms
+        )
+
+    def keep_reads(self, former: FollowerProgress, now_ms: int) -> None:
+        """Keep what this broker knows of its own reads, from the leadership that it continues (F7).
+
+        The end of its log stays forgotten (V31). A read under way will bring the follower nothing,
+        as it is of the former leader epoch. So the next fetch has kept up if it reaches the offset
+        of that one, which it repeats.
+        """
+        if former.reads is None:
+            return
+        self.reads, self.reads_since_ms = former.reads, former.reads_since_ms
+        self.broker_epoch = former.broker_epoch
+        self.reached_previous_end = former.reached_previous_end
+        is_repeated = former.has_pending_read(now_ms) and former.log_end_offset != UNKNOWN_OFFSET
+        self.last_fetch_leader_end_offset = (
+            former.log_end_offset if is_repeated else former.last_fetch_leader_end_offset
         )
 
     def forget_reads(self) -> None:

@@ -49,6 +49,7 @@ class Settings:
     levels: dict[int, str] = field(default_factory=dict)
     #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
     isr_stands: bool = False
+    healthy_stay: bool = False
     #: APIs that brokers do not serve, as if they were others.
     withheld_apis: tuple[int, ...] = ()
     #: Whether replication is throttled at times (`ThrottleChecker`).

@@ -157,6 +157,11 @@ class SimBroker:
         """Broker epoch of the present registration, as far as the broker knows."""
         return NO_BROKER_EPOCH if self.broker is None else self.broker.broker_epoch
 
+    @property
+    def reads_slowly(self) -> bool:
+        """Whether a fault slows reads of one of the broker's disks down now."""
+        return any(disk.read_ns is not None for disk in self.logs.disks)
+
     def hosted(self) -> Iterator[tuple[TopicPartition, TopicId]]:
         """Yield the replicas that the broker has open."""
         if self.broker is not None:

@@ -149,6 +149,7 @@ class SimCluster:
             lambda: self.simulator.now_ns,
             self._is_connected,
             isr_stands=self.settings.isr_stands,
+            healthy_stay=self.settings.healthy_stay,
         )
 
     def _log_dir_checker(self) -> LogDirChecker:

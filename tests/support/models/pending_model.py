@@ -3,15 +3,17 @@
 Real: the leader's decisions, follower progress and pending reads (F2 to F8), with time. A fetch
 that finds records begins a read. It ends at any later time, and the follower then has what it read.
 The follower's connection closes, it dies with or without word, and it fetches again. The leader
-examines it with every unit of time, and the controller accepts each change at once.
+examines it with every unit of time, and the controller accepts each change at once. It also changes
+the ISR itself, as another broker has died: the same broker leads on under a new leader epoch. What
+it has read for an earlier epoch brings the follower nothing.
 
-Bounds: records written, time, deaths (one).
+Bounds: records written, time, leader epochs, deaths (one).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.support.models.explorer import State, Step, Table
 
@@ -33,9 +35,16 @@ class Bounds(NamedTuple):
     #: `replica.lag.time.max.ms` and `replica.socket.timeout.ms`.
     lag: int = 1
     socket_timeout: int = 3
+    #: Leader epochs after the first.
+    max_epochs: int = 0
 
     def __str__(self) -> str:
-        return f"{self.max_offset} records, time {self.max_time}"
+        epochs = f", {self.max_epochs + 1} leader epochs" if self.max_epochs else ""
+        return f"{self.max_offset} records, time {self.max_time}{epochs}"
+
+
+#: The same broker leads on under another epoch at any time. Shorter times keep the states few.
+LED_ON: Final = Bounds(max_time=4, lag=0, socket_timeout=2, max_epochs=1)
 
 
 class World(NamedTuple):
@@ -45,8 +54,12 @@ class World(NamedTuple):
     now: int = 0
     #: The end of the follower's log.
     end: int = 0
-    #: The fetch in flight: its number, when it arrived, and the end of what is read; None without.
-    fetch: tuple[int, int, int] | None = None
+    #: The fetch in flight: its number, when it arrived, the end of what is read, and the leader
+    #: epoch; None without.
+    fetch: tuple[int, int, int, int] | None = None
+    #: The leader's LEO when the last fetch arrived, with which F5 compares the next one. A fetch
+    #: that a new epoch makes void is repeated: then its own offset.
+    last_end: int = 0
     #: The fetch in flight is one of a member of the ISR that F5 counts.
     counts: bool = False
     is_connected: bool = True
@@ -130,6 +143,8 @@ class PendingModel:
             leader = world.leader.copy()
             _accept(leader, leader.examine(world.now + 1), world.now + 1)
             yield ("time",), world._replace(leader=leader, now=world.now + 1)
+        if world.leader.leader_epoch < self.bounds.max_epochs:
+            yield ("lead on",), _lead_on(world)
 
     # invariants
 
@@ -150,7 +165,7 @@ class PendingModel:
             if world.heard != NO_TIME and now - max(world.heard, world.behind) > limit:
                 found.append("HeardDeathCounts")
         if not is_member and world.counts and world.fetch is not None:
-            _, received, _ = world.fetch
+            received = world.fetch[1]
             if now - received <= bounds.socket_timeout:
                 found.append("HealthyFollowerStays")
         return tuple(found)
@@ -170,6 +185,8 @@ class PendingModel:
                 return "the connection closes"
             case ("time",):
                 return "time passes, and 1 examines 2"
+            case ("lead on",):
+                return "the controller -> 1: lead on, under another epoch"
         return f"2: {step[0]}"
 
     def describe(self, state: State) -> str:
@@ -182,8 +199,9 @@ class PendingModel:
         )
 
 
-def _reads(leader: LeaderReplica) -> Any:
-    return leader.followers[FOLLOWER].reads
+def _reads(leader: LeaderReplica) -> PendingReads:
+    """The reads of the follower's session, without entries where the leader has forgotten them."""
+    return leader.followers[FOLLOWER].reads or PendingReads(Bounds().socket_timeout)
 
 
 def _accept(leader: LeaderReplica, effects: Effects, now: int) -> None:
@@ -193,35 +211,61 @@ def _accept(leader: LeaderReplica, effects: Effects, now: int) -> None:
             change = effect.change
             leader.change_sent(change)
             follow_up = leader.change_accepted(
-                change, change.isr, 0, change.partition_epoch + 1, now
+                change, change.isr, leader.leader_epoch, change.partition_epoch + 1, now
             )
             _accept(leader, follow_up, now)
 
 
+def _lead_on(world: World) -> World:
+    """The controller publishes another leader epoch; this leader has changed nothing itself."""
+    former, now = world.leader, world.now
+    leader = LeaderReplica(
+        broker_id=LEADER,
+        broker_epoch=1,
+        leader_epoch=former.leader_epoch + 1,
+        isr=IsrState(former.isr.committed, former.isr.partition_epoch + 1),
+        replicas=former.replicas,
+        epoch_start_offset=former.log_end_offset,
+        log_end_offset=former.log_end_offset,
+        high_watermark=former.high_watermark,
+        min_insync_replicas=1,
+        max_lag_ms=former.max_lag_ms,
+        is_eligible=lambda _: True,
+        now_ms=now,
+        counts_pending_reads=True,
+    )
+    leader.continues(former, now)
+    _accept(leader, leader.examine(now), now)
+    behind = now if world.behind != NO_TIME else NO_TIME
+    last_end = world.end if world.counts else world.last_end
+    return world._replace(leader=leader, behind=behind, last_end=last_end)
+
+
 def _fetch(world: World) -> World:
     """A fetch arrives on a connection of its own where the last one is closed."""
-    leader, now = world.leader.copy(), world.now
-    before = leader.followers[FOLLOWER].last_fetch_leader_end_offset
+    leader, now, end = world.leader.copy(), world.now, world.leader.log_end_offset
     reads = _reads(leader)
     _accept(leader, leader.fetched(FOLLOWER, _EPOCH, world.end, 0, now, reads=reads), now)
-    end = leader.log_end_offset
-    counts = FOLLOWER in leader.isr.committed and (world.end >= end or world.end >= before)
+    counts = FOLLOWER in leader.isr.committed and world.end >= min(end, world.last_end)
+    world = world._replace(leader=leader, last_end=end, is_connected=True)
     if world.end >= end:
         reads.done(0, PendingRead(_EPOCH, now), now)
-        return world._replace(leader=leader, is_connected=True)
+        return world
     number = reads.begin(PendingRead(_EPOCH, now))
-    return world._replace(leader=leader, fetch=(number, now, end), counts=counts, is_connected=True)
+    return world._replace(fetch=(number, now, end, leader.leader_epoch), counts=counts)
 
 
 def _read(world: World) -> World:
-    """The read is done; the follower gets it if it lives and waits."""
+    """The read is done; the follower gets it if it lives and waits, under the epoch it asked."""
     assert world.fetch is not None
     leader = world.leader.copy()
-    number, received, end = world.fetch
+    number, received, end, epoch = world.fetch
     if world.is_connected:
         _reads(leader).done(number, PendingRead(_EPOCH, received), world.now)
-    gets = world.is_connected and world.is_alive
-    return world._replace(leader=leader, fetch=None, counts=False, end=end if gets else world.end)
+    world = world._replace(leader=leader, fetch=None, counts=False)
+    if world.is_connected and world.is_alive and epoch == leader.leader_epoch:
+        return world._replace(end=end)
+    return world
 
 
 def _close(world: World) -> World:

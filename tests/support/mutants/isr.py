@@ -162,6 +162,12 @@ def pending_kept_after_disconnect(_: Any) -> Any:
     return lambda reads, number: None
 
 
+@_breaks("F7", "tidelog.replication.leader:LeaderReplica.continues", profile="readers_led_on")
+def pending_forgotten_by_leader(_: Any) -> Any:
+    """A leader that leads on under another epoch forgets the reads that it has under way."""
+    return lambda leader, former, now_ms: None
+
+
 @_breaks("F11", "tidelog.controller.elections.election:elect_instead", profile="hung_leaders")
 def relinquished_to_any_replica(elect_instead: Any) -> Any:
     """A leader whose reads hang hands over to any live replica, in sync or not."""

@@ -201,7 +201,7 @@ class _LeaderAndIsr:
             self.fetchers.remove(partition)
             leads_on = partition.is_leader and state.leader == broker_id
             if not leads_on or not partition.is_quiet():
-                partition.rest()
+                partition.rest(leads_on=leads_on)
 
     async def _quieten(self) -> None:
         """Return when every log whose role changes is quiet.
@@ -211,7 +211,8 @@ class _LeaderAndIsr:
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                partition.rest()
+                # Only a leader that leads on still has its role here.
+                partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()
 

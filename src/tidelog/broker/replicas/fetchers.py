@@ -339,6 +339,7 @@ class Fetcher:
             self._forgotten.clear()
         topics: dict[TopicId, FetchTopic] = {}
         changed, self._changed = self._changed, {}
+        now_ms = self._services.clock.monotonic_ms()
         for followed in changed:
             topic_id = followed.key[0]
             topic = topics.get(topic_id)
@@ -349,7 +350,7 @@ class Fetcher:
             followed.sent_log_start = role.log_start_offset
             if not followed.sent_in:
                 self._in_session += 1
-            followed.sent_in = self._sequence
+            followed.sent_in, followed.sent_ms = self._sequence, now_ms
             self._forgotten.pop(followed.key, None)
             topic.partitions.append(
                 FetchPartition(

@@ -93,6 +93,7 @@ class FollowedPartition:
         "role",
         "sent_in",
         "sent_log_start",
+        "sent_ms",
         "sent_position",
     )
 
@@ -110,8 +111,10 @@ class FollowedPartition:
         self.partition = partition
         self.role = role
         #: The position that the session knows, and the request that sent it; 0: not in the session.
+        #: `sent_ms` is the monotonic time of that request.
         self.sent_position = role.position
         self.sent_in = 0
+        self.sent_ms = 0
         self.sent_log_start = -1
         #: The request whose response had records last; 0 for none.
         self.read_in = 0
@@ -327,6 +330,9 @@ class FollowedPartition:
             self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._services.tracer.mark("follower_ahead_of_leader_epoch")
+            # The response may have waited behind a slow read for long. The leader has its role by
+            # now, and counts on the next fetch to keep this follower in sync (F7).
+            delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
         self._services.tracer.event(
             "fetch_backoff",
             partition=str(self.partition.topic_partition),
@@ -334,12 +340,19 @@ class FollowedPartition:
             error=error,
             delay_ms=delay_ms,
         )
-        self._backoff = self._services.timers.after(delay_ms, self._backed_off)
+        if delay_ms:
+            self._backoff = self._services.timers.after(delay_ms, self._backed_off)
+        else:
+            self._resume()
 
     def _backed_off(self) -> None:
         self._backoff = None
-        if self._ended:
-            return
+        if not self._ended:
+            self._resume()
+            self._fetcher.pump()
+
+    def _resume(self) -> None:
+        """Ask again after an error, with the next fetch."""
         log = self.partition.log
         effects = self.role.resumed(
             log.log_start_offset, log.log_end_offset, log.epochs.latest_epoch
@@ -348,7 +361,6 @@ class FollowedPartition:
             self._run(effects)
         else:
             self._ready()
-            self._fetcher.pump()
 
     def _truncate(self, completion: Completion[None], offset: int, is_empty: bool) -> None:
         self._not_ready()

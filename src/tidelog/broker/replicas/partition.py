@@ -249,14 +249,21 @@ class Partition:
 
     # changing roles
 
-    def rest(self) -> None:
-        """End the role: serve nothing, follow no leader; respond to all waiting requests (V38)."""
+    def rest(self, *, leads_on: bool = False) -> None:
+        """End the role: serve nothing, follow no leader; respond to all waiting requests (V38).
+
+        With `leads_on` the command that ends it has this broker lead under a new leader epoch.
+        """
         ended = self.role
         if ended.is_assigned:
             known = ended.core.high_watermark
-            self.role = NoRole(self._services, self.log, ended.partition_epoch, known)
+            self.role = role = NoRole(self._services, self.log, ended.partition_epoch, known)
+            if leads_on:
+                role.former = ended.leadership
             self._context.reassignments.role_ended(self.topic_partition)
             ended.end()
+        elif isinstance(ended, NoRole) and not leads_on:
+            ended.former = None
 
     def become_leader(self, state: LeaderAndIsrPartitionState) -> None:
         """Lead under a new leader epoch (V31); the log is quiet."""
@@ -289,6 +296,9 @@ class Partition:
             synced_offset=min(log.recovery_point, log_end_offset),
             counts_pending_reads=topic_config.follower_fetch_pending_reads_insync_enable,
         )
+        former = self.role.former if isinstance(self.role, NoRole) else self.role.leadership
+        if former is not None:
+            core.continues(former, services.clock.monotonic_ms())
         role = LeaderRole(self, self._context, core, self.role.late, idle)
         self._take_role(role, core, state, "became_leader")
         role.begin(state, latest_epoch)

@@ -252,7 +252,7 @@ class _NotLeading:
 class NoRole(_NotLeading):
     """The role of a replica that serves nothing and follows no leader until a command (V44)."""
 
-    __slots__ = ("high_watermark",)
+    __slots__ = ("former", "high_watermark")
 
     is_assigned: ClassVar[bool] = False
     followership: ClassVar[None] = None
@@ -262,6 +262,8 @@ class NoRole(_NotLeading):
     ) -> None:
         super().__init__(services, log, partition_epoch)
         self.high_watermark = high_watermark
+        #: The leadership that the next one is to continue, while appends of it end; else None.
+        self.former: LeaderReplica | None = None
 
     @property
     def core(self) -> NoRole:

@@ -7,8 +7,10 @@ at the leader, at the latest `replica.socket.timeout.ms` after the death: a powe
 cut link sends no word.
 
 In a profile whose followers are healthy throughout, no follower leaves an ISR at the request of its
-leader, once it has fetched the partition from that leader. Reads the decisions of leaders, and the
-state of processes and links that only the simulator knows.
+leader, once it has fetched the partition from that leader. Where brokers die and only reads are
+slow, that holds for a follower that had all records while this leader led, as long as both live.
+Another broker's death makes no difference (F7). Reads the decisions of leaders, and the state of
+processes and links that only the simulator knows.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from tidelog.core.types import TopicPartition
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.progress import NEVER_MS
 from tidelog.sim.loop import NS_PER_MS
 
 if TYPE_CHECKING:
     from tidelog.core.config import BrokerConfig
-    from tidelog.core.types import TopicPartition
     from tidelog.replication.leader import LeaderReplica
     from tidelog.sim.checkers.published_state import Published, PublishedPartition
     from tidelog.sim.node import Incarnation
@@ -51,6 +53,14 @@ class Leading(Protocol):
     def life(self) -> Incarnation | None:
         """The present incarnation, None while the broker is down."""
 
+    @property
+    def broker_epoch(self) -> int:
+        """The broker epoch under which this process is registered; -1 for none."""
+
+    @property
+    def reads_slowly(self) -> bool:
+        """Whether the broker's own reads are slow: then it is slow to take its roles, too."""
+
     def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
         """Yield the partitions that the broker leads and examines now."""
 
@@ -62,6 +72,14 @@ class _Dead(NamedTuple):
     topic_partition: TopicPartition
     leader_epoch: int
     follower: int
+
+
+class _KeptUp(NamedTuple):
+    """A follower that had all records of a leader, by the incarnations of both brokers."""
+
+    leader: tuple[int, int]
+    topic_partition: TopicPartition
+    follower: tuple[int, int]
 
 
 class InSyncChecker:
@@ -77,8 +95,11 @@ class InSyncChecker:
         is_connected: Callable[[int, int], bool],
         *,
         isr_stands: bool,
+        healthy_stay: bool = False,
     ) -> None:
         """Begin to check; with `isr_stands` no follower may ever leave.
+
+        With `healthy_stay` none may leave that has kept up with its leader.
 
         `is_connected` returns whether a broker has an open connection that came from another's
         host.
@@ -96,7 +117,12 @@ class InSyncChecker:
         self._seen: dict[_Dead, tuple[int, int]] = {}
         #: Dead followers that leaders took out of their ISRs.
         self.removed = 0
-        if isr_stands:
+        #: Followers that had all records of a leader which leads without a break since then.
+        self._kept_up: set[_KeptUp] = set()
+        self._healthy_stay = healthy_stay
+        #: How often a leadership with such a follower went on under another epoch.
+        self.led_on = 0
+        if isr_stands or healthy_stay:
             published.on_state.append(self._changed)
 
     def after_event(self) -> None:
@@ -107,6 +133,8 @@ class InSyncChecker:
         if now_ns - self._looked_ns > _GAP_NS:
             self._seen = {}  # every broker was stopped: the leaders' timers stood still
         self._looked_ns = now_ns
+        if self._healthy_stay:
+            self._note_kept_up()
         present = {}
         for dead in self._dead_members():
             since_ns, heard_ns = self._seen.get(dead, (now_ns, NEVER_HEARD))
@@ -159,25 +187,71 @@ class InSyncChecker:
     def _changed(self, before: PublishedPartition | None, now: PublishedPartition) -> None:
         if before is None or now.leader != before.leader:
             return
-        left = [
-            member
-            for member in before.isr
-            if member not in now.isr and self._has_fetched(now, member)
-        ]
+        stays = self._has_kept_up if self._healthy_stay else self._has_fetched
+        if self._healthy_stay and now.leader_epoch > before.leader_epoch:
+            # The controller's own change: it takes out members that are gone or were restarted.
+            self.led_on += any(stays(now, member) for member in now.isr if member != now.leader)
+            self._forget_left(now)
+            return
+        left = [member for member in before.isr if member not in now.isr and stays(now, member)]
         if left and now.isr:
             self._violate(
                 f"{now.key}: {left} left the ISR of leader {now.leader}, although every follower is"
                 " healthy and only the leader's reads are slow (F5)"
             )
+        self._forget_left(now)
+
+    def _forget_left(self, now: PublishedPartition) -> None:
+        """Forget the followers that are no members now: they have to catch up before they count."""
+        name = self._name(now)
+        self._kept_up = {
+            each
+            for each in self._kept_up
+            if each.topic_partition != name or each.follower[0] in now.isr
+        }
+
+    def _note_kept_up(self) -> None:
+        """Note the members that have all records of their leaders now."""
+        led = set()
+        for broker in self._brokers.values():
+            leader = (broker.node_id, broker.incarnation)
+            for topic_partition, core in broker.leaderships():
+                led.add((leader, topic_partition))
+                for member in core.isr.committed:
+                    follower = core.followers.get(member)
+                    if (
+                        follower is not None
+                        and follower.log_end_offset == core.log_end_offset
+                        and follower.broker_epoch == self._brokers[member].broker_epoch
+                    ):
+                        life = (member, self._brokers[member].incarnation)
+                        self._kept_up.add(_KeptUp(leader, topic_partition, life))
+        self._kept_up = {
+            each
+            for each in self._kept_up
+            if (each.leader, each.topic_partition) in led
+            and not self._brokers[each.follower[0]].reads_slowly
+        }
+
+    def _has_kept_up(self, now: PublishedPartition, member: int) -> bool:
+        """Return whether a member lives that had all records of a leader, which leads on."""
+        leader, follower = self._brokers[now.leader], self._brokers[member]
+        kept_up = _KeptUp(
+            (now.leader, leader.incarnation), self._name(now), (member, follower.incarnation)
+        )
+        return not self._is_silent(member) and kept_up in self._kept_up
+
+    def _name(self, partition: PublishedPartition) -> TopicPartition:
+        name = self._published.all_topics[partition.key.topic_id].name
+        return TopicPartition(name, partition.key.partition)
 
     def _has_fetched(self, now: PublishedPartition, follower: int) -> bool:
         """Return whether the leader has received a fetch of the follower for this partition.
 
         A first fetch may lie behind a slow read of another partition on the same connection.
         """
-        name = self._published.all_topics[now.key.topic_id].name
+        name = self._name(now)
         return any(
-            (topic_partition.topic, topic_partition.partition) == (name, now.key.partition)
-            and core.followers[follower].last_fetch_ms > NEVER_MS
+            topic_partition == name and core.followers[follower].last_fetch_ms > NEVER_MS
             for topic_partition, core in self._brokers[now.leader].leaderships()
         )

@@ -102,6 +102,7 @@ _ORDER: Final = (
     "drained_directories",
     "recreated_offsets",
     "untimed_records",
+    "readers_led_on",
 )
 _BY_NAME: Final = {
     profile.name: profile

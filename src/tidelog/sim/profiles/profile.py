@@ -54,6 +54,9 @@ class Profile:
     keeps_promises: bool = True
     #: Whether each follower is healthy throughout, so that none may leave an ISR (F5).
     isr_stands: bool = False
+    #: Whether a follower that has kept up with a leader stays in the ISR for as long as both live,
+    #: whatever becomes of other brokers (F7).
+    healthy_stay: bool = False
     #: Whether rates of the replication throttle change, and brokers are checked for it (R15).
     throttles: bool = False
     #: Session timeout of the brokers, which the store does not shorten; 0: a seed draws both.

@@ -65,6 +65,21 @@ SLOW_LEADERS: Final = (
         session_timeout_ms=9_000,
         has_own_streams=True,
     ),
+    # Brokers die while leaders read for the others: the controller takes them out of the ISRs, and
+    # the same leaders lead on under other epochs (F7). Their healthy followers stay.
+    Profile(
+        "readers_led_on",
+        weights={"slow_reads": 4.0, "crash_any": 1.0, "stop": 1.0, "expire_session": 0.5},
+        left_out=0.0,
+        mean_interval_ms=(400, 1_500),
+        restart_ms=((200, 1_000), (1_000, 3_000)),
+        recreates=0.0,
+        # A fetch that comes before its leader knows the new epoch is repeated within the lag limit.
+        properties={**_SHORT_LAG, **_PENDING, "replica.fetch.backoff.ms": "100"},
+        healthy_stay=True,
+        session_timeout_ms=2_000,
+        has_own_streams=True,
+    ),
     # Leaders whose reads hang hand their leaderships over (F11).
     Profile(
         "hung_leaders",
