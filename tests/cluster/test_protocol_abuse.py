@@ -31,8 +31,22 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.codec import decode_response
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from tidelog.wire.messages.metadata import MetadataRequest
-from tidelog.wire.registry import API, API_VERSIONS, FETCH, METADATA, PRODUCE
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tidelog.wire.registry import (
+    API,
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+)
 
 TP = TopicPartition("abused", 0)
 SEED = 20_240_917
@@ -95,6 +109,44 @@ def test_every_version_that_is_advertised_is_answered(
         for message in [each for n, each in enumerate(messages) if each not in messages[:n]]:
             answer = ask(cluster, api_key, version, message)
             assert type(answer) is API[api_key].response
+
+
+@pytest.mark.parametrize("api_key", CLIENT_APIS, ids=lambda key: API[key].name)
+def test_strings_that_are_no_utf_8_are_read_in_every_request(
+    cluster: LocalCluster, topic_id: bytes, api_key: int
+) -> None:
+    version = versions_of(api_key)[-1]
+    frame = request(api_key, version, sensible_request(api_key, version, TP.topic, topic_id, 0))
+    for text in (b"raw", TP.topic.encode()):
+        frame = frame.replace(text, b"\xff" * len(text))
+    with RawConnection(cluster) as connection:
+        connection.send(frame)
+        _, answer = decode_response(api_key, version, connection.answer())
+        assert type(answer) is API[api_key].response
+        connection.ask(API_VERSIONS, 0, ApiVersionsRequest())
+
+
+def test_names_that_are_no_utf_8_are_refused_and_metadata_keeps_the_replacement(
+    cluster: LocalCluster,
+) -> None:
+    names = MetadataRequest([MetadataRequestTopic(name="BADNAME")])
+    part = OffsetCommitRequestPartition(0, 1, committed_metadata="METAmeta")
+    commit = OffsetCommitRequest("no-utf-8", topics=[OffsetCommitRequestTopic(TP.topic, [part])])
+    fetch = OffsetFetchRequest("no-utf-8", topics=[OffsetFetchRequestTopic(TP.topic, [0])])
+    with RawConnection(cluster) as connection:
+        connection.send(request(METADATA, 1, names).replace(b"BADNAME", b"\xed\xa0\x80name"))
+        _, answer = decode_response(METADATA, 1, connection.answer())
+        (topic,) = answer.topics
+        assert (topic.error_code, topic.name) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "\ufffdname")
+        await_true(
+            lambda: connection.ask(OFFSET_FETCH, 5, fetch).error_code == ErrorCode.NONE,
+            "the coordinator",
+        )
+        connection.send(request(OFFSET_COMMIT, 7, commit).replace(b"META", b"\xff\xfe\xc3\xa9"))
+        _, answer = decode_response(OFFSET_COMMIT, 7, connection.answer())
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        (kept,) = connection.ask(OFFSET_FETCH, 5, fetch).topics[0].partitions
+        assert kept.metadata == "\ufffd\ufffd\u00e9meta"
 
 
 @pytest.mark.parametrize("api_key", sorted(API), ids=lambda key: API[key].name)

@@ -24,6 +24,7 @@ from tidelog.wire.primitives import (
 )
 from tidelog.wire.registry import API, API_VERSIONS, CONTROLLED_SHUTDOWN
 from tidelog.wire.schema import SchemaError
+from tidelog.wire.text import replaced_text
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
@@ -64,6 +65,7 @@ class _Codec:
     __slots__ = (
         "_decoder",
         "_encoder",
+        "_replacing_decoder",
         "api_key",
         "exact",
         "flexible",
@@ -93,6 +95,8 @@ class _Codec:
         #: Known once the decoder is built.
         self.in_view = False
         self._decoder: Decoder | None = None
+        #: For messages with text that is no UTF-8.
+        self._replacing_decoder: Decoder | None = None
         self._encoder: Encoder | None = None
 
     def decode(self, frame: memoryview, offset: int) -> Any:
@@ -102,13 +106,26 @@ class _Codec:
             self.in_view = has_records(self.message, self.version)
             decoder = self._decoder = build_decoder(self.message, self.version, self.flexible)
         end = len(frame)
+        buffer: Buffer = frame if self.in_view else bytes(frame)
         try:
-            message, stop = decoder(frame if self.in_view else bytes(frame), offset, end)
+            try:
+                message, stop = decoder(buffer, offset, end)
+            except UnicodeDecodeError:
+                message, stop = self._decode_replacing(buffer, offset, end)
         except MALFORMED as error:
             raise ProtocolError(f"malformed {self.title}: {error}") from error
         if stop != end and self.exact:
             raise ProtocolError(f"{end - stop} bytes follow a {self.title}")
         return message
+
+    def _decode_replacing(self, buffer: Buffer, offset: int, end: int) -> tuple[Any, int]:
+        """Decode a message with text that is no UTF-8."""
+        decoder = self._replacing_decoder
+        if decoder is None:
+            decoder = self._replacing_decoder = build_decoder(
+                self.message, self.version, self.flexible, replaces_text=True
+            )
+        return decoder(buffer, offset, end)
 
     def encode(self, head: bytes, message: Any) -> list[Buffer]:
         """Return the frame of `message` after `head`, whose first four bytes become its size."""
@@ -190,7 +207,10 @@ def decode_header(frame: memoryview) -> tuple[RequestHeader, int]:
             offset += length
             if offset > len(frame):
                 raise ProtocolError(f"a client id of {length} bytes reaches beyond its frame")
-            client_id = str(frame[10:offset], "utf-8")
+            try:
+                client_id = str(frame[10:offset], "utf-8")
+            except UnicodeDecodeError:
+                client_id = replaced_text(frame[10:offset])
         elif length != -1:
             raise ProtocolError(f"a client id has the length {length}")
         # As RequestHeader(...), in half the time.

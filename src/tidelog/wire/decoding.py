@@ -5,8 +5,10 @@ after it, and the length of the next variable field. Fields declared rare are re
 their run; where one is not, the run is read again from there, field by field. The generated
 function is `decode(buf, pos, end) -> (message, pos)`. Every length is checked against the bytes
 present before anything is allocated for it. It may raise ProtocolError, struct.error, IndexError
-and UnicodeDecodeError; `codec.py` makes a ProtocolError of them all. Messages without records are
-decoded from `bytes`, which is faster to index than a view.
+and UnicodeDecodeError. For the last, `codec.py` decodes again with a decoder that replaces
+malformed text, as Kafka does: strings that are UTF-8 cost nothing for it. It makes a ProtocolError
+of the others. Messages without records are decoded from `bytes`, which is faster to index than a
+view.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from tidelog.wire import schema
 from tidelog.wire.primitives import decode_long_uvarint, decode_uvarint, skip_tagged_fields
 from tidelog.wire.schema import FIXED_FORMATS, FieldSpec, NamedField
 from tidelog.wire.source import Source
+from tidelog.wire.text import replaced_text
 
 #: decode(buf, pos, end) -> (message, next position)
 Decoder = Callable[[Any, int, int], tuple[Any, int]]
 
-#: What malformed bytes can raise in generated decoders, besides ProtocolError.
-MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
+#: What malformed bytes can raise in generated decoders, besides ProtocolError and, for text,
+#: UnicodeDecodeError.
+MALFORMED: Final = (struct.error, IndexError)
 
 #: Arrays of at most this many integers are read together with the fields behind them.
 SHORT_ARRAY: Final = 16
@@ -88,11 +92,14 @@ class _Value(NamedTuple):
 class _DecoderBuilder:
     """The emitter of the decoder of one (message, version)."""
 
-    def __init__(self, struct_class: type, version: int, flexible: bool) -> None:
+    def __init__(
+        self, struct_class: type, version: int, flexible: bool, replaces_text: bool
+    ) -> None:
         self.source = Source()
         self.root = struct_class
         self.version = version
         self.flexible = flexible
+        self.replaces_text = replaces_text
         self.in_view = has_records(struct_class, version)
         #: The array whose integers begin the run.
         self.ints: _Value | None = None
@@ -110,6 +117,7 @@ class _DecoderBuilder:
             too_long=_too_long,
             bad_null=_bad_null,
             bad_tag=_bad_tag,
+            replaced_text=replaced_text,
         )
 
     def build(self) -> Decoder:
@@ -356,6 +364,8 @@ class _DecoderBuilder:
             src.line(f"{value.place} = bytes(buf[pos:{stop}])")
         elif value.spec.kind != "string":
             src.line(f"{value.place} = buf[pos:{stop}]")
+        elif self.replaces_text:
+            src.line(f"{value.place} = replaced_text(buf[pos:{stop}])")
         elif self.in_view:
             src.line(f"{value.place} = str(buf[pos:{stop}], 'utf-8')")
         else:
@@ -401,9 +411,12 @@ class _DecoderBuilder:
             src.line(f"{items}.append({item})")
 
 
-def build_decoder(struct_class: type, version: int, flexible: bool) -> Decoder:
+def build_decoder(
+    struct_class: type, version: int, flexible: bool, *, replaces_text: bool = False
+) -> Decoder:
     """Return the decoder of this message at this version.
 
-    It takes bytes, or a view where `has_records`.
+    It takes bytes, or a view where `has_records`. `replaces_text`: it replaces text that is no
+    UTF-8, where others raise UnicodeDecodeError.
     """
-    return _DecoderBuilder(struct_class, version, flexible).build()
+    return _DecoderBuilder(struct_class, version, flexible, replaces_text).build()

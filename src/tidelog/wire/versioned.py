@@ -53,6 +53,7 @@ class Versioned(Generic[T]):
     __slots__ = (
         "_decoders",
         "_encoders",
+        "_replacing_decoders",
         "first_flexible_version",
         "max_version",
         "min_version",
@@ -76,6 +77,8 @@ class Versioned(Generic[T]):
         self.open_ended: Final = open_ended
         #: By the bytes of the version: for most data, which is small, one lookup is enough.
         self._decoders: dict[bytes, Decoder] = {}
+        #: Those for data with text that is no UTF-8.
+        self._replacing_decoders: dict[bytes, Decoder] = {}
         self._encoders: dict[int, Encoder] = {}
 
     @property
@@ -118,7 +121,11 @@ class Versioned(Generic[T]):
         if decoder is None:
             decoder = self._decoder_of(raw)
         try:
-            value, stop = decoder(raw, _VERSION.size, len(raw))
+            try:
+                value, stop = decoder(raw, _VERSION.size, len(raw))
+            except UnicodeDecodeError:
+                decoder = self._decoder_of(raw, replaces_text=True)
+                value, stop = decoder(raw, _VERSION.size, len(raw))
         except MALFORMED as error:
             title = f"{self.name} version {version_of(raw, self.name)}"
             raise ProtocolError(f"malformed {title}: {error}") from error
@@ -127,7 +134,7 @@ class Versioned(Generic[T]):
             raise ProtocolError(f"{len(raw) - stop} bytes follow a {title}")
         return value  # type: ignore[no-any-return]  # what the decoder of T makes
 
-    def _decoder_of(self, raw: bytes) -> Decoder:
+    def _decoder_of(self, raw: bytes, *, replaces_text: bool = False) -> Decoder:
         """Return the decoder for the version in front, made when that version is first seen."""
         version = version_of(raw, self.name)
         if version > self.max_version:
@@ -139,9 +146,12 @@ class Versioned(Generic[T]):
                 f"{self.name} version {version}: versions from {self.min_version} on are known"
             )
         packed = _VERSION.pack(version)
-        decoder = self._decoders.get(packed)
+        decoders = self._replacing_decoders if replaces_text else self._decoders
+        decoder = decoders.get(packed)
         if decoder is None:
             flexible = version >= self.first_flexible_version
-            decoder = build_decoder(self.struct_class, version, flexible)
-            self._decoders[packed] = decoder
+            decoder = build_decoder(
+                self.struct_class, version, flexible, replaces_text=replaces_text
+            )
+            decoders[packed] = decoder
         return decoder

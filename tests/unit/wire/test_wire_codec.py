@@ -127,7 +127,6 @@ class TestHeaders:
             bytes(9),
             bytes.fromhex("0012 0000 00000001 0005 6162"),
             bytes.fromhex("0012 0000 00000001 fffe"),
-            bytes.fromhex("0012 0000 00000001 0001 ff"),
             bytes.fromhex("0012 0003 00000001 ffff"),
             bytes.fromhex("0012 0003 00000001 ffff 01 00 7f"),
             bytes.fromhex("0012 0003 00000001 ffff ffffffffff0f"),

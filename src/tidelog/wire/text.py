@@ -1,0 +1,52 @@
+"""Text from bytes that may be no UTF-8, as Kafka reads it.
+
+Kafka replaces malformed bytes by U+FFFD when it reads a string, and goes on. Names with it are then
+refused by their own rules; other strings keep the replacement, for good. The sequence that becomes
+one U+FFFD is the same as in Java: an encoded surrogate is one, where Python sees three. Source:
+Readable.readString, java.lang.String of OpenJDK.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Final
+
+from tidelog.core.errors import ProtocolError
+from tidelog.wire.primitives import Buffer
+
+#: Longest string of the protocol, in bytes.
+_MAX_STRING_BYTES: Final = 0x7FFF
+_REPLACEMENT: Final = "\ufffd"
+_HANDLER: Final = "tidelog-as-java"
+#: The first byte of encoded surrogates, and the range of their second one.
+_SURROGATE: Final = 0xED
+_SURROGATES: Final = range(0xA0, 0xC0)
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Return the replacement of a malformed sequence, and where reading goes on."""
+    assert isinstance(error, UnicodeDecodeError), "only decoding uses this"
+    data, start, end = error.object, error.start, error.end
+    if data[start] == _SURROGATE and len(data) > start + 1 and data[start + 1] in _SURROGATES:
+        is_whole = len(data) > start + 2 and data[start + 2] & 0xC0 == 0x80
+        end = start + (3 if is_whole else 2)
+    return _REPLACEMENT, end
+
+
+codecs.register_error(_HANDLER, _replaced)
+
+
+def replaced_text(data: Buffer) -> str:
+    """Return the text of `data`, with U+FFFD for malformed bytes.
+
+    Raises ProtocolError for a text that has become too long for a string: no response could repeat
+    it.
+    """
+    text = str(data, "utf-8", _HANDLER)
+    size_bytes = len(text.encode())
+    if size_bytes > _MAX_STRING_BYTES:
+        raise ProtocolError(
+            f"a string of {len(data)} bytes that is no UTF-8 has {size_bytes} bytes when its"
+            f" malformed ones are replaced; at most {_MAX_STRING_BYTES} are possible"
+        )
+    return text
