@@ -218,13 +218,13 @@ def others(found: Sequence[Outcome], module: str) -> str:
 STRINGS = """\
 ### Strings that are no UTF-8
 
-A broker reads a string with malformed bytes as Kafka does: each malformed sequence becomes U+FFFD,
-and the request goes on. Names with it are refused by their own rules: a topic gets
-INVALID_TOPIC_EXCEPTION. Where any text is allowed, as in client ids, group ids and the metadata of
-a commit, the replacement is kept and sent back; the bytes that were sent are lost, and two group
-ids that differ only in malformed bytes are one group. Data that the protocol declares as bytes,
-such as keys, values and the metadata of members, is never changed. A string that is longer than
-32,767 bytes with its replacements closes the connection, because no response could hold it.
+A broker reads a string with malformed bytes as Kafka does: each malformed sequence becomes U+FFFD.
+Names with it are refused by their own rules: a topic gets INVALID_TOPIC_EXCEPTION. Client ids,
+group ids and the metadata of commits may hold any text. They keep the replacement, and the
+malformed bytes are lost. Two group ids that differ only in malformed bytes are one group. Data that
+the protocol declares as bytes, such as values and the metadata of members, is never changed. A
+string that has more than 32,767 bytes with its replacements closes the connection, because no
+response could hold it.
 """
 
 
