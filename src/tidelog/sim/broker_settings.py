@@ -54,6 +54,8 @@ class Settings:
     withheld_apis: tuple[int, ...] = ()
     #: Whether replication is throttled at times (`ThrottleChecker`).
     throttles: bool = False
+    #: Whether responses that wait for the next leader are checked (`LeaderWaitChecker`).
+    watches_leader_waits: bool = False
 
     @property
     def flushes_before_ack(self) -> bool:

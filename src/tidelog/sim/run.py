@@ -281,6 +281,7 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
         isr_stands=profile.isr_stands,
         healthy_stay=profile.healthy_stay,
         throttles=profile.throttles,
+        watches_leader_waits=profile.watches_leader_waits,
         withheld_apis=profile.withheld_apis,
     )
     for key, values in profile.drawn_properties.items():

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.replicas.partition import Partition
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, StorageError, TidelogError
@@ -146,6 +147,12 @@ class SimBroker:
     def incarnation(self) -> int:
         """Number of the present or last incarnation."""
         return 0 if self.node.incarnation is None else self.node.incarnation.number
+
+    @property
+    def shown(self) -> ClusterView | None:
+        """Its view of the cluster where it admits requests now; None where they wait."""
+        running = self.broker
+        return running.view if running is not None and running.admission.is_open else None
 
     @property
     def is_up(self) -> bool:

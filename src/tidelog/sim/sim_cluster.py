@@ -26,6 +26,7 @@ from tidelog.sim.checkers.directory_move_checker import DirectoryMoveChecker
 from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
+from tidelog.sim.checkers.leader_wait_checker import LeaderWaitChecker
 from tidelog.sim.checkers.log_dir_checker import LogDirChecker
 from tidelog.sim.checkers.planned_move_checker import PlannedMoveChecker
 from tidelog.sim.checkers.published_state import Published
@@ -117,7 +118,8 @@ class SimCluster:
             settings.session_timeout_ms,
         )
         simulator.on_note.append(self.answers.noted)
-        simulator.network.frame_watch = self.answers
+        self.leader_waits = self._leader_wait_checker()
+        simulator.network.frame_watch = self.leader_waits or self.answers
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
         self.planned_moves = PlannedMoveChecker(simulator.violate, lambda: simulator.now_ns)
@@ -165,6 +167,22 @@ class SimCluster:
         if not self.settings.throttles:
             return None
         return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
+
+    def _leader_wait_checker(self) -> LeaderWaitChecker | None:
+        """Return the checker of responses that wait for the next leader (V83), where it is used.
+
+        It takes the place of the checker of pauses, which profiles without pauses do not need.
+        """
+        simulator = self.simulator
+        if not self.settings.watches_leader_waits:
+            return None
+        return LeaderWaitChecker(
+            self.brokers,
+            self.settings.of(1),
+            simulator.violate,
+            lambda: simulator.now_ns,
+            lambda node_id: simulator.nodes[node_id].monotonic_ns(simulator.now_ns) // NS_PER_MS,
+        )
 
     def _is_connected(self, node_id: int, other_id: int) -> bool:
         """Return whether a broker has an open connection that came from another's host."""
@@ -243,6 +261,8 @@ class SimCluster:
         broker = self.brokers.get(incarnation.node_id)
         if broker is None:
             return
+        if self.leader_waits is not None:
+            self.leader_waits.died(incarnation.node_id)
         # A clean shutdown has synced everything but pages that a failed fsync dropped.
         struck = [
             disk

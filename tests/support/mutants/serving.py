@@ -1,4 +1,4 @@
-"""Mutants of responses to clients, and of deletions (V36, V60, V64, V67).
+"""Mutants of responses to clients, and of deletions (V36, V60, V64, V67, V83).
 
 Each exposes uncommitted records, or lets a log begin at a wrong offset.
 """
@@ -68,6 +68,34 @@ def deletion_to_log_end(original: Any) -> Any:
         return wanted
 
     return delete_records_before
+
+
+@_breaks("V83", "tidelog.broker.held_answers:HeldAnswers.answer", profile="leaders_end")
+def response_of_its_request(original: Any) -> Any:
+    """A response that waits for the next leader is made before it waits, from the old view."""
+
+    def answer(held: Any, request: Any, ask: Any, make: Any) -> Any:
+        made = make()
+        return original(held, request, ask, lambda: made)
+
+    return answer
+
+
+@_breaks("V83", "tidelog.broker.held_answers:HeldAnswers._due", profile="leaders_end")
+def leader_waited_for_without_end(_: Any) -> Any:
+    """A response waits for the next leader however long that takes."""
+    return lambda held_answers, held: None
+
+
+@_breaks("V83", "tidelog.broker.held_answers:HeldAnswers._expected_until_ms", profile="leaders_end")
+def every_leader_waited_for(_: Any) -> Any:
+    """After any ending all responses wait, those that name leaders that live, too."""
+
+    def expected_until_ms(held_answers: Any, question: Any, now_ms: int) -> int | None:
+        expected = held_answers._ended.expected(now_ms, held_answers._max_ms())
+        return max(expected.values(), default=None)
+
+    return expected_until_ms
 
 
 @_breaks("V67", "tidelog.broker.replicas.followed_partition:_EARLIEST_TIMESTAMP", profile="lookups")

@@ -100,6 +100,7 @@ _ORDER: Final = (
     "damaged_leaders_offline",
     "slow_directories",
     "drained_directories",
+    "leaders_end",
     "recreated_offsets",
     "untimed_records",
     "readers_led_on",

@@ -1,6 +1,7 @@
 """Profiles of brokers' processes.
 
 Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
+Clients look for the next leaders.
 """
 
 from __future__ import annotations
@@ -49,5 +50,18 @@ PROCESSES: Final = (
         recreates=0.3,
         churn=("brokers_followed",),
         has_own_streams=True,
+    ),
+    # Leaders end, and clients ask for the next ones at once (V83). Nothing else cuts a connection,
+    # so that no response may wait for another reason.
+    Profile(
+        "leaders_end",
+        weights={"crash_leader": 5.0, "crash_controller": 2.0, "crash_any": 1.0, "stop": 3.0},
+        left_out=0.2,
+        mean_interval_ms=(400, 1_200),
+        restart_ms=((20, 400), (200, 2_500)),
+        recreates=0.0,
+        churn=("leaders_followed",),
+        has_own_streams=True,
+        watches_leader_waits=True,
     ),
 )

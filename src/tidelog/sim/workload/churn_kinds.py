@@ -10,6 +10,7 @@ from tidelog.sim.workload import (  # noqa: F401
     drain_churn,
     edit_churn,
     leader_churn,
+    leader_lookups,
     lookup_churn,
     move_churn,
     offset_churn,

@@ -1,0 +1,174 @@
+"""Check of Metadata and FindCoordinator responses that wait for the next leader (V83).
+
+A response never waits longer than `metadata.leader.wait.max.ms`. It names the leaders that its
+broker knows when it leaves. It waits only where a leader that the broker would have named at the
+request has ended, by a crash or a stop, within that time and some more for the sign. The checker
+reads the frames on connections that a broker accepted. It judges a response only if its connection
+had no other request under way, and if its broker admitted requests when it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from tidelog.broker.cluster_view import ClusterView
+from tidelog.core.config import BrokerConfig
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.string_hash import coordinating_partition
+from tidelog.core.types import TopicPartition
+from tidelog.sim.broker_settings import OFFSETS_PARTITIONS
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_connections import Endpoint
+from tidelog.wire.codec import decode_request, decode_response
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.wire.registry import API, FIND_COORDINATOR, METADATA
+
+_KEY: Final = slice(0, 2)
+_CORRELATION: Final = slice(4, 8)
+_SIZE_BYTES: Final = 4
+#: From this version on FindCoordinator asks for many keys.
+_KEYS_VERSION: Final = 4
+#: How long after its end a broker may still be noticed to have ended: refused connections repeat
+#: the sign after 10 s, and the controller reports a loss after a session timeout.
+_NOTICED_NS: Final = 12_000 * NS_PER_MS
+
+
+class Answering(Protocol):
+    """A broker, of which the checker sees what it knows of the cluster."""
+
+    @property
+    def shown(self) -> ClusterView | None:
+        """Its view where it admits requests now; None where they wait."""
+
+
+class _Asked(NamedTuple):
+    """A request under way."""
+
+    key: int
+    version: int
+    #: Time of arrival on the broker's own clock.
+    arrived_ms: int
+    #: The leaders that a response at once would have named.
+    leaders: frozenset[int]
+    message: Any
+
+
+class LeaderWaitChecker:
+    """Checker of responses that wait; a `sim_connections.FrameWatch`."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Answering],
+        config: BrokerConfig,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+        clock_ms: Callable[[int], int],
+    ) -> None:
+        """Begin without requests; `clock_ms` returns the time of a node's own clock."""
+        self._brokers = brokers
+        self._max_ms = config.metadata_leader_wait_max_ms
+        self._violate = violate
+        self._now_ns = now_ns
+        self._clock_ms = clock_ms
+        #: When each broker's process ended last.
+        self._ended_ns: dict[int, int] = {}
+        #: Correlation ids of all requests under way, by connection; with those that are judged.
+        self._under_way: dict[Endpoint, dict[bytes, _Asked | None]] = {}
+        #: Responses that waited.
+        self.waited = 0
+
+    def died(self, node_id: int) -> None:
+        """Note the end of a broker's process."""
+        self._ended_ns[node_id] = self._now_ns()
+
+    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+        """Note the requests that arrived."""
+        under_way = self._under_way.setdefault(endpoint, {})
+        for frame in frames:
+            key = int.from_bytes(frame[_KEY], "big")
+            asked = None
+            if key in (METADATA, FIND_COORDINATOR) and not under_way and len(frames) == 1:
+                asked = self._asked(endpoint.process.node_id, frame)
+            under_way[bytes(frame[_CORRELATION])] = asked
+
+    def _asked(self, node_id: int, frame: memoryview) -> _Asked | None:
+        view = self._brokers[node_id].shown
+        if view is None:
+            return None
+        header, message = decode_request(frame)
+        return _Asked(
+            header.api_key,
+            header.api_version,
+            self._clock_ms(node_id),
+            frozenset(_leaders(view, message, header.api_version)),
+            message,
+        )
+
+    def sent(self, endpoint: Endpoint, frame: bytes) -> None:
+        """Check a response that leaves; `frame` begins with its size."""
+        under_way = self._under_way.get(endpoint, {})
+        asked = under_way.pop(frame[_CORRELATION], None)
+        if asked is None:
+            return
+        node_id = endpoint.process.node_id
+        waited_ms = self._clock_ms(node_id) - asked.arrived_ms
+        name = f"broker {node_id}: a {API[asked.key].name} response"
+        if waited_ms > self._max_ms:
+            self._violate(f"{name} waited {waited_ms} ms, at most {self._max_ms} are allowed (V83)")
+        if waited_ms > 0:
+            self.waited += 1
+            self._check_reason(name, waited_ms, asked)
+        _, message = decode_response(asked.key, asked.version, memoryview(frame)[_SIZE_BYTES:])
+        view = self._brokers[node_id].shown
+        if view is not None:
+            self._check_fresh(name, view, asked, message)
+
+    def _check_reason(self, name: str, waited_ms: int, asked: _Asked) -> None:
+        since_ns = self._now_ns() - waited_ms * NS_PER_MS - _NOTICED_NS
+        if not any(self._ended_ns.get(leader, -1) >= since_ns for leader in asked.leaders):
+            self._violate(
+                f"{name} waited {waited_ms} ms, and none of the leaders {sorted(asked.leaders)}"
+                " has ended (V83)"
+            )
+
+    def _check_fresh(self, name: str, view: ClusterView, asked: _Asked, message: Any) -> None:
+        """Check that the response names the leaders that the broker knows now."""
+        if isinstance(message, MetadataResponse):
+            named = {
+                TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
+                for topic in message.topics
+                for partition in topic.partitions
+            }
+        else:
+            assert isinstance(message, FindCoordinatorResponse)
+            if asked.version < _KEYS_VERSION:
+                return
+            named = {_owner(each.key): each.node_id for each in message.coordinators}
+        for partition, leader in named.items():
+            known = view.partition(partition)
+            now = -1 if known is None or not view.is_alive(known.leader) else known.leader
+            if leader != now:
+                self._violate(
+                    f"{name} names {leader} as leader of {partition} when it leaves; {now} is"
+                    " published (V83)"
+                )
+
+
+def _leaders(view: ClusterView, message: Any, version: int) -> set[int]:
+    """Return the leaders that the response to a request would name."""
+    if isinstance(message, FindCoordinatorRequest):
+        keys = message.coordinator_keys if version >= _KEYS_VERSION else [message.key]
+        owners = [view.partition(_owner(key)) for key in keys]
+        return {owner.leader for owner in owners if owner is not None}
+    assert isinstance(message, MetadataRequest)
+    topics = list(view.topics.values())
+    if message.topics is not None and (message.topics or version > 0):
+        asked = {(topic.name or view.topic_name(topic.topic_id)) for topic in message.topics}
+        topics = [topic for topic in topics if topic.name in asked]
+    return {partition.leader for topic in topics for partition in topic.partitions.values()}
+
+
+def _owner(key: str) -> TopicPartition:
+    return TopicPartition(CONSUMER_OFFSETS, coordinating_partition(key, OFFSETS_PARTITIONS))

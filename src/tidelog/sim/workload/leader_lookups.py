@@ -1,0 +1,139 @@
+"""A client that looks for the next leader as most clients do: once at the reset, then by a timer.
+
+It keeps a connection to the leader of a partition. When the connection ends, it asks another broker
+at once. Where the answer names no other leader, it waits for a long timer, as librdkafka does for a
+second. `checkers.leader_wait_checker` judges the answers (V83).
+
+Source: librdkafka, rd_kafka_broker_fail and rd_kafka_topic_scan_all; kafka-python and aiokafka wait
+for their retry back-offs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import ClassVar, Final
+
+from tidelog.client.steps import Address
+from tidelog.core import limits
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.client import CONNECT_TIMEOUT_MS, ClientConnection
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.registry import FIND_COORDINATOR, METADATA
+
+_METADATA_VERSION: Final = 12
+_FIND_VERSION: Final = 4
+_TIMEOUT_MS: Final = 1_500
+#: The timer of a client that got no other leader.
+_TIMER_MS: Final = 800
+#: How often a client that waits looks whether the run is over.
+_LOOK_MS: Final = 200
+
+
+class _Watched(ClientConnection):
+    """A connection whose end wakes its client."""
+
+    ended: asyncio.Future[None] | None = None
+
+    def connection_lost(self, reason: str) -> None:
+        """Wake the client."""
+        super().connection_lost(reason)
+        if self.ended is not None and not self.ended.done():
+            self.ended.set_result(None)
+
+
+@churn
+class LeadersFollowed(ChurnKind):
+    """A client that asks for the next leader once when its connection ends, then by a timer."""
+
+    name: ClassVar[str] = "leaders_followed"
+    is_drawn: ClassVar[bool] = False
+
+    async def run(self) -> None:
+        while not self.stopping:
+            partition = self.draw.choice(self.work.steady)
+            leader = await self._ask(partition, None)
+            while leader is not None and not self.stopping:
+                await self._watch(leader)
+                if self.stopping:
+                    break
+                lost, leader = leader, await self._ask(partition, leader)
+                if leader is not None:
+                    self.succeeded(f"{partition}: {leader} after {lost}")
+            if not self.stopping:
+                await self.client.tasks.sleep(_TIMER_MS)
+        self.is_done = True
+
+    async def _watch(self, leader: Address) -> None:
+        """Keep a connection to the leader until it ends."""
+        ports, opened = self.client.ports, []
+
+        def open_handler(transport: object) -> _Watched:
+            opened.append(_Watched(ports, "watch", transport))  # type: ignore[arg-type]  # a Transport
+            return opened[0]
+
+        try:
+            await ports.network.connect(
+                leader.host,
+                leader.port,
+                open_handler,
+                CONNECT_TIMEOUT_MS,
+                limits.MAX_RESPONSE_BYTES,
+            )
+        except TidelogError:
+            return
+        connection = opened[0]
+        while connection.is_open and not self.stopping:
+            woken = connection.ended = ports.loop.create_future()
+            timer = ports.clock.call_later(_LOOK_MS, partial(_wake, woken))
+            await woken
+            timer.cancel()
+        connection.close("the client is done")
+
+    async def _ask(self, partition: TopicPartition, lost: Address | None) -> Address | None:
+        """Ask one broker for the leader; return one other than the lost one, or None."""
+        others = [each for each in self.client.bootstrap if each != lost]
+        address = self.draw.choice(others)
+        try:
+            if lost is not None and self.draw.random() < 0.3:
+                await self._find_coordinator(address)
+            connection = await self.client.connection(address)
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
+            )
+            answer: MetadataResponse = await connection.call(
+                METADATA, connection.version(METADATA, _METADATA_VERSION), request, _TIMEOUT_MS
+            )
+        except (TidelogError, KafkaError) as error:
+            self.failed(f"the leader of {partition}", error)
+            return None
+        [topic] = answer.topics
+        leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+        found = leaders.get(partition.partition, NO_LEADER)
+        for broker in answer.brokers:
+            if broker.node_id == found and Address(broker.host, broker.port) != lost:
+                return Address(broker.host, broker.port)
+        return None
+
+    async def _find_coordinator(self, address: Address) -> None:
+        connection = await self.client.connection(address)
+        request = FindCoordinatorRequest(
+            coordinator_keys=[f"group-{self.draw.randrange(8)}"], key_type=0
+        )
+        answer: FindCoordinatorResponse = await connection.call(
+            FIND_COORDINATOR,
+            connection.version(FIND_COORDINATOR, _FIND_VERSION),
+            request,
+            _TIMEOUT_MS,
+        )
+        for each in answer.coordinators:
+            if each.error_code == ErrorCode.NONE:
+                self.succeeded(f"{each.key} is coordinated by {each.node_id}")
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
