@@ -31,8 +31,14 @@ from tidelog.controller.records import LogEnd, Topic
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.store_went_back import StoreFoundOlder
 from tidelog.controller.topics.changes import TopicFound
-from tidelog.controller.unproven_states import EPOCHS_SKIPPED
-from tidelog.core.types import NO_LEADER, NO_STAMP, PartitionState, StoreWentBack, TopicPartition
+from tidelog.core.types import (
+    LEAST_EPOCHS_SKIPPED,
+    NO_LEADER,
+    NO_STAMP,
+    PartitionState,
+    StoreWentBack,
+    TopicPartition,
+)
 from tidelog.log import owners
 from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, Create, SetData, Stat
@@ -86,13 +92,46 @@ def test_every_assigned_replica_is_a_member_of_a_state_from_before_the_mark() ->
 
 @pytest.mark.rule("E8")
 def test_a_new_leader_begins_above_all_epochs_that_the_store_may_have_lost() -> None:
-    controller, _ = marked(state(leader_epoch=5))
+    controller, waiting = marked(state(leader_epoch=5))
+    assert waiting.leader_epoch > 5 + MARK.skipped
     end = LogEnd(9, 10)
-    assert ends(controller, broker1=end, broker2=end, broker3=end).leader_epoch > EPOCHS_SKIPPED
-    controller, _ = marked(state(leader_epoch=5))
-    end = LogEnd(2 * EPOCHS_SKIPPED, 10)
     after = ends(controller, broker1=end, broker2=end, broker3=end)
-    assert after.leader_epoch == 2 * EPOCHS_SKIPPED + 1
+    assert after.leader_epoch == waiting.leader_epoch + 1
+    controller, waiting = marked(state(leader_epoch=5))
+    end = LogEnd(waiting.leader_epoch + 7, 10)
+    after = ends(controller, broker1=end, broker2=end, broker3=end)
+    assert after.leader_epoch == waiting.leader_epoch + 8
+
+
+@pytest.mark.rule("E8")
+def test_the_only_replica_leads_above_the_lost_epochs_too() -> None:
+    _, after = marked(replace(state((1,)), elr=()), 1)
+    assert after.leader_epoch > 5 + MARK.skipped
+
+
+@pytest.mark.rule("E8")
+def test_the_same_copy_put_back_again_skips_another_number_of_epochs(
+    harness: SessionHarness,
+) -> None:
+    async def story() -> None:
+        seen = await stopped(harness)
+        skipped = []
+        for _ in range(2):
+            put_back(harness)
+            broker = harness.broker()
+            broker.store_history.seen = seen
+            await broker.session.open()
+            await broker.session.register()
+            mark = mark_in(harness)
+            assert mark is not None
+            skipped.append(mark.skipped)
+            await broker.session.close()
+            harness.cluster.server.delete_from_outside(layout.STORE_WENT_BACK)
+        first, second = skipped
+        assert first != second
+        assert all(LEAST_EPOCHS_SKIPPED <= each < 2 * LEAST_EPOCHS_SKIPPED for each in skipped)
+
+    harness.tell(story())
 
 
 @pytest.mark.rule("E8")

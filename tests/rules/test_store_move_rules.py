@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.store.clusters import SqliteCluster
@@ -125,6 +126,133 @@ def test_ids_that_cannot_be_reached_are_refused_before_anything_is_written(
         assert await store.children("/") == []
 
     target.run(load(source.run(save())))
+
+
+@pytest.mark.rule("S6")
+def test_a_store_in_which_brokers_have_only_registered_is_imported_into(
+    clusters: tuple[SqliteCluster, SqliteCluster],
+) -> None:
+    source, target = clusters
+
+    async def save() -> transfer.SavedTree:
+        store = await source.open()
+        await fill(store)
+        return await transfer.read_tree(store, "source")
+
+    async def load(tree: transfer.SavedTree) -> None:
+        store = await target.open()
+        for path in layout.PERSISTENT_ROOTS:
+            await store.transact([Create(path, b"")])
+        await store.transact([Create(layout.CLUSTER_ID, layout.encode_cluster_id("other"))])
+        await store.transact([Create(layout.CONTROLLER_EPOCH, b"2")])
+        await store.transact([Create(layout.broker_stamp_path(1), layout.encode_stamp())])
+        await transfer.write_tree(store, tree, "target")
+        again = await transfer.read_tree(store, "target")
+        assert (again.cluster_id, transfer.compare(tree, again)) == ("here", [])
+
+    target.run(load(source.run(save())))
+
+
+@pytest.mark.rule("S6")
+def test_a_backup_is_of_one_moment_while_brokers_write(
+    clusters: tuple[SqliteCluster, SqliteCluster],
+) -> None:
+    """Two nodes change together; a reading that meets the change in between is repeated."""
+    source, _ = clusters
+
+    async def story() -> None:
+        broker = await source.open()
+        store: Any = await source.open()
+        await fill(store)
+        await broker.transact([Create(layout.broker_path(4), b"", ephemeral=True)])
+        first, last = "/config/brokers/1", "/consumers/last"
+        await broker.transact([Create(first, b"0"), Create(last, b"0")])
+        changes = iter((b"1", b"2", b"3"))
+        read = store.get_many
+
+        async def change_between(paths: Sequence[str]) -> Any:
+            """Both nodes change behind each reading of the second one."""
+            found = await read(paths)
+            data = next(changes, None) if last in paths else None
+            if data is not None:
+                await broker.transact(
+                    [SetData(first, data, ANY_VERSION), SetData(last, data, ANY_VERSION)]
+                )
+            return found
+
+        store.get_many = change_between
+        tree = await transfer.read_running_tree(store, "source")
+        found = {node.path: node.data for node in tree.nodes}
+        assert (found[first], found[last]) == (b"3", b"3")
+        assert layout.broker_path(4) not in found
+        registration = await broker.get(layout.broker_path(4))
+        assert registration is not None and tree.zxid >= registration.stat.czxid
+
+    source.run(story())
+
+
+@pytest.mark.rule("S6")
+def test_a_backup_of_a_store_that_never_rests_is_given_up(
+    clusters: tuple[SqliteCluster, SqliteCluster],
+) -> None:
+    source, _ = clusters
+
+    async def story() -> None:
+        store: Any = await source.open()
+        await fill(store)
+        read = store.get_many
+
+        async def change(paths: Sequence[str]) -> Any:
+            await store.transact([SetData(layout.CONTROLLER_EPOCH, b"8", ANY_VERSION)])
+            return await read(paths)
+
+        store.get_many = change
+        with pytest.raises(TransferError, match="changed during each of 30 readings"):
+            await transfer.read_running_tree(store, "source")
+
+    source.run(story())
+
+
+@pytest.mark.rule("E8")
+def test_an_import_keeps_the_stamps_of_the_store_that_was_exported(
+    clusters: tuple[SqliteCluster, SqliteCluster],
+) -> None:
+    source, target = clusters
+    path = layout.broker_stamp_path(1)
+
+    async def save() -> tuple[transfer.SavedTree, int]:
+        store = await source.open()
+        await fill(store)
+        await store.transact([Create(path, layout.encode_stamp())])
+        stamp = layout.decode_stamp(path, await store.get(path))
+        return await transfer.read_tree(store, "source"), stamp
+
+    async def load(tree: transfer.SavedTree, stamp: int) -> transfer.SavedTree:
+        store = await target.open()
+        await transfer.write_tree(store, tree, "target")
+        assert layout.decode_stamp(path, await store.get(path)) == stamp
+        again = await transfer.read_tree(store, "target")
+        assert transfer.compare(tree, again) == []
+        return again
+
+    target.run(load(*source.run(save())))
+
+
+@pytest.mark.rule("E8")
+def test_an_accepted_store_has_no_mark_any_more(
+    clusters: tuple[SqliteCluster, SqliteCluster],
+) -> None:
+    source, _ = clusters
+
+    async def story() -> None:
+        store = await source.open()
+        await fill(store)
+        assert not await transfer.accept_older(store)
+        await store.transact([Create(layout.STORE_WENT_BACK, b"{}")])
+        assert await transfer.accept_older(store)
+        assert await store.get(layout.STORE_WENT_BACK) is None
+
+    source.run(story())
 
 
 HEAD = json.dumps(

@@ -162,3 +162,9 @@ def test_older_disk_returns_to_brokers_that_have_been_in_sync_since() -> None:
 @pytest.mark.rule("V63")
 def test_unregistered_fetches_come_from_followers_whose_session_is_over() -> None:
     reached("direct_unregistered_fetches")
+
+
+@pytest.mark.rule("E8")
+def test_an_older_store_returns_and_brokers_find_out() -> None:
+    found = reached("older_stores")
+    assert found["store_went_back"] and found["cold_start_awaits_brokers"]

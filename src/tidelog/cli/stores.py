@@ -1,4 +1,4 @@
-"""`tidelog store`: a cluster's metadata exported to a file, imported, and compared (rule S6).
+"""`tidelog store`: metadata saved to a file, imported, compared, and accepted (rules S6, E8).
 
 A store is named by the value of `metadata.store`, by a broker's server.properties, or by the
 directory of a local cluster. The ZooKeeper server of such a cluster runs while a command needs it.
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -41,6 +41,8 @@ _SHOWN_BYTES = 60
 
 app = CommandGroup("Metadata stores: move a cluster between them.")
 
+#: Reads all nodes of a store that has a name.
+ReadTree = Callable[[MetadataStore, str], Awaitable[SavedTree]]
 StoreArgument = Annotated[
     str,
     typer.Argument(
@@ -101,9 +103,23 @@ def export(
     timeout: WaitOption = 18.0,
 ) -> None:
     """Write a stopped cluster's metadata to a file."""
+    _save(store, file, timeout, transfer.read_tree)
+
+
+@app.command("backup", epilog="Example: tidelog store backup tidelog-cluster metadata.jsonl")
+def backup(
+    store: StoreArgument,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to write; must not exist.")],
+    timeout: WaitOption = 18.0,
+) -> None:
+    """Write the metadata of one moment to a file while brokers run; `store import` reads it."""
+    _save(store, file, timeout, transfer.read_running_tree)
+
+
+def _save(store: str, file: str, timeout: float, read: ReadTree) -> None:
     if os.path.exists(file):
         raise ConfigError(f"{file} exists: it is not overwritten")
-    tree = _read(store, timeout)
+    tree = _read(store, timeout, read)
     with open(f"{file}.tmp", "x", encoding="utf-8") as output:
         output.writelines(f"{line}\n" for line in transfer.to_lines(tree))
     os.replace(f"{file}.tmp", file)
@@ -159,7 +175,7 @@ def diff(
         raise typer.Exit(_EXIT_DIFFERENT)
 
 
-def _read(store: str, timeout: float) -> SavedTree:
+def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) -> SavedTree:
     with _named(store, timeout) as named:
         directory = named.directory
         if directory is not None and not os.path.isdir(directory):
@@ -167,7 +183,7 @@ def _read(store: str, timeout: float) -> SavedTree:
 
         async def read() -> SavedTree:
             async with _opened(named) as opened:
-                return await transfer.read_tree(opened, named.text)
+                return await read_tree(opened, named.text)
 
         return asyncio.run(read())
 

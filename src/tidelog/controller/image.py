@@ -223,7 +223,7 @@ class Image:
             return state
         if state.mzxid >= mark.zxid:
             return state
-        return unproven(state, self.assigned(topic_partition))
+        return unproven(state, self.assigned(topic_partition), mark.skipped)
 
     def key(self) -> tuple[object, ...]:
         """Return a value that is equal for images that decide alike."""

@@ -13,18 +13,19 @@ from typing import Final
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import PartitionState
 
-#: The next leader of such a partition begins that far above the epoch in the store: no leader of
-#: the life that the store has lost came so far, so no leader epoch is given twice.
-EPOCHS_SKIPPED: Final = 1 << 16
 #: `mzxid` of a state that differs from its node: the next decision writes it.
 NOT_WRITTEN: Final = -1
 
 
-def unproven(state: PartitionState, replicas: Sequence[int]) -> PartitionState:
-    """Return the state whose members are all replicas, none of them proven."""
+def unproven(state: PartitionState, replicas: Sequence[int], epochs_skipped: int) -> PartitionState:
+    """Return the state whose members are all replicas, none of them proven.
+
+    Its leader epoch is above all that the store may have lost, so that none is given twice.
+    """
     others = tuple(replica for replica in replicas if replica not in state.isr)
     return replace(
         state,
+        leader_epoch=state.leader_epoch + epochs_skipped,
         isr_epochs=(BOUNCED_EPOCH,) * len(state.isr),
         elr=others,
         elr_epochs=(BOUNCED_EPOCH,) * len(others),

@@ -123,6 +123,12 @@ class BrokerInfo:
     is_leaving: bool = False
 
 
+#: Leader epochs that partitions of a store that went back skip, at least: no leader of the lost
+#: time came so far (E8). The number is drawn up to twice that, for the same copy may be put back
+#: again.
+LEAST_EPOCHS_SKIPPED: Final = 1 << 16
+
+
 @dataclass(frozen=True, slots=True)
 class StoreWentBack:
     """`/brokers/store_went_back`: which broker found out that the store is older, and when (E8)."""
@@ -133,6 +139,8 @@ class StoreWentBack:
     #: The stamp that the store has for the broker, NO_STAMP for none.
     found: int
     timestamp_ms: int
+    #: Leader epochs that each partition skips.
+    skipped: int = LEAST_EPOCHS_SKIPPED
     #: Transaction that wrote the node: what the store had before it proves nothing.
     zxid: int = 0
 

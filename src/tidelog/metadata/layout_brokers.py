@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tidelog.core.types import NO_BROKER_EPOCH, NO_STAMP, BrokerInfo, Endpoint, StoreWentBack
+from tidelog.core.types import (
+    LEAST_EPOCHS_SKIPPED,
+    NO_BROKER_EPOCH,
+    NO_STAMP,
+    BrokerInfo,
+    Endpoint,
+    StoreWentBack,
+)
 from tidelog.metadata.json_fields import (
     INT64_MAX,
     Fields,
@@ -60,6 +67,7 @@ def encode_store_went_back(found: StoreWentBack) -> bytes:
             "broker": found.broker_id,
             "seen": found.seen,
             "found": found.found,
+            "skipped": found.skipped,
             "timestamp": str(found.timestamp_ms),
         }
     )
@@ -73,6 +81,12 @@ def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
         seen=fields.integer("seen", minimum=0, maximum=INT64_MAX),
         found=fields.integer("found", NO_STAMP, minimum=NO_STAMP, maximum=INT64_MAX),
         timestamp_ms=fields.decimal_text("timestamp"),
+        skipped=fields.integer(
+            "skipped",
+            LEAST_EPOCHS_SKIPPED,
+            minimum=LEAST_EPOCHS_SKIPPED,
+            maximum=2 * LEAST_EPOCHS_SKIPPED,
+        ),
         zxid=node.stat.mzxid,
     )
 

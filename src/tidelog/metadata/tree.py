@@ -223,6 +223,25 @@ class Tree(NodeSpace):
             self.zxid += 1
         return results, changes
 
+    def copy(self) -> Tree:
+        """An independent copy, as a backup of a store has it."""
+        other = Tree()
+        other.zxid = self.zxid
+        other.nodes = {
+            path: TreeNode(
+                node.data, node.version, node.czxid, node.mzxid, node.owner, node.made,
+                node.child_count,
+            )
+            for path, node in self.nodes.items()
+        }  # fmt: skip
+        other._children = {path: dict(names) for path, names in self._children.items()}
+        other._ephemerals = {owner: dict(paths) for owner, paths in self._ephemerals.items()}
+        return other
+
+    def owners(self) -> list[int]:
+        """Sessions that have ephemeral nodes, ascending."""
+        return sorted(self._ephemerals)
+
     def dump(self) -> dict[str, Node]:
         """Everything, by path in order: for checkers and comparisons."""
         return {path: Node(node.data, node.stat) for path, node in sorted(self.nodes.items())}

@@ -16,6 +16,7 @@ from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
+from tidelog.metadata.tree import Tree
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host_of
 from tidelog.sim.checkers.answer_checker import AnswerChecker
 from tidelog.sim.checkers.client_checker import ClientChecker
@@ -214,6 +215,12 @@ class SimCluster:
     def refuses_stop(self, node_id: int) -> bool:
         """Return whether the fault budget keeps a broker from stopping now."""
         return self.budget.refuses_stop(node_id)
+
+    def put_store_back(self, copy: Tree) -> None:
+        """Put an older copy of the store in its place; no broker runs, and topics are the same."""
+        self.store.put_back(copy)
+        self.published.put_back(self.store.tree.dump(), self.store.tree.zxid)
+        self.replication.store_put_back()
 
     # Callbacks
 

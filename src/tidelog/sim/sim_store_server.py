@@ -339,6 +339,17 @@ class SimStoreServer:
         results, changes = self.tree.transact(ops, 0)
         self._committed(0, ops, results, changes)
 
+    def put_back(self, copy: Tree) -> None:
+        """Put an older copy of the store in its place, as an operator does; every session is over.
+
+        The ephemeral nodes in the copy go, without commit callbacks: no session had them since.
+        """
+        self._sessions.clear()
+        self.tree = copy.copy()
+        for owner in self.tree.owners():
+            gone: list[Op] = [Delete(path, ANY_VERSION) for path in self.tree.ephemerals(owner)]
+            self.tree.transact(gone, owner)
+
     def handle(self, session: ServerSession, connection: Connection, message: Message) -> None:
         """Handle a message of a client."""
         if session.session_id not in self._sessions:

@@ -1,7 +1,7 @@
 """Mutants of eligible leader replicas and of recovery by proof.
 
-Rules E1 to E3, E6 and E7. Each trusts a replica that nothing proves, or forgets one. The docstring
-of a mutant describes the defect, and appears in docs/internals/mutants.md.
+Rules E1 to E3 and E6 to E8. Each trusts a replica that nothing proves, or forgets one. The
+docstring of a mutant describes the defect, and appears in docs/internals/mutants.md.
 """
 
 from __future__ import annotations
@@ -131,3 +131,31 @@ def any_proof_counts(_: Any) -> Any:
 def wait_not_shown(_: Any) -> Any:
     """The controller sends no broker the members that a partition without a leader waits for."""
     return lambda *_, **__: None
+
+
+@_breaks(
+    "E8",
+    "tidelog.broker.membership.store_history:StoreHistory._why_older",
+    profile="older_stores",
+)
+def older_store_believed(_: Any) -> Any:
+    """A broker does not compare its stamps and logs with the store's."""
+
+    async def why_older(self: Any, found: int) -> str:
+        return ""
+
+    return why_older
+
+
+@_breaks("E8", "tidelog.controller.image:unproven", profile="older_stores")
+def lost_epochs_given_again(original: Any) -> Any:
+    """The controller does not skip the leader epochs that a store that went back may lack."""
+    return lambda state, replicas, epochs_skipped: original(state, replicas, 0)
+
+
+@_breaks(
+    "E8", "tidelog.broker.controller.store_watches:assigned_in_cold_start", profile="older_stores"
+)
+def cold_start_waits_for_none(_: Any) -> Any:
+    """A controller without a member that goes on elects before all brokers have registered."""
+    return lambda topics, brokers: frozenset()

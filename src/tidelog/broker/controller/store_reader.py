@@ -114,7 +114,7 @@ class StoreReader:
             return layout.decode_store_went_back(layout.STORE_WENT_BACK, node)
         except LayoutError as error:
             self._report(str(error), "taken for a mark")
-            return StoreWentBack(-1, NO_STAMP, NO_STAMP, 0, node.stat.mzxid)
+            return StoreWentBack(-1, NO_STAMP, NO_STAMP, 0, zxid=node.stat.mzxid)
 
     async def topics(
         self, on_change: WatchCallback, on_topic: WatchCallback, known: Mapping[str, object]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import (
+    LEAST_EPOCHS_SKIPPED,
     NO_BROKER_EPOCH,
     NO_STAMP,
     PartitionState,
@@ -130,8 +131,15 @@ class StoreHistory:
                 f"{reason}. But {led}, so the records that only this broker has would be truncated."
                 f" The broker does not start; {_GUIDE}"
             )
+        drawn = services.ports.random.randrange(0, LEAST_EPOCHS_SKIPPED)
         data = layout.encode_store_went_back(
-            StoreWentBack(services.broker_id, max(self.seen, 0), found, services.clock.wall_ms())
+            StoreWentBack(
+                services.broker_id,
+                max(self.seen, 0),
+                found,
+                services.clock.wall_ms(),
+                LEAST_EPOCHS_SKIPPED + drawn,
+            )
         )
         ops: list[Op] = [
             Create(path, data) if marker is None else SetData(path, data, marker.stat.version)

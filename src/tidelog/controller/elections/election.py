@@ -21,7 +21,7 @@ from tidelog.controller.elections import recovery
 from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.records import NO_LOG
-from tidelog.controller.unproven_states import EPOCHS_SKIPPED, NOT_WRITTEN
+from tidelog.controller.unproven_states import NOT_WRITTEN
 from tidelog.core import eligible_replicas
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import (
@@ -269,10 +269,10 @@ def _published(
 
 
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
-    """Return the epoch of a new leader, above all that a store that went back may lack (E8)."""
+    """Return the epoch of a new leader, above those of all logs (E8)."""
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
-    return max(state.leader_epoch + EPOCHS_SKIPPED, latest + 1)
+    return max(state.leader_epoch, latest) + 1
 
 
 def _leaderless(

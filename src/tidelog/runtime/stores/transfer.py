@@ -1,6 +1,7 @@
 """Moves of a cluster's metadata between stores: export, import, comparison (rule S6).
 
-An export has the persistent nodes without notifications. Registrations, the controller, sessions
+An export has the persistent nodes without notifications. A backup is an export of a moment while
+brokers run. Registrations, the controller, sessions
 and notifications belong to brokers that are down meanwhile. It is text: a header line, then one
 JSON object for each node, parents first. An import leaves recorded incarnations of brokers
 (`isr_epochs`) out. Transaction ids go on above all imported ones, so that no incarnation in the new
@@ -44,6 +45,8 @@ _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
 #: Limit for a store whose ids rise only when transactions use them up: some 10,000 a second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
+#: Attempts to read a store twice with the same result, while brokers run.
+_READINGS = 30
 
 
 class TransferError(StoreError):
@@ -86,6 +89,36 @@ async def read_tree(store: MetadataStore, where: str) -> SavedTree:
     Raises TransferError while brokers are registered, or where there is no cluster.
     """
     await refuse_brokers(store, where)
+    return _tree_of(await _persistent_nodes(store), where)
+
+
+async def read_running_tree(store: MetadataStore, where: str) -> SavedTree:
+    """Return all persistent nodes as they were at one moment, while brokers run.
+
+    All are read twice. What both readings agree on was there together between them. Raises
+    TransferError where there is no cluster, or where each of many readings differs from the last.
+    """
+    before = await _persistent_nodes(store)
+    for _ in range(_READINGS):
+        after = await _persistent_nodes(store)
+        if before == after:
+            return _tree_of(after, where)
+        before = after
+    raise TransferError(
+        f"{where}: the metadata changed during each of {_READINGS} readings; try again when fewer"
+        " leaders, replicas or topics change"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The persistent nodes of a store, and its highest transaction id as far as nodes show it."""
+
+    nodes: tuple[SavedNode, ...]
+    zxid: int
+
+
+async def _persistent_nodes(store: MetadataStore) -> _Found:
     nodes: list[SavedNode] = []
     zxid = 0
     level = ["/"]
@@ -99,17 +132,24 @@ async def read_tree(store: MetadataStore, where: str) -> SavedTree:
         found = await store.get_many(paths)
         level = []
         for path, node in zip(paths, found, strict=True):
-            if node is None or node.stat.ephemeral_owner != NO_OWNER:
+            if node is None:
                 continue
+            # The ids of registrations count, too: brokers know them as epochs.
             zxid = max(zxid, node.stat.mzxid, node.stat.czxid)
+            if node.stat.ephemeral_owner != NO_OWNER:
+                continue
             nodes.append(SavedNode(path, node.data, node.stat.mzxid))
             if path not in _NOTIFICATIONS:
                 level.append(path)
-    cluster_id = next((node for node in nodes if node.path == layout.CLUSTER_ID), None)
+    return _Found(tuple(nodes), zxid)
+
+
+def _tree_of(found: _Found, where: str) -> SavedTree:
+    cluster_id = next((node for node in found.nodes if node.path == layout.CLUSTER_ID), None)
     if cluster_id is None:
         raise TransferError(f"{where} holds no cluster: {layout.CLUSTER_ID} is not there")
     name = layout.decode_cluster_id(layout.CLUSTER_ID, cluster_id.data)
-    return SavedTree(name, zxid, tuple(nodes))
+    return SavedTree(name, found.zxid, found.nodes)
 
 
 async def accept_older(store: MetadataStore) -> bool:
@@ -137,13 +177,16 @@ async def refuse_brokers(store: MetadataStore, where: str) -> None:
 
 
 async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
-    """Write all nodes into a store without a cluster; return how many. Raises TransferError."""
+    """Write all nodes into a store without a cluster; return how many. Raises TransferError.
+
+    A store in which brokers have registered, and nothing else happened, counts as without one.
+    """
     await refuse_brokers(store, where)
-    present = await store.get_many([layout.CLUSTER_ID, layout.TOPICS, layout.CONTROLLER_EPOCH])
-    if any(node is not None for node in present):
-        raise TransferError(
-            f"{where} holds a cluster already: import into an empty directory or chroot"
-        )
+    bare = await _bare_nodes(store, where)
+    await _raise_ids(store, tree.zxid, where)
+    # The cluster's id goes first, and the deepest nodes before their parents.
+    for path in sorted(bare, key=lambda path: (path != layout.CLUSTER_ID, -path.count("/"), path)):
+        await store.transact([Delete(path, ANY_VERSION)])
     await _raise_ids(store, tree.zxid, where)
     known = {"/"}
     batch: list[Op] = []
@@ -166,6 +209,24 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
     batch.append(Create(layout.CLUSTER_ID, layout.encode_cluster_id(tree.cluster_id)))
     await store.transact(batch)
     return len(tree.nodes)
+
+
+async def _bare_nodes(store: MetadataStore, where: str) -> list[str]:
+    """Return the nodes of a store in which brokers have registered, and nothing else happened.
+
+    Raises TransferError where there is more: topics, configurations or requests.
+    """
+    bare = dict.fromkeys((*layout.PERSISTENT_ROOTS, layout.CLUSTER_ID, layout.CONTROLLER_EPOCH))
+    found = await _persistent_nodes(store)
+    if not any(node.path in bare for node in found.nodes):
+        return []  # whatever else is in an embedded store or a chroot is left alone
+    for node in found.nodes:
+        if node.path not in bare and parent_of(node.path) != layout.BROKER_STAMPS:
+            raise TransferError(
+                f"{where} holds a cluster already, with {node.path}: import into an empty directory"
+                " or chroot, or one in which brokers have only registered"
+            )
+    return [node.path for node in found.nodes]
 
 
 async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
@@ -307,6 +368,7 @@ __all__: Sequence[str] = (
     "TransferError",
     "compare",
     "from_lines",
+    "read_running_tree",
     "read_tree",
     "to_lines",
     "write_tree",

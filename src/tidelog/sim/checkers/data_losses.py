@@ -40,6 +40,12 @@ class DataLosses:
         if is_dead:
             self._record(broker_id, broker_epoch, self._struck.get(broker_id, ()))
 
+    def store_put_back(self) -> None:
+        """Forget broker epochs: an older store gives them a second time. No broker runs."""
+        self._intact.clear()
+        self._lost.clear()
+        self._lost_replicas.clear()
+
     def _record(self, broker_id: int, epoch: int, struck: Collection[LogKey] | None) -> None:
         if struck is None:
             del self._intact[broker_id]

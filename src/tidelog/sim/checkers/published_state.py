@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition, topic_id_from_text
-from tidelog.metadata.store import Check, Create, Delete, Op, OpResult, SetData
+from tidelog.metadata.store import Check, Create, Delete, Node, Op, OpResult, SetData
 from tidelog.sim.checkers import moves
 from tidelog.sim.checkers.move_queue import MoveQueue, target_of
 from tidelog.sim.checkers.moves import PublishedMove
@@ -167,6 +167,23 @@ class Published:
                     self._violate(f"controller epoch {self.controller_epoch} went back to {epoch}")
                 self.controller_epoch = epoch
         self.queue.committed(ops, results)
+
+    def put_back(self, nodes: Mapping[str, Node], zxid: int) -> None:
+        """Take over a store that was put back from an older copy; it has the same topics.
+
+        What was published since stays known: no leader epoch may be given to another leader.
+        """
+        self.zxid = zxid
+        self.brokers.clear()
+        self._sessions.clear()
+        self.controller_epoch = int(nodes[_CONTROLLER_EPOCH].data)
+        for key, now in list(self.partitions.items()):
+            topic = self.all_topics[key.topic_id]
+            node = nodes.get(f"{_TOPICS}{topic.name}/partitions/{key.partition}/state")
+            if node is not None and topic.deleted_zxid < 0:
+                found = _parsed(key, json.loads(node.data), node.stat.version)
+                found.led_since_ns = now.led_since_ns
+                self.partitions[key] = found
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
         """Return where a partition is, or goes; None where it does not exist or its topic goes."""
@@ -362,19 +379,7 @@ class Published:
     def _state_written(
         self, topic: PublishedTopic, key: LogKey, value: dict[str, Any], version: int
     ) -> None:
-        epochs = value.get("isr_epochs")
-        state = PublishedPartition(
-            key=key,
-            leader=value["leader"],
-            leader_epoch=value["leader_epoch"],
-            partition_epoch=version,
-            isr=tuple(value["isr"]),
-            isr_epochs=None if epochs is None else tuple(epochs),
-            is_recovering=bool(value.get("leader_recovery_state", 0)),
-            elr=dict(zip(value.get("elr", ()), value.get("elr_epochs", ()), strict=False)),
-            controller_epoch=value["controller_epoch"],
-            reassigned_to=tuple(value.get("reassigned_to", ())),
-        )
+        state = _parsed(key, value, version)
         before = self.partitions.get(key)
         if self._writer is not None:
             self._check_direct(f"{topic.name}-{key.partition}", self._writer, before, state)
@@ -474,3 +479,20 @@ def _uncontrolled_writer(
     if any(isinstance(op, Check) and op.path == _CONTROLLER_EPOCH for op in ops):
         return None
     return next((broker for broker, session in sessions.items() if session == session_id), None)
+
+
+def _parsed(key: LogKey, value: Mapping[str, Any], version: int) -> PublishedPartition:
+    """Return the content of a state node."""
+    epochs = value.get("isr_epochs")
+    return PublishedPartition(
+        key=key,
+        leader=value["leader"],
+        leader_epoch=value["leader_epoch"],
+        partition_epoch=version,
+        isr=tuple(value["isr"]),
+        isr_epochs=None if epochs is None else tuple(epochs),
+        is_recovering=bool(value.get("leader_recovery_state", 0)),
+        elr=dict(zip(value.get("elr", ()), value.get("elr_epochs", ()), strict=False)),
+        controller_epoch=value["controller_epoch"],
+        reassigned_to=tuple(value.get("reassigned_to", ())),
+    )

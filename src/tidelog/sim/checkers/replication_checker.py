@@ -239,6 +239,11 @@ class ReplicationChecker:
         if node is not None:
             self._registered_in[broker_id] = (broker_epoch, node.incarnation)
 
+    def store_put_back(self) -> None:
+        """Take note that the store was put back from an older copy, while no broker runs."""
+        self._losses.store_put_back()
+        self._registered_in.clear()
+
     def high_watermark(self, node_id: int, key: LogKey) -> int:
         """Return the high watermark that a node last claimed; -1 where it never claimed any."""
         seen = self._seen.get((node_id, key))

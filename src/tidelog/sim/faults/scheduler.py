@@ -19,6 +19,7 @@ from tidelog.sim.faults import (  # noqa: F401
     leaderships,
     log_dirs,
     network,
+    older_store,
     processes,
     protocol_levels,
     scenarios,

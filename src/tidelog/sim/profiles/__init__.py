@@ -104,6 +104,7 @@ _ORDER: Final = (
     "recreated_offsets",
     "untimed_records",
     "readers_led_on",
+    "older_stores",
 )
 _BY_NAME: Final = {
     profile.name: profile

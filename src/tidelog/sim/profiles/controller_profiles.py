@@ -122,4 +122,22 @@ CONTROLLERS: Final = (
         restart_ms=((20, 400), (200, 1_500)),
         has_own_streams=True,
     ),
+    # The metadata store is put back from an older copy, which names stopped replicas in sync (E8).
+    Profile(
+        "older_stores",
+        weights={
+            "slow_link": 2.0,
+            "slow_disk": 1.0,
+            "lose_answer": 1.0,
+            "late_watches": 1.0,
+        },
+        left_out=0.25,
+        mean_interval_ms=(500, 2_000),
+        restart_ms=((4_000, 6_000),),
+        recreates=0.0,
+        scenario="older_store_returns",
+        has_groups=False,
+        has_own_streams=True,
+        properties={"leader.recovery.wait.ms": "3000"},
+    ),
 )
