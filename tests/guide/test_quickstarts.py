@@ -45,7 +45,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path_factory.mktemp("quickstarts"))
     start, [down] = GUIDE["A cluster"], GUIDE["The end"].commands
     try:
-        terminal.run_exporting(start.commands[0], "BOOTSTRAP")
+        terminal.run_exporting(start.commands[0], "TIDELOG_BOOTSTRAP")
         yield terminal
     finally:
         terminal.run(down)
@@ -192,7 +192,7 @@ def test_spark_reads_what_is_left(terminal: Terminal, in_sync: Callable[[], None
     try:
         jars = ",".join(str(path) for path in sorted(jars_of_spark("4.2.0").glob("*.jar")))
     except Absent as absent:
-        commands = commands.replace(f"python {official} $BOOTSTRAP\n", "")
+        commands = commands.replace(f"python {official} $TIDELOG_BOOTSTRAP\n", "")
         wanted, reason = 1, f"Spark's Kafka connector: {absent}"
     else:
         setting = '"spark.jars.packages", connector'

@@ -25,10 +25,10 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def test_the_first_use(terminal: Terminal) -> None:
     section = sections(README)["First use"]
     begin, go_on = section.commands
-    terminal.run_exporting(begin, "BOOTSTRAP")
+    terminal.run_exporting(begin, "TIDELOG_BOOTSTRAP")
     terminal.save(section.files)
     assert list(section.files) == ["late.py"]
-    assert terminal.run("python late.py $BOOTSTRAP\n") == "0 not acknowledged\n"
+    assert terminal.run("python late.py $TIDELOG_BOOTSTRAP\n") == "0 not acknowledged\n"
     told = terminal.run(go_on).splitlines()
     assert sorted(told) == ["DL461 LGA ATL", "UA1545 EWR IAH", "UA1714 LGA IAH, 4 minutes late"]
 

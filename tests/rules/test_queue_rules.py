@@ -35,7 +35,7 @@ from tidelog.controller.image import Image
 from tidelog.controller.reassignments.cancelling import CancelRead
 from tidelog.controller.reassignments.listing import ReassignmentsListAsked
 from tidelog.controller.reassignments.progress import SweepDue, WriteAssignments
-from tidelog.controller.reassignments.queueing import QueueEmptied
+from tidelog.controller.reassignments.queueing import QueueEmptied, QueueLimitsRead
 from tidelog.controller.reassignments.requests import ReassignmentsAsked
 from tidelog.controller.reassignments.stored_nodes import (
     KeepQueue,
@@ -92,6 +92,19 @@ def ask(
         topics=[ReassignableTopic("t", wanted)] if wanted else [], queued=queued, freeze=freeze
     )
     return ReassignmentsAsked(1, request)
+
+
+@pytest.mark.rule("R8")
+def test_the_limits_change_while_moves_wait() -> None:
+    controller = three(at_a_time=1)
+    run(controller, queue(*((each, (4, 5, 1)) for each in ALL)))
+    assert len(controller.image.moving) == 1
+    run(controller, QueueLimitsRead(partitions=3, per_broker=2))
+    assert len(controller.image.moving) == 2, "brokers 4 and 5 take two at a time"
+    run(controller, QueueLimitsRead(partitions=3, per_broker=5))
+    assert len(controller.image.moving) == 3
+    run(controller, QueueLimitsRead(partitions=1, per_broker=1))
+    assert len(controller.image.moving) == 3, "those under way go on"
 
 
 def errors(effects: Effects) -> list[ErrorCode]:

@@ -35,7 +35,8 @@ test` replays the seed of this page with the mutant, and without it up to the sa
 violation may appear. `make soak` searches other seeds and counts those that catch each mutant
 (`python -m tests.support.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE
 --mutant tests.support.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table`
-writes this page, with `--search` after a search of up to 200 seeds each.
+writes this page, with `--search` after a search of up to 200 seeds each. [A mutant of your
+own](../guide/simulation.md) needs no checkout.
 
 | mutant | rule | what it does | profile | seed | events | found by |
 |---|---|---|---|---:|---:|---|

@@ -48,6 +48,8 @@ from tidelog.client.configs import (
     is_of_any_broker,
 )
 from tidelog.core.config_reference import reference
+from tidelog.core.dynamic_config import is_accepted_without_effect
+from tidelog.core.topic_config import settings_without_effect
 from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("Show and change configurations.")
@@ -200,7 +202,9 @@ def change_configs(
         print_document(ConfigsChanged(kind, name, not dry_run, changed))
         return
     for change in changes:
-        say(f"{'would be done' if dry_run else 'done'}: {_sentence(change)} for {resource}")
+        without = _without_effect(change, resource)
+        word = ("would be " if dry_run else "") + ("stored" if without else "done")
+        say(f"{word}: {_sentence(change)} for {resource}{without}")
 
 
 def warn_of_minimum(minimum: str, replicas: int) -> None:
@@ -213,9 +217,21 @@ def warn_of_minimum(minimum: str, replicas: int) -> None:
         )
 
 
+def _without_effect(change: ConfigChange, resource: ConfigResource) -> str:
+    """Return the end of a sentence for a key that brokers store, and ignore; else an empty text."""
+    if change.operation is ConfigOperation.DELETE:
+        return ""
+    if resource.type == BROKER:
+        return "; brokers of tidelog store it without effect" * is_accepted_without_effect(
+            change.name
+        )
+    reasons = settings_without_effect({change.name: change.value or ""})
+    return f"; {reasons[0]}" if reasons else ""
+
+
 def _sentence(change: ConfigChange) -> str:
     if change.operation is ConfigOperation.SET:
-        return f"{change.name} set to {change.value}"
+        return f"{change.name} set to {change.value}" if change.value else f"{change.name} emptied"
     if change.operation is ConfigOperation.DELETE:
         return f"{change.name} unset"
     if change.operation is ConfigOperation.APPEND:

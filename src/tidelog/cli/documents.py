@@ -527,9 +527,10 @@ class MoveListed:
     adding, completing, removing (no replica is added) or cancelling. Bytes are those of all added
     replicas, null where a broker does not report them. `bytes_per_s` and `left_ms` are null in a
     first sample. `never` says that the copy is not faster than the producers. `throttle` is in
-    bytes a second for each broker, null without one. `paused` is why the added replicas do not copy
-    for the moment, empty where they do. `request_id` names the accepted request of this very move,
-    the czxid of its node below /admin/reassignments; null without one.
+    bytes a second for each broker, null without one; `throttle_configured` is the lowest rate that
+    brokers are configured with for these copies (KIP-73), null without one. `paused` is why the
+    added replicas do not copy for the moment, empty where they do. `request_id` names the accepted
+    request of this very move, the czxid of its node below /admin/reassignments; null without one.
     """
 
     topic: str
@@ -546,8 +547,23 @@ class MoveListed:
     left_ms: int | None
     never: bool
     throttle: int | None
+    throttle_configured: int | None
     paused: str
     request_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleRemoved:
+    """A setting of a throttle; `entity` is topic, broker or brokers (all of them).
+
+    `result` is removed, or would_remove with --dry-run.
+    """
+
+    entity: str
+    name: str | None
+    key: str
+    value: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,13 +613,23 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class LastKnownReplica:
+    """A replica of a failed log directory; `size_bytes` is null where it is not known."""
+
+    topic: str
+    partition: int
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirDescribed:
     """A log directory; `error` is Kafka's error name, null for a healthy one.
 
     Bytes of the volume are null if the broker does not report them. With `read_only` its disk is
     full: it serves reads, and takes no records until there is space. With `cordoned` it takes no
     new replicas. With `slow` too many of its writes or reads take log.dir.slow.threshold.ms. With
-    `draining` those that are there move to others.
+    `draining` those that are there move to others. `last_known` are the replicas that a failed
+    directory held: as it failed, or as the controller counts them offline, then without sizes.
     """
 
     broker: int
@@ -617,6 +643,7 @@ class LogDirDescribed:
     slow: bool
     draining: bool
     replicas: list[Replica]
+    last_known: list[LastKnownReplica]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ event. The command follows new events until it is interrupted, unless an option 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -25,11 +25,16 @@ from tidelog.cli.target import (
     TimeoutOption,
     choose_target,
 )
+from tidelog.client.configs import BROKER, ConfigResource
 from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST, READ_COMMITTED
 from tidelog.controller.cluster_events import KINDS
+from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.core.leader_wait import LeaderWait, MemberStatus, reason
 from tidelog.core.names import CLUSTER_EVENTS
+from tidelog.runtime.blocking import BlockingClient
+
+EVENTS_KEY = "cluster.events.enable"
 
 app = CommandGroup("Events of the cluster.")
 
@@ -72,11 +77,9 @@ def tail(
         choose_target(bootstrap, directory).client(timeout) as client,
         Interrupts() as ending.asked,
     ):
-        if CLUSTER_EVENTS not in client.metadata().topics:
-            raise NotFoundError(
-                f"this cluster has no topic {CLUSTER_EVENTS}: its brokers write one after"
-                " tidelog configs alter --brokers -c cluster.events.enable=true"
-            )
+        metadata = client.metadata()
+        if CLUSTER_EVENTS not in metadata.topics:
+            raise NotFoundError(_why_no_topic(client, sorted(metadata.brokers)))
         words = [PartitionWord(CLUSTER_EVENTS, None)]
         write = _writer(kind or list(KINDS), json_text if as_json else event_line)
         try:
@@ -85,6 +88,32 @@ def tail(
             abandon_output()
     if ending.asked.signal is not None:
         raise typer.Exit(128 + ending.asked.signal)
+
+
+def _why_no_topic(client: BlockingClient, brokers: Sequence[int]) -> str:
+    """Return why there is no topic of events: events are not enabled, or it was not created yet."""
+    enabled = [broker_id for broker_id in brokers if _is_enabled(client, broker_id)]
+    missing = f"this cluster has no topic {CLUSTER_EVENTS}"
+    if not enabled:
+        return (
+            f"{missing}: its brokers write one after"
+            f" tidelog configs alter --brokers -c {EVENTS_KEY}=true"
+        )
+    return (
+        f"{missing} yet, although {EVENTS_KEY} is true on brokers"
+        f" {', '.join(map(str, enabled))}: the controller creates it within seconds of the first"
+        " event, if as many brokers live as cluster.events.topic.replication.factor, or 15 s later"
+        " with fewer; its log says what prevents that"
+    )
+
+
+def _is_enabled(client: BlockingClient, broker_id: int) -> bool:
+    resource = ConfigResource(BROKER, str(broker_id))
+    try:
+        values = client.describe_configs(resource, [EVENTS_KEY])
+    except (KafkaError, ConnectionLost, RequestTimeout):
+        return False
+    return any(each.value == "true" for each in values)
 
 
 def _writer(kinds: list[str], text: Callable[[Mapping[str, Any]], str]) -> Write:

@@ -7,7 +7,9 @@ alone.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+from collections.abc import Sequence
 
 import typer
 
@@ -27,13 +29,29 @@ from tidelog.cli.target import (
     OptionalDirectoryOption,
     Target,
     TimeoutOption,
+    address_of,
     choose_target,
 )
+from tidelog.cli.throttles import configured_throttles
 from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.client.moving import Moves
+from tidelog.client.stray_requests import StrayReplica
+from tidelog.client.throttles import Throttle, outliving
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
-from tidelog.local.health import HEALTHY, UNREACHABLE, Health, Place, assess, unreachable
+from tidelog.core.types import TopicPartition
+from tidelog.local.health import (
+    HEALTHY,
+    UNREACHABLE,
+    Health,
+    Place,
+    Surroundings,
+    assess,
+    unreachable,
+)
+from tidelog.local.lost_replicas import last_known
 from tidelog.local.status import ClusterStatus, remote_status
+from tidelog.runtime.blocking import BlockingClient
 
 _MINIMUM = "min.insync.replicas"
 #: How long the controller may take to list moves, which needs neither disk nor store.
@@ -63,6 +81,9 @@ def health(
     there is no controller, or the controller has lost its metadata store, or the store is older
     than the logs. It is 2 if a partition has no leader, or an ISR below min.insync.replicas.
     It is 3 if no broker responds, or if there is no cluster.
+
+    Notices leave the exit code as it is: frozen or queued reassignments, throttles that outlive
+    their moves, replicas that brokers have set aside.
     """
     place = _place(bootstrap, directory)
     try:
@@ -80,8 +101,10 @@ def health(
 
 
 def _place(bootstrap: str | None, directory: str | None) -> Place:
-    if bootstrap is not None:
-        return Place(f" -b {shlex.quote(bootstrap)}", None)
+    address = address_of(bootstrap, directory)
+    if address is not None:
+        option = "" if bootstrap is None else f" -b {shlex.quote(bootstrap)}"
+        return Place(option, None)
     if directory is None:
         return Place("", DEFAULT_DIRECTORY)
     return Place(f" --dir {shlex.quote(directory)}", directory)
@@ -97,9 +120,9 @@ def _health(target: Target, place: Place, timeout_s: float) -> Health:
         if not now.reached:
             return unreachable(target.bootstrap, "no broker answers", place)
         minimums = _minimums(target, now, timeout_s)
-        trouble, went_back = _of_controller(target, now, timeout_s)
-        log_dirs = _log_dirs(target, now, timeout_s)
-        return assess(now, minimums, place, trouble, log_dirs, went_back)
+        moves, trouble = _moves(target, now, timeout_s)
+        around = _surroundings(target, now, timeout_s, moves)
+        return assess(now, minimums, place, trouble, around)
     except (ConnectionLost, RequestTimeout) as error:
         return unreachable(target.bootstrap, str(error), place)
 
@@ -134,36 +157,63 @@ def _awake(target: Target, now: ClusterStatus) -> Target:
     return Target(",".join(awake) or target.bootstrap, None)
 
 
-def _log_dirs(target: Target, now: ClusterStatus, timeout_s: float) -> list[LogDirectory]:
-    """Return the log directories of the brokers that respond, without their replicas."""
-    found: list[LogDirectory] = []
+def _surroundings(
+    target: Target, now: ClusterStatus, timeout_s: float, moves: Moves | None
+) -> Surroundings:
+    """Return what the brokers that respond report beside partitions.
+
+    A broker that does not respond is a finding of its own.
+    """
+    log_dirs: list[LogDirectory] = []
+    strays: list[StrayReplica] = []
+    throttles: list[Throttle] = []
+    lost: dict[tuple[int, str], list[TopicPartition]] = {}
     with _awake(target, now).client(min(timeout_s, _CONTROLLER_S)) as client:
         for each in now.brokers:
             if not each.registered or each.state == "paused":
                 continue
-            try:
-                found += client.describe_log_dirs(each.id, ())
-            except (KafkaError, ConnectionLost, RequestTimeout):
-                continue  # a broker that does not respond is a finding of its own
-    return found
+            with contextlib.suppress(KafkaError, ConnectionLost, RequestTimeout):
+                log_dirs += client.describe_log_dirs(each.id, ())
+                strays += client.list_strays(each.id)
+        with contextlib.suppress(KafkaError, ConnectionLost, RequestTimeout):
+            lost = _lost(client, log_dirs)
+            if moves is not None:
+                moving = {**moves.under_way, **moves.queued}
+                throttles = outliving(configured_throttles(client), moving)
+    return Surroundings(log_dirs, lost, moves, strays, throttles)
 
 
-def _of_controller(target: Target, now: ClusterStatus, timeout_s: float) -> tuple[str | None, str]:
-    """Ask the controller for the moves under way.
+def _lost(
+    client: BlockingClient, log_dirs: Sequence[LogDirectory]
+) -> dict[tuple[int, str], list[TopicPartition]]:
+    """Return the replicas that failed directories held, by broker and path."""
+    failed = {each.broker_id for each in log_dirs if each.error}
+    if not failed:
+        return {}
+    metadata = client.metadata()
+    whole = [each for broker_id in failed for each in client.describe_log_dirs(broker_id)]
+    return {
+        (each.broker_id, each.path): list(last_known(each, whole, metadata))
+        for each in whole
+        if each.error
+    }
 
-    Return why it does not respond, else None, and how the metadata store shows to be older than the
-    logs (E8). Brokers without a quorum of their store continue to serve, and metadata shows no
-    difference.
+
+def _moves(target: Target, now: ClusterStatus, timeout_s: float) -> tuple[Moves | None, str | None]:
+    """Ask the controller for the moves; return them, and why it does not respond, if so.
+
+    With the moves it reports how the metadata store shows to be older than the logs (E8). Brokers
+    without a quorum of their store continue to serve, and metadata shows no difference.
     """
     if now.controller < 0:
-        return None, ""
+        return None, None
     try:
         with _awake(target, now).client(min(timeout_s, _CONTROLLER_S)) as client:
-            return None, client.reassignments().went_back
+            return client.reassignments(), None
     except KafkaError as error:
-        return str(error) if error.code in _BLOCKED else None, ""
+        return None, str(error) if error.code in _BLOCKED else None
     except (ConnectionLost, RequestTimeout) as error:
-        return str(error), ""
+        return None, str(error)
 
 
 def _print(found: Health) -> None:
@@ -177,5 +227,5 @@ def _print(found: Health) -> None:
         )
     print_text(summary, _STYLES.get(found.level, ""))
     for each in found.findings:
-        print_text(f"- {each.message}", _STYLES[each.level])
+        print_text(f"- {each.message}", _STYLES.get(each.level, ""))
         print_text(f"  next: {each.next}")

@@ -7,9 +7,12 @@ words; an example that needs a second line ends its first one with a backslash, 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import shutil
 import textwrap
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
+from tidelog.cli.output import CompactOption, compact_json
 from tidelog.cli.parameters import Parameter, default_of, kind_of, parameters_of
 
 #: Longer lines are hard to read, however wide a terminal is.
@@ -71,8 +75,39 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a function as a command, named as the function where `name` is None."""
-        return super().command(name, cls=HelpCommand, **settings)
+        """Add a function as a command, named as the function where `name` is None.
+
+        A command that prints JSON gets --compact.
+        """
+        add = super().command(name, cls=HelpCommand, **settings)
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            add(_with_compact(function))
+            return function
+
+        return register
+
+
+def _with_compact(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command with the option --compact, if it prints JSON."""
+    signature = inspect.signature(function, eval_str=True)
+    if "output" not in signature.parameters:
+        return function
+
+    @functools.wraps(function)
+    def run(*arguments: Any, compact: bool = False, **named: Any) -> Any:
+        compact_json(compact)
+        return function(*arguments, **named)
+
+    option = inspect.Parameter(
+        "compact", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=CompactOption
+    )
+    named = typing.get_type_hints(function, include_extras=True)
+    run.__annotations__ = {**named, "compact": CompactOption}
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), option]
+    )
+    return run
 
 
 def argument_word(argument: Parameter) -> str:

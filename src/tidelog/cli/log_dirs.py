@@ -7,6 +7,7 @@ the current one (D11).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -25,8 +26,15 @@ from tidelog.cli.directory_moves import (
     present,
     say_refused,
 )
-from tidelog.cli.documents import DirectoryMove, LogDirDescribed, Replica, prints
+from tidelog.cli.documents import (
+    DirectoryMove,
+    LastKnownReplica,
+    LogDirDescribed,
+    Replica,
+    prints,
+)
 from tidelog.cli.help import CommandGroup
+from tidelog.cli.move_execution import some
 from tidelog.cli.names import (
     NotFoundError,
     PartitionWord,
@@ -42,6 +50,7 @@ from tidelog.cli.output import (
     print_document,
     print_line,
     print_table,
+    say,
     size_text,
 )
 from tidelog.cli.target import (
@@ -53,6 +62,8 @@ from tidelog.cli.target import (
 )
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
+from tidelog.local.lost_replicas import last_known
 
 app = CommandGroup("Show log directories, move replicas between them, take them out of use.")
 cordons.register(app)
@@ -87,14 +98,22 @@ def describe_log_dirs(
             broker_named(client, each)
         if topic:
             topics_named(client, topic)
-        found = [
-            _log_dir(directory, topic)
+        described_dirs = [
+            directory
             for broker_id in (broker or client.metadata([]).brokers)
             for directory in client.describe_log_dirs(broker_id)
         ]
+        metadata = client.metadata() if any(each.error for each in described_dirs) else None
+    found = [
+        _log_dir(each, topic, last_known(each, described_dirs, metadata)) for each in described_dirs
+    ]
     if output is OutputFormat.JSON:
         print_document(found)
         return
+    _print_described(found, replicas)
+
+
+def _print_described(found: list[LogDirDescribed], replicas: bool) -> None:
     print_table(
         ("broker", "log directory", "state", "replicas", "size", "free", "of"),
         (
@@ -102,7 +121,7 @@ def describe_log_dirs(
                 each.broker,
                 each.log_dir,
                 _state(each),
-                len(each.replicas),
+                f"{len(each.last_known)} offline" if each.last_known else len(each.replicas),
                 size_text(each.size_bytes),
                 size_text(each.usable_bytes),
                 size_text(each.total_bytes),
@@ -110,6 +129,10 @@ def describe_log_dirs(
             for each in found
         ),
     )
+    for failed in found:
+        if failed.last_known:
+            names = some([TopicPartition(it.topic, it.partition) for it in failed.last_known])
+            say(f"{failed.log_dir} of broker {failed.broker} held {names}: offline, last known")
     if replicas:
         print_line("")
         print_table(
@@ -243,7 +266,9 @@ def _state(found: LogDirDescribed) -> str:
     return ", ".join(name for name, holds in states if holds) or "ok"
 
 
-def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:
+def _log_dir(
+    found: LogDirectory, topics: list[str] | None, lost: Mapping[TopicPartition, int | None]
+) -> LogDirDescribed:
     replicas = [
         Replica(each.tp.topic, each.tp.partition, each.size_bytes, each.offset_lag, each.is_future)
         for each in found.replicas
@@ -261,4 +286,9 @@ def _log_dir(found: LogDirectory, topics: list[str] | None) -> LogDirDescribed:
         slow=found.is_slow,
         draining=found.is_draining,
         replicas=replicas,
+        last_known=[
+            LastKnownReplica(tp.topic, tp.partition, size_bytes)
+            for tp, size_bytes in lost.items()
+            if not topics or tp.topic in topics
+        ],
     )

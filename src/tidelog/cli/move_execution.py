@@ -41,6 +41,8 @@ _POLL_S = 0.1
 #: After such a time a move to a dead broker is named: a restart takes less.
 _STALLED_S = 10.0
 _MOST_NAMED = 5
+#: What is said instead of one line for each move.
+FROZEN = "reassignments are frozen: none begins before tidelog reassign unfreeze"
 
 SaveRollbackOption = Annotated[
     Path | None,
@@ -105,6 +107,9 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
             results = client.reassign(
                 plan.targets, plan.expected, queued=how.queued, throttle=how.throttle
             )
+    if is_frozen(results.values()) and how.output is OutputFormat.TABLE:
+        say(f"tidelog: {FROZEN}; none of the {len(plan.moves)} moves began")
+        raise typer.Exit(1)
     begun = [move for move in plan.moves if results[move.tp].error is ErrorCode.NONE]
     say_way_back({move.tp: plan.expected[move.tp] for move in begun}, how.save_rollback)
     lost: dict[TopicPartition, MoveAsked] = {}
@@ -115,6 +120,11 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
     led = _elect(client, [move for move in begun if move.tp not in lost], how.wait)
     if len(begun) < len(plan.moves) or lost or not led:
         raise typer.Exit(1)
+
+
+def is_frozen(results: Collection[MoveAsked]) -> bool:
+    """Return whether every move was refused because reassignments are frozen (R11)."""
+    return bool(results) and all(each.error is ErrorCode.POLICY_VIOLATION for each in results)
 
 
 def show_document(plan: Plan) -> None:

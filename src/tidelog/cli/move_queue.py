@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import MoveBegun, MoveInQueue, prints
-from tidelog.cli.move_execution import await_targets, say_failed
+from tidelog.cli.move_execution import FROZEN, await_targets, say_failed
 from tidelog.cli.move_files import (
     FileArgument,
     JsonOption,
@@ -122,7 +122,7 @@ def say_waiting(moves: Moves) -> None:
 def say_frozen(moves: Moves) -> None:
     """Say that no move begins, where that is so."""
     if moves.is_frozen:
-        say("reassignments are frozen: none begins before tidelog reassign unfreeze")
+        say(FROZEN)
 
 
 def freeze(

@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Protocol
 
 import typer
@@ -20,18 +20,23 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from tidelog.cli.documents import MoveListed, MovesSampled
 from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say, size_text
 from tidelog.cli.reassignment_files import ids
+from tidelog.cli.throttles import configured_throttles, say_throttles
 from tidelog.client.move_progress import MoveProgress, ProgressMeter
+from tidelog.client.throttles import Throttle, rate_of
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.messages.list_partition_reassignments import NO_REQUEST
 
 #: More bars than this are not readable; the rest is counted. A screen shows its first lines only.
 _MOST_BARS = 20
+#: Configured throttles change rarely, and each look asks every broker.
+_THROTTLES_S = 10.0
 
 
 def show_moves(client: BlockingClient, output: OutputFormat) -> None:
     """Print the moves under way; rates need a second look, so they are not known."""
-    found, _ = _Look(client, ProgressMeter()).take()
+    look = _Look(client, ProgressMeter())
+    found, _ = look.take()
     if output is OutputFormat.JSON:
         print_document([_row(each) for each in found])
     elif found:
@@ -57,13 +62,22 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
                     ids(each.move.removing) or None,
                     ids(each.move.original) or None,
                     size_text(each.left_bytes),
-                    f"{size_text(each.move.throttle)}/s" if each.move.throttle else None,
+                    _throttle_text(each),
                 )
                 for each in found
             ),
         )
     else:
         say("no partition is being moved")
+    say_throttles(look.throttles)
+
+
+def _throttle_text(progress: MoveProgress) -> str | None:
+    """Return the lowest rate that holds a move; a configured one stays when the move ends."""
+    own, configured = progress.move.throttle or None, progress.configured_rate
+    if configured is not None and (own is None or configured < own):
+        return f"{size_text(configured)}/s (configured)"
+    return None if own is None else f"{size_text(own)}/s"
 
 
 def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float) -> None:
@@ -77,6 +91,7 @@ def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float)
                 break
             time.sleep(interval_s)
     say("no partition is being moved")
+    say_throttles(look.throttles)
 
 
 def progress_text(progress: MoveProgress) -> str:
@@ -88,8 +103,9 @@ def progress_text(progress: MoveProgress) -> str:
     words = [f"{size_text(progress.done_bytes)} of {size_text(progress.total_bytes)}"]
     if progress.rate is not None:
         words.append(f"{size_text(round(progress.rate))}/s")
-    if progress.move.throttle:
-        words.append(f"throttled to {size_text(progress.move.throttle)}/s for each broker")
+    throttle = _throttle_text(progress)
+    if throttle is not None:
+        words.append(f"throttled to {throttle} for each broker")
     if progress.is_never:
         words.append("never done: producers write as fast as it copies")
     elif progress.left_ms is not None:
@@ -117,6 +133,9 @@ class _Look:
         self._client = client
         self._meter = meter
         self._named: dict[int, None] = {}
+        #: The throttles that are configured, as last read.
+        self.throttles: list[Throttle] = []
+        self._read_throttles_s = -_THROTTLES_S
 
     def take(self) -> tuple[list[MoveProgress], bool]:
         """Return the progress of each move, and whether queued moves are going to begin."""
@@ -126,7 +145,14 @@ class _Look:
                 self._named[broker] = None
                 say(f"tidelog: broker {broker} does not report its bytes: {reason}")
         moves = self._meter.observe(time.monotonic_ns() // 1_000_000, found.samples)
-        return moves, found.has_queued
+        if time.monotonic() - self._read_throttles_s >= _THROTTLES_S:
+            self._read_throttles_s = time.monotonic()
+            self.throttles = configured_throttles(self._client)
+        rated = [
+            replace(each, configured_rate=rate_of(self.throttles, each.tp, each.move))
+            for each in moves
+        ]
+        return rated, found.has_queued
 
 
 class _Screen(Protocol):
@@ -244,6 +270,7 @@ def _row(progress: MoveProgress) -> MoveListed:
         progress.left_ms,
         progress.is_never,
         move.throttle or None,
+        progress.configured_rate,
         move.paused,
         None if move.request_id == NO_REQUEST else move.request_id,
     )

@@ -56,10 +56,29 @@ OutputOption = Annotated[
     OutputFormat, typer.Option("-o", "--output", help="Print a table, or JSON for programs.")
 ]
 
+CompactOption = Annotated[
+    bool, typer.Option("--compact", help="With -o json: the document on one line.")
+]
+
+
+class _Layout:
+    """The layout of JSON documents in this process."""
+
+    is_compact = False
+
+
+def compact_json(wanted: bool) -> None:
+    """Print JSON documents on one line from now on, or on several."""
+    _Layout.is_compact = wanted
+
 
 def print_json(document: Any) -> None:
     """Print one JSON document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    if _Layout.is_compact:
+        text = json.dumps(document, separators=(",", ":"))
+    else:
+        text = json.dumps(document, indent=2)
+    sys.stdout.write(text + "\n")
 
 
 def print_document(document: Any) -> None:

@@ -24,7 +24,14 @@ from tidelog.cli.directory_moves import (
     present,
     say_refused,
 )
-from tidelog.cli.documents import MoveBegun, MoveCancelled, MoveListed, MoveVerified, prints
+from tidelog.cli.documents import (
+    MoveBegun,
+    MoveCancelled,
+    MoveListed,
+    MoveVerified,
+    ThrottleRemoved,
+    prints,
+)
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_execution import (
     AdditionalOption,
@@ -64,6 +71,7 @@ from tidelog.cli.target import (
     TimeoutOption,
     choose_target,
 )
+from tidelog.cli.throttles import remove_throttles
 from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -157,8 +165,11 @@ def _of_begun(
     }
 
 
-@app.command(epilog="Example: tidelog reassign cancel --all")
-@prints(list[MoveCancelled])
+@app.command(
+    epilog="Example: tidelog reassign cancel --all\n\n"
+    "Example: tidelog reassign cancel --throttles --dry-run"
+)
+@prints(list[MoveCancelled] | list[ThrottleRemoved])
 def cancel(
     file: FileArgument = None,
     text: JsonOption = None,
@@ -170,6 +181,13 @@ def cancel(
         int | None,
         typer.Option("--broker", help="Moves that involve this broker.", show_default=False),
     ] = None,
+    throttles: Annotated[
+        bool,
+        typer.Option(
+            "--throttles",
+            help="Configured throttles instead of moves: rates and lists of throttled replicas.",
+        ),
+    ] = False,
     dry_run: DryRunOption = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the added replicas are gone.")
@@ -188,21 +206,27 @@ def cancel(
     A partition returns at once, and waits for no replica to catch up, unless fewer than
     min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
     refused; the others take effect.
+
+    --throttles removes what Kafka's tools configure for moves and leave behind, on all brokers and
+    topics; with --topic the lists of these topics alone. Moves go on.
     """
     named = file is not None or text is not None
-    if named + cancel_all + bool(topics) + (broker is not None) != 1:
+    if throttles and (named or cancel_all or broker is not None or wait):
+        raise typer.BadParameter("--throttles goes with --topic and --dry-run only")
+    if not throttles and named + cancel_all + bool(topics) + (broker is not None) != 1:
         raise typer.BadParameter("give one of FILE, --json, --all, --topic and --broker")
     listed = list(read(file, text).targets) if named else None
     with choose_target(bootstrap, directory).client(timeout) as client:
+        if throttles:
+            remove_throttles(client, topics or None, dry_run, output)
+            return
         if topics:
             topics_named(client, topics)
         moves = client.reassignments(listed)
         if broker is not None:
             moves = _involving(broker, moves, client)
         moving = {**_waiting(moves), **moves.under_way}
-        wanted = sorted(moving) if listed is None else listed
-        if topics:
-            wanted = [tp for tp in wanted if tp.topic in topics]
+        wanted = [tp for tp in listed or sorted(moving) if not topics or tp.topic in topics]
         nothing = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         results = {tp: MoveAsked(ErrorCode.NONE if tp in moving else nothing, "") for tp in wanted}
         if wanted and not dry_run:
@@ -211,14 +235,7 @@ def cancel(
         if wait and begun and not dry_run:
             await_moves(client, begun)
     rows = [_cancelled(tp, moving.get(tp), results[tp], dry_run) for tp in wanted]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        _print_cancelled(rows)
-    elif moving:
-        say(f"none of the {len(moving)} partitions on the move or queued is among those named")
-    else:
-        say("no partition is being moved")
+    _print_cancelled(rows, len(moving), output)
     if len(begun) < len(wanted):
         say(f"tidelog: {len(wanted) - len(begun)} of {len(wanted)} cancels were refused")
         raise typer.Exit(1)
@@ -260,7 +277,14 @@ def _waiting(moves: Moves) -> dict[TopicPartition, MoveUnderWay]:
     }
 
 
-def _print_cancelled(rows: list[MoveCancelled]) -> None:
+def _print_cancelled(rows: list[MoveCancelled], moving: int, output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_document(rows)
+        return
+    if not rows:
+        none_named = f"none of the {moving} partitions on the move or queued is among those named"
+        say(none_named if moving else "no partition is being moved")
+        return
     print_table(
         ("topic", "partition", "result", "replicas", "was going to", "reason"),
         (

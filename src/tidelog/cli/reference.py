@@ -32,9 +32,9 @@ _INTRODUCTION = """\
 Made from the commands by `python -m tidelog.cli.reference docs/reference/cli.md`; do not edit.
 
 `tidelog NOUN VERB`. Results go to standard output, messages to standard error. `-o json` prints one
-JSON document for programs: its keys stay, new ones may come. Times are milliseconds since 1970,
-sizes are bytes, `null` is what is not known or not there. Colours and progress bars appear on
-terminals only.
+JSON document for programs, with `--compact` on one line: its keys stay, new ones may come. Times
+are milliseconds since 1970, sizes are bytes, `null` is what is not known or not there. Colours and
+progress bars appear on terminals only.
 
 | exit code | meaning |
 |---|---|
@@ -44,8 +44,9 @@ terminals only.
 | 3 | the cluster could not be reached |
 | 130, 143 | ended by Ctrl-C, by SIGTERM |
 
-Which cluster: `--bootstrap-server host:port,...`, or `--dir` of a local cluster; without both the
-cluster in the directory `tidelog-cluster`.
+Which cluster: `--bootstrap-server host:port,...`, or `--dir` of a local cluster. Without both it is
+the address in the environment variable `TIDELOG_BOOTSTRAP`, or else the cluster in the directory
+`tidelog-cluster`.
 
 `tidelog --install-completion` makes the shell complete commands and options, and the names of
 topics, groups and brokers: they are asked of the cluster that the line names so far.
@@ -54,7 +55,7 @@ These options of most commands are not repeated below:
 
 """
 #: Options that are described once.
-_SHARED = ("bootstrap", "directory", "output", "timeout")
+_SHARED = ("bootstrap", "directory", "output", "compact", "timeout")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -405,10 +405,13 @@ def _faults(text: str, profile: str) -> tuple[str, ...]:
 
 
 def _check(what: str, name: str, known: Collection[str]) -> None:
-    from tidelog.sim.suggestions import nearest_first
+    from tidelog.sim.suggestions import suggestion
 
     if name not in known:
-        raise typer.BadParameter(f"no {what} {name!r}; there are {nearest_first(name, known)}")
+        plural = "policies" if what == "policy" else f"{what}s"
+        raise typer.BadParameter(
+            f"no {what} {name!r}. {suggestion(name, known, f'`tidelog sim {plural}`')}"
+        )
 
 
 def _until(deadline: float, first: int) -> Iterator[int]:

@@ -149,8 +149,8 @@ def import_(
         say(f"set metadata.store={named.config.metadata_store} for every broker before they start")
 
 
-@prints(list[StoreDifference])
 @app.command("diff", epilog="Example: tidelog store diff /tmp/tide zookeeper://zk1:2181/tidelog")
+@prints(list[StoreDifference])
 def diff(
     first: StoreArgument,
     second: StoreArgument,

@@ -5,6 +5,7 @@ The options that commands share, and their combinations. Connects to nothing by 
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,11 +13,15 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.output import say
+from tidelog.client.bootstrap import parse_bootstrap
+from tidelog.core.errors import ConfigError
 from tidelog.local import LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient
 
 #: Default directory of `tidelog up` and of other commands.
 DEFAULT_DIRECTORY = "tidelog-cluster"
+#: Variable of the environment with the address of commands that name no cluster.
+BOOTSTRAP = "TIDELOG_BOOTSTRAP"
 #: Seconds without a response after which a notice names the address.
 NOTICE_S = 2.0
 
@@ -25,7 +30,13 @@ OptionalDirectoryOption = Annotated[
     str | None, typer.Option("--dir", "-d", help="Directory of a local cluster.")
 ]
 BootstrapOption = Annotated[
-    str | None, typer.Option("--bootstrap-server", "-b", help="Address of a broker: host:port,...")
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        help="Address of a broker: host:port,... Without it and --dir: TIDELOG_BOOTSTRAP of the"
+        " environment, if set.",
+    ),
 ]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the cluster.")
@@ -70,10 +81,11 @@ def choose_target(bootstrap: str | None, directory: str | None) -> Target:
 
     Both together are a usage error.
     """
-    if bootstrap is not None:
+    address = address_of(bootstrap, directory)
+    if address is not None:
         if directory is not None:
             raise typer.BadParameter("give --bootstrap-server or --dir, not both")
-        return Target(bootstrap, None)
+        return Target(_checked(address, bootstrap is None), None)
     try:
         cluster = LocalCluster.existing(directory or DEFAULT_DIRECTORY)
     except LocalClusterError as error:
@@ -81,6 +93,27 @@ def choose_target(bootstrap: str | None, directory: str | None) -> Target:
             raise
         raise LocalClusterError(f"{error}; --dir or --bootstrap-server name another") from error
     return Target(cluster.bootstrap, cluster)
+
+
+def address_of(bootstrap: str | None, directory: str | None) -> str | None:
+    """Return the address that a command names, or else that of the environment (BOOTSTRAP).
+
+    None for a directory. An option counts before the environment, and this before the default
+    directory.
+    """
+    if bootstrap is not None:
+        return bootstrap
+    return None if directory is not None else os.environ.get(BOOTSTRAP) or None
+
+
+def _checked(address: str, is_of_environment: bool) -> str:
+    """Return an address that can be parsed; any other is a usage error."""
+    try:
+        parse_bootstrap(address)
+    except ConfigError as error:
+        where = f"{BOOTSTRAP} in the environment: " if is_of_environment else ""
+        raise typer.BadParameter(f"{where}{error}") from error
+    return address
 
 
 DryRunOption = Annotated[

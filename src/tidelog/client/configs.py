@@ -133,22 +133,44 @@ class ConfigAdmin:
         self, resource: ConfigResource, keys: Sequence[str] | None, with_synonyms: bool
     ) -> Operation[list[ConfigValue]]:
         """Return the configuration of a resource by key, or some keys of it. Raises KafkaError."""
+        found = yield from self.describe_all([resource], keys, with_synonyms)
+        return found[resource]
+
+    def describe_all(
+        self,
+        resources: Sequence[ConfigResource],
+        keys: Sequence[str] | None,
+        with_synonyms: bool = False,
+    ) -> Operation[dict[ConfigResource, list[ConfigValue]]]:
+        """Return the configurations of topics, or of one broker, with one request.
+
+        Raises the KafkaError of the first resource that cannot be read.
+        """
+        if not resources:
+            return {}
         message = DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource.type, resource.name, keys)],
+            resources=[DescribeConfigsResource(each.type, each.name, keys) for each in resources],
             include_synonyms=with_synonyms,
         )
 
-        def attempt(patience: Patience) -> Operation[list[ConfigValue]]:
-            node = yield from self._whom(resource, patience)
+        def attempt(patience: Patience) -> Operation[dict[ConfigResource, list[ConfigValue]]]:
+            node = yield from self._whom(resources[0], patience)
             timeout_ms = max(1, patience.remaining_ms)
             answer = yield Call(node.address, DESCRIBE_CONFIGS, always(message), timeout_ms)
+            found = {}
             for result in expect(answer, DescribeConfigsResponse).results:
+                resource = ConfigResource(result.resource_type, result.resource_name)
                 _check(resource, result.error_code, result.error_message)
                 values = [ConfigValue.from_response(each) for each in result.configs]
-                return sorted(values, key=lambda value: value.name)
-            raise _silent(node, resource)
+                found[resource] = sorted(values, key=lambda value: value.name)
+            for resource in resources:
+                if resource not in found:
+                    raise _silent(node, resource)
+            return found
 
-        return self._router.repeat(f"reading the configuration of {resource}", attempt)
+        return (
+            yield from self._router.repeat(f"reading the configuration of {resources[0]}", attempt)
+        )
 
     def alter(
         self, resource: ConfigResource, changes: Sequence[ConfigChange], validate_only: bool

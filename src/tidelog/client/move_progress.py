@@ -60,6 +60,9 @@ class MoveProgress:
     left_ms: int | None
     #: Whether the leader grows as fast as its copies or faster: the move does not end so.
     is_never: bool
+    #: The lowest configured throttle of its copies, in bytes a second (KIP-73); None without one,
+    #: or before they were read.
+    configured_rate: int | None = None
 
     @property
     def total_bytes(self) -> int | None:

@@ -30,6 +30,7 @@ from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
+    DescribeLogDirsTopic,
 )
 from tidelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -100,6 +101,8 @@ class LogDirectory:
     is_slow: bool = False
     #: Its replicas move to other directories (brokers of tidelog).
     is_draining: bool = False
+    #: Of a failed directory: what it held when it failed (brokers of tidelog).
+    last_known: tuple[ReplicaSize, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -109,28 +112,34 @@ class LogDirectory:
     @classmethod
     def from_response(cls, broker_id: int, answer: DescribeLogDirsResult) -> LogDirectory:
         """Return one directory of a response; its replicas in order."""
-        replicas = [
-            ReplicaSize(
-                TopicPartition(topic.name, each.partition_index),
-                each.partition_size,
-                each.offset_lag,
-                each.is_future_key,
-            )
-            for topic in answer.topics
-            for each in topic.partitions
-        ]
         return cls(
             broker_id,
             answer.log_dir,
             error_code(answer.error_code),
-            tuple(sorted(replicas, key=lambda each: each.tp)),
+            _replicas(answer.topics),
             answer.usable_bytes,
             answer.total_bytes,
             answer.is_read_only,
             answer.is_cordoned,
             answer.is_slow,
             answer.is_draining,
+            _replicas(answer.last_known),
         )
+
+
+def _replicas(topics: Iterable[DescribeLogDirsTopic]) -> tuple[ReplicaSize, ...]:
+    """Return the replicas of a response, in order."""
+    found = [
+        ReplicaSize(
+            TopicPartition(topic.name, each.partition_index),
+            each.partition_size,
+            each.offset_lag,
+            each.is_future_key,
+        )
+        for topic in topics
+        for each in topic.partitions
+    ]
+    return tuple(sorted(found, key=lambda each: each.tp))
 
 
 class PartitionAdmin:

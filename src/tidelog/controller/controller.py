@@ -160,6 +160,8 @@ class Controller:
                 self.settings = leaders.unclean_read(event, image, agenda, self.settings)
             case leaders.MinimumRead():
                 self.settings = leaders.minimum_read(event, image, agenda, self.settings)
+            case queueing.QueueLimitsRead():
+                self.settings = queueing.limits_read(event, image, agenda, self.settings)
             case recoveries.RecoveryWaitOver():
                 recoveries.wait_over(event, image, agenda)
             case recoveries.LogEndsReported():
@@ -342,6 +344,8 @@ class Controller:
             self._expansions.key(),
             self.settings.unclean,
             self.settings.min_insync_replicas,
+            self.settings.concurrent_reassignments,
+            self.settings.concurrent_reassignments_per_broker,
             len(self._events),
             self._deciding is None,
         )

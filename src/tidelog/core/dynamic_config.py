@@ -48,6 +48,8 @@ _DYNAMIC = (
     "log.dir.slow.window.ms",
     "max.connections",
     "producer.id.expiration.ms",
+    "reassignment.max.concurrent.partitions",
+    "reassignment.max.concurrent.partitions.per.broker",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 

@@ -1,6 +1,7 @@
 """Declarations of the keys of reassignments: the limits of the queue, and self-protection (R8).
 
-All of them are ours. The controller reads them when its term begins.
+All of them are ours. The controller reads them when its term begins, and the limits of the queue
+whenever they change: set them for all brokers, so that they hold for whichever is the controller.
 """
 
 from __future__ import annotations

@@ -6,11 +6,14 @@ levels are exit codes, so that a script can act without parsing anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from tidelog.client.moving import Moves
+from tidelog.client.stray_requests import StrayReplica
+from tidelog.client.throttles import Throttle
 from tidelog.client.upkeep import LogDirectory
-from tidelog.core.types import NO_LEADER
+from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
 HEALTHY = 0
@@ -30,14 +33,17 @@ _ACCEPT = (
     "start the brokers of all replicas; then look at topics, configurations and `tidelog strays"
     " list`, and end this with `tidelog store accept STORE` (docs/guide/older-store.md)"
 )
+#: Level of a finding that leaves the cluster healthy.
+NOTICE = "notice"
 _LOOK = "look at the metadata store and at the brokers' logs"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem of the cluster.
+    """A problem of the cluster, or a state that an operator should know of.
 
-    `level` is degraded, unavailable or unreachable; `next` is a command or an act that helps.
+    `level` is notice, degraded, unavailable or unreachable; a notice leaves the cluster healthy.
+    `next` is a command or an act that helps.
     """
 
     level: str
@@ -66,6 +72,19 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else is known of a cluster; empty where no broker reported it."""
+
+    log_dirs: Sequence[LogDirectory] = ()
+    #: The replicas that failed log directories held, by broker and path.
+    lost: Mapping[tuple[int, str], Sequence[TopicPartition]] = field(default_factory=dict)
+    moves: Moves | None = None
+    strays: Sequence[StrayReplica] = ()
+    #: Configured throttles that no move needs.
+    throttles: Sequence[Throttle] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """The cluster as commands name it, and its directory if it is local."""
 
@@ -85,16 +104,15 @@ def assess(
     minimum: Mapping[str, int],
     place: Place,
     controller_trouble: str | None = None,
-    log_dirs: Sequence[LogDirectory] = (),
-    went_back: str = "",
+    around: Surroundings | None = None,
 ) -> Health:
     """Judge a cluster that was reached.
 
     `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is why
-    the controller did not respond, None if it did. `log_dirs` are those of the brokers that
-    responded. `went_back` is how the metadata store shows to be older than the logs (E8). A
-    partition with fewer replicas than the minimum needs all of them (V60).
+    the controller did not respond, None if it did. A partition with fewer replicas than the minimum
+    needs all of them (V60).
     """
+    around = around or Surroundings()
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
     led = [each for each in now.partitions if each.leader != NO_LEADER]
     below = [
@@ -122,8 +140,8 @@ def assess(
         ),
         *(_of_broker(each, steps) for each in now.brokers if _is_troubled(each)),
         *(
-            _of_log_dir(each)
-            for each in log_dirs
+            _of_log_dir(each, around.lost.get((each.broker_id, each.path), ()))
+            for each in around.log_dirs
             if each.error or each.is_read_only or each.is_slow
         ),
     ]
@@ -138,16 +156,48 @@ def assess(
                 _LOOK,
             )
         )
+    went_back = "" if around.moves is None else around.moves.went_back
     if went_back:
         findings.append(Finding("degraded", "store_went_back", went_back, [], [], _ACCEPT))
     if now.controller >= 0 and controller_trouble is not None:
         message = f"the controller, broker {now.controller}, cannot decide: {controller_trouble}"
         findings.append(Finding("degraded", "controller_blocked", message, [], [], _LOOK))
+    findings += _notices(around, place)
     return _health(now, findings, len(below))
+
+
+def _notices(around: Surroundings, place: Place) -> Iterator[Finding]:
+    """Yield the states that an operator brought about, and may have forgotten."""
+    moves, option = around.moves, place.option
+    if moves is not None and moves.is_frozen:
+        message = "reassignments are frozen: no move begins, of a dead broker's replicas either"
+        yield Finding(NOTICE, "frozen", message, [], [], f"tidelog reassign unfreeze{option}")
+    if moves is not None and moves.queued:
+        names = [str(each) for each in moves.queued]
+        count = "1 move is" if len(names) == 1 else f"{len(names)} moves are"
+        message = f"{count} queued: {_some(names)}"
+        yield Finding(NOTICE, "queued_moves", message, [], names, f"tidelog reassign queue{option}")
+    if around.throttles:
+        names = [str(each) for each in around.throttles]
+        message = f"throttles of replication outlive their moves: {'; '.join(names[:_NAMED])}"
+        if len(names) > _NAMED:
+            message += f" and {len(names) - _NAMED} more settings"
+        step = f"tidelog reassign cancel --throttles{option}"
+        yield Finding(NOTICE, "throttles_left", message, [], [], step)
+    if around.strays:
+        size_bytes = sum(each.size_bytes for each in around.strays)
+        brokers = sorted({each.broker_id for each in around.strays})
+        count = "1 replica" if len(around.strays) == 1 else f"{len(around.strays)} replicas"
+        message = f"{count} with {size_bytes:,} bytes set aside on {_brokers_text(brokers)}"
+        held = sum(each.delete_at_ms is None for each in around.strays)
+        if held:
+            message += f"; {held} of them stay until an operator decides"
+        yield Finding(NOTICE, "strays", message, brokers, [], f"tidelog strays list{option}")
 
 
 def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
     numbers = {name: number for number, name in LEVELS.items()}
+    numbers[NOTICE] = HEALTHY
     worst = max((numbers[each.level] for each in findings), default=HEALTHY)
     return Health(
         level=LEVELS[worst],
@@ -164,12 +214,14 @@ def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
     )
 
 
-def _of_log_dir(found: LogDirectory) -> Finding:
+def _of_log_dir(found: LogDirectory, lost: Sequence[TopicPartition]) -> Finding:
     name = f"log directory {found.path} of broker {found.broker_id}"
     if found.error:
-        message = f"{name} cannot be used: {found.error.name}; its replicas are offline"
+        names = [str(each) for each in lost]
+        which = f" ({len(names)}: {_some(names)})" if names else ""
+        message = f"{name} cannot be used: {found.error.name}; its replicas are offline{which}"
         step = "replace the disk, then restart the broker: it fetches its records again"
-        return Finding("degraded", "log_dir_failed", message, [found.broker_id], [], step)
+        return Finding("degraded", "log_dir_failed", message, [found.broker_id], names, step)
     if found.is_slow and not found.is_read_only:
         message = f"{name} is slow: too many of its operations take log.dir.slow.threshold.ms"
         step = (

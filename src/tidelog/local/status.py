@@ -17,14 +17,16 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
 _POLL_S = 0.02
+#: The least time for one leader to list its offsets.
+_LEAST_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
     """One broker of a cluster.
 
-    `state` is running, paused or stopped for a process on this machine, else unknown. It is down if
-    the broker should be registered and is not. `registered` is null if no broker responds.
+    `state` is running, paused or stopped for a process on this machine, else up. It is down if the
+    broker should be registered and is not. `registered` is null if no broker responds.
     `leaders` and `replicas` count the partitions that the broker leads and holds.
     """
 
@@ -139,7 +141,7 @@ def _remote_broker(
         host=None if node is None else node.host,
         port=None if node is None else node.port,
         alive=node is not None,
-        state="down" if node is None else "unknown",
+        state="down" if node is None else "up",
         controller=broker_id == metadata.controller_id,
         registered=node is not None,
         leaders=holding.leaders,
@@ -172,6 +174,8 @@ def describe_partitions(
     """Return all partitions, or those of some topics, with high watermarks.
 
     Only leaders that `ask` accepts are asked: the client would wait for one that does not respond.
+    A leader is asked for its share of the client's time, so that several dead ones cost no more
+    than one: without a metadata store dead brokers go on leading.
     """
     wanted = None if topics is None else list(topics)
     chosen = [
@@ -184,8 +188,13 @@ def describe_partitions(
         if metadata.leader_of(tp) is not None and ask(partition.leader):
             led.setdefault(partition.leader, []).append(tp)
     marks: dict[TopicPartition, int] = {}
-    for partitions in led.values():
-        marks.update(_high_watermarks(client, partitions))
+    whole_ms = client.timeout_ms
+    try:
+        for partitions in led.values():
+            client.timeout_ms = max(_LEAST_MS, whole_ms // len(led))
+            marks.update(_high_watermarks(client, partitions))
+    finally:
+        client.timeout_ms = whole_ms
     return tuple(
         PartitionStatus(
             topic=tp.topic,

@@ -176,6 +176,25 @@ class BlockingClient:
         """Return the configuration of a topic, a broker or all brokers; some keys of it, or all."""
         return self.run(self._configs.describe(resource, keys, with_synonyms))
 
+    @property
+    def timeout_ms(self) -> int:
+        """How long a call may take before its error is final."""
+        return self._router.timeout_ms
+
+    @timeout_ms.setter
+    def timeout_ms(self, timeout_ms: int) -> None:
+        self._router.timeout_ms = timeout_ms
+
+    def describe_all_configs(
+        self,
+        resources: Sequence[ConfigResource],
+        keys: Sequence[str] | None = None,
+        *,
+        with_synonyms: bool = False,
+    ) -> dict[ConfigResource, list[ConfigValue]]:
+        """Return the configurations of several topics, or of one broker, with one request."""
+        return self.run(self._configs.describe_all(resources, keys, with_synonyms))
+
     def alter_configs(
         self,
         resource: ConfigResource,

@@ -12,11 +12,12 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig, known_keys
 from tidelog.core.config_text import (
     decode_properties,
+    environment_name,
     from_environment,
     parse_overrides,
     parse_properties,
@@ -298,15 +300,27 @@ def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
         raise ConfigError(
             f"--config {path}: byte {error.start} is not UTF-8, which TOML files are in"
         ) from error
+    environment: dict[str, str] = {}
+    given: dict[str, str] = {}
     try:
         properties = parse_toml(content) if path.endswith(".toml") else parse_properties(content)
-        return BrokerConfig.from_properties(
-            properties,
-            parse_overrides(overrides),
-            environment=from_environment(os.environ, known_keys()),
-        )
+        environment = from_environment(os.environ, known_keys())
+        given = parse_overrides(overrides)
+        return BrokerConfig.from_properties(properties, given, environment=environment)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{_source_of(error, path, environment, given)}: {error}") from error
+
+
+def _source_of(
+    error: ConfigError, path: str, environment: Mapping[str, str], overrides: Mapping[str, str]
+) -> str:
+    """Return the source of the value that an error is about: its message begins with the key."""
+    key = re.match(r"[\w.-]+(?==)", str(error))
+    if key is not None and key[0] in overrides:
+        return f"--override {key[0]}"
+    if key is not None and key[0] in environment:
+        return f"{environment_name(key[0])} in the environment"
+    return path
 
 
 def end_with_parent(parent_pid: int) -> None:

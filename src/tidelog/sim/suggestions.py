@@ -1,12 +1,26 @@
 """Suggestions for a mistyped name: the known names, the most similar first.
 
-Error messages about faults, profiles, reductions and mutants use them.
+Error messages about faults, profiles, reductions and mutants use them. Of many names a message has
+the similar ones alone, and the command that lists all.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+#: A message lists so many names.
+_MOST_LISTED = 12
+
+
+def suggestion(wrong: str, names: Iterable[str], listed_by: str) -> str:
+    """Return the end of a message about a mistyped name: what may be meant, what there is."""
+    known = list(names)
+    near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.5)
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    if len(known) <= _MOST_LISTED:
+        return f"{meant}There are {nearest_first(wrong, known)}"
+    return f"{meant}{listed_by} lists all {len(known)}"
 
 
 def nearest_first(wrong: str, names: Iterable[str]) -> str:

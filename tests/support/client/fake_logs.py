@@ -8,6 +8,13 @@ from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.records.reader import iter_records
+from tidelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 from tidelog.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -21,7 +28,7 @@ from tidelog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tidelog.wire.registry import FETCH, LIST_OFFSETS
+from tidelog.wire.registry import DESCRIBE_CONFIGS, FETCH, LIST_OFFSETS
 
 _LATEST = -1
 _EARLIEST = -2
@@ -55,6 +62,9 @@ class FakeLogs(FakeCluster):
         self.aborted: dict[TopicPartition, list[tuple[int, int]]] = {}
         #: Batches in one answer.
         self.batches_per_answer = 2
+        #: Stored settings by (type, name) of the resource: key to (value, source).
+        self.configs: dict[tuple[int, str], dict[str, tuple[str, int]]] = {}
+        self[1].on(DESCRIBE_CONFIGS, self._describe_configs)
         self[1].on(FETCH, self._fetch)
         self[1].on(LIST_OFFSETS, self._list_offsets)
 
@@ -69,6 +79,31 @@ class FakeLogs(FakeCluster):
     def end(self, tp: TopicPartition) -> int:
         held = self.batches[tp]
         return BatchView(held[-1]).next_offset if held else 0
+
+    def _describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        results = []
+        for each in request.resources:
+            found = self.configs.get((each.resource_type, each.resource_name), {})
+            configs = [
+                DescribeConfigsResourceResult(
+                    name=key,
+                    value=value,
+                    config_source=source,
+                    synonyms=[DescribeConfigsSynonym(key, value, source)]
+                    if request.include_synonyms
+                    else [],
+                )
+                for key, (value, source) in found.items()
+                if each.configuration_keys is None or key in each.configuration_keys
+            ]
+            results.append(
+                DescribeConfigsResult(
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
+                    configs=configs,
+                )
+            )
+        return DescribeConfigsResponse(results=results)
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics = []

@@ -25,6 +25,10 @@ from tidelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from tidelog.wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -33,6 +37,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
 from tidelog.wire.registry import (
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_LOG_DIRS,
+    INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
 )
 
@@ -287,6 +292,7 @@ class TestList:
             "left_ms": None,
             "never": False,
             "throttle": None,
+            "throttle_configured": None,
             "paused": "",
             "request_id": None,
         }
@@ -295,6 +301,87 @@ class TestList:
     def test_nothing(self, shell: Shell) -> None:
         assert shell("reassign", "list") == ""
         assert "no partition is being moved" in shell.err
+        assert "throttle" not in shell.err
+
+
+class TestConfiguredThrottles:
+    """What kafka-reassign-partitions --execute --throttle leaves behind."""
+
+    TOPIC_KEYS = (
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    )
+
+    @pytest.fixture(autouse=True)
+    def throttled(self, logs: FakeLogs) -> None:
+        logs.configs[2, "flights"] = dict.fromkeys(self.TOPIC_KEYS, ("1:1,1:3", 1))
+        logs.configs[4, "1"] = {
+            "leader.replication.throttled.rate": ("1048576", 2),
+            "follower.replication.throttled.rate": (str(2**63 - 1), 5),
+            "replica.alter.log.dirs.io.max.bytes.per.second": ("2048", 3),
+        }
+
+    def test_moves_show_the_rate_that_holds_them(self, shell: Shell, logs: FakeLogs) -> None:
+        under_way(logs, OngoingPartitionReassignment(1, [3, 1], [3], [1], [1]))
+        logs[1].on(DESCRIBE_LOG_DIRS, lambda _: DescribeLogDirsResponse())
+        (one,) = shell.json(list[documents.MoveListed], "reassign", "list")
+        assert one["throttle_configured"] == 1_048_576
+        assert "1.0 MiB/s (configured)" in shell("reassign", "list")
+
+    def test_those_that_stay_are_said_with_the_way_to_remove_them(self, shell: Shell) -> None:
+        shell("reassign", "list")
+        assert "configured throttle: leader.replication.throttled.rate=1.0 MiB/s of broker 1" in (
+            shell.err
+        )
+        assert "follower.replication.throttled.replicas=1:1,1:3 of topic 'flights'" in shell.err
+        assert "tidelog reassign cancel --throttles removes them" in shell.err
+        assert "follower.replication.throttled.rate" not in shell.err, "that is the default"
+
+    def test_they_are_removed_of_topics_of_brokers_and_of_all_brokers(
+        self, shell: Shell, logs: FakeLogs
+    ) -> None:
+        logs[1].on(INCREMENTAL_ALTER_CONFIGS, _altered)
+        rows = shell.json(list[documents.ThrottleRemoved], "reassign", "cancel", "--throttles")
+        assert [(row["entity"], row["name"], row["key"]) for row in rows] == [
+            ("topic", "flights", self.TOPIC_KEYS[1]),
+            ("topic", "flights", self.TOPIC_KEYS[0]),
+            ("brokers", None, "replica.alter.log.dirs.io.max.bytes.per.second"),
+            ("broker", "1", "leader.replication.throttled.rate"),
+        ]
+        assert {row["result"] for row in rows} == {"removed"}
+        changes = [
+            (resource.resource_type, resource.resource_name, config.name, config.config_operation)
+            for asked in logs[1].asked(INCREMENTAL_ALTER_CONFIGS)
+            for resource in asked.resources
+            for config in resource.configs
+        ]
+        assert sorted(changes) == [
+            (2, "flights", self.TOPIC_KEYS[1], 1),
+            (2, "flights", self.TOPIC_KEYS[0], 1),
+            (4, "", "replica.alter.log.dirs.io.max.bytes.per.second", 1),
+            (4, "1", "leader.replication.throttled.rate", 1),
+        ]
+
+    def test_a_topic_alone_and_a_dry_run(self, shell: Shell, logs: FakeLogs) -> None:
+        logs[1].on(INCREMENTAL_ALTER_CONFIGS, _altered)
+        told = shell("reassign", "cancel", "--throttles", "--topic", "flights", "--dry-run")
+        assert "would_remove" in told and "brokers" not in told
+        assert all(asked.validate_only for asked in logs[1].asked(INCREMENTAL_ALTER_CONFIGS))
+        shell("reassign", "cancel", "--throttles", "--all", code=2)
+
+    def test_there_is_none(self, shell: Shell, logs: FakeLogs) -> None:
+        logs.configs.clear()
+        assert shell("reassign", "cancel", "--throttles") == ""
+        assert "no throttle is configured" in shell.err
+
+
+def _altered(request: Any) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(0, None, each.resource_type, each.resource_name)
+            for each in request.resources
+        ]
+    )
 
 
 class TestCancel:

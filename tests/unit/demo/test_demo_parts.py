@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -16,6 +19,8 @@ from tidelog.cli.demo.command import Measured
 from tidelog.cli.demo.flights import COLUMNS, TOTAL, FlightsError, read_flights
 from tidelog.cli.demo.observing import Observer, Sample
 from tidelog.cli.demo.plot import Moment, draw
+from tidelog.cli.demo.producing import FlightProducer
+from tidelog.cli.demo.scenario import Scenario
 from tidelog.cli.demo.story import Story
 
 
@@ -68,6 +73,67 @@ class TestObserving:
         observer = self.observed(sample)
         assert observer.all_in_sync_since(-1.0) is full
         assert not observer.all_in_sync_since(0.0)
+
+
+class Scripted(Scenario):
+    """A scenario of which only the order of its acts counts; each act notes the producer's cap."""
+
+    def __init__(self) -> None:
+        self.caps: list[tuple[str, int]] = []
+        latest = Sample(1.0, 2, (1, 2), (3, 3))
+        super().__init__(
+            cluster=cast(Any, SimpleNamespace(kill=lambda _: self.note("kill"), start=self.back)),
+            producer=cast(Any, SimpleNamespace(cap=0, acknowledged=0, finished=True)),
+            observer=cast(Any, SimpleNamespace(latest=lambda: latest)),
+            story=Story(),
+            bar=cast(Any, None),
+            topic="t",
+            total=100,
+        )
+
+    def note(self, act: str) -> None:
+        self.caps.append((act, self.producer.cap))
+
+    def back(self, _: int) -> None:
+        self.note("restart")
+
+    def _until(
+        self, what: str, condition: Callable[[], bool], report: Callable[[], None] | None = None
+    ) -> None:
+        self.note(what)
+
+
+class TestTheProducersCap:
+    """The scenario's own limit must not look like an outage of the cluster."""
+
+    def test_it_is_raised_with_each_kill_and_not_when_the_broker_is_back(self) -> None:
+        scenario = Scripted()
+        scenario.run()
+        caps = dict(reversed(scenario.caps))
+        assert caps["the first quarter"] == 35
+        assert caps["new leaders"] == caps["the victim to be away"] == 75
+        assert caps["enough between the kills"] == 75
+        assert caps["another controller and leaders"] == caps["the last acknowledgement"] == 100
+        assert [cap for act, cap in scenario.caps if act == "restart"] == [75, 100]
+
+    def test_the_producer_knows_when_it_was_held_back(self) -> None:
+        producer = FlightProducer("127.0.0.1:1", "t", iter(()), 100, 1.0)
+        producer.began_at = time.monotonic() - 50.0  # all records are due by the pace
+        producer.cap = producer.sent = 35
+        assert list(producer._due()) == []
+        assert list(producer._due()) == []
+        [(start, end)] = producer.held
+        assert start <= end
+        producer.cap = producer.sent = 100
+        assert list(producer._due()) == []
+        assert len(producer.held) == 1, "nothing is left to send: that is no pause"
+
+    def test_a_pause_is_drawn_as_what_it_is(self, tmp_path: Path) -> None:
+        path = tmp_path / "demo.svg"
+        draw(str(path), 0.0, [0.1, 3.0], [], [], 3, [(1.0, 2.5)])
+        assert "the scenario holds the producer back" in path.read_text()
+        draw(str(path), 0.0, [0.1, 3.0], [], [], 3, [(1.0, 1.01)])
+        assert "holds the producer back" not in path.read_text()
 
 
 class TestExpectations:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-from tidelog.client.upkeep import LogDirectory
+from tidelog.client.configs import BROKER, TOPIC, ConfigResource
+from tidelog.client.moving import MoveQueued, Moves
+from tidelog.client.stray_requests import StrayReplica
+from tidelog.client.throttles import Throttle, outliving
+from tidelog.client.upkeep import LogDirectory, ReplicaSize
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 from tidelog.local import health
-from tidelog.local.health import Health, Place, assess
+from tidelog.local.health import Health, Place, Surroundings, assess
+from tidelog.local.lost_replicas import last_known
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
 LOCAL = Place(" --dir c", "c")
+LOST = {(3, "/c"): [TopicPartition("t", number) for number in range(4)]}
 REMOTE = Place(" -b h:1", None)
 
 
@@ -50,7 +59,7 @@ def test_a_full_log_directory_degrades_and_a_failed_one_too() -> None:
     full = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_read_only=True)
     failed = LogDirectory(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
     now = ClusterStatus("h:1", "c", 1, True, (broker(1), broker(2), broker(3)), (partition(0),))
-    found = assess(now, {"t": 1}, LOCAL, None, [good, full, failed])
+    found = assess(now, {"t": 1}, LOCAL, None, Surroundings([good, full, failed], LOST))
     assert found.exit_code == 1
     assert [(each.kind, each.brokers) for each in found.findings] == [
         ("log_dir_full", [2]),
@@ -59,12 +68,98 @@ def test_a_full_log_directory_degrades_and_a_failed_one_too() -> None:
     assert found.findings[0].message == (
         "log directory /b of broker 2 is full and serves reads only: 1,000 usable bytes"
     )
+    assert found.findings[1].message == (
+        "log directory /c of broker 3 cannot be used: KAFKA_STORAGE_ERROR; its replicas are offline"
+        " (4: t-0, t-1, t-2 and 1 more)"
+    )
+    assert found.findings[1].partitions == ["t-0", "t-1", "t-2", "t-3"]
+
+
+TP = TopicPartition("t", 0)
+
+
+def noticed(**things: Any) -> Health:
+    now = ClusterStatus("h:1", "c", 1, True, (broker(1),), (partition(0),))
+    return assess(now, {"t": 1}, LOCAL, None, Surroundings(**things))
+
+
+def test_a_freeze_and_a_queue_are_noticed_and_leave_the_cluster_healthy() -> None:
+    waiting = {TP: MoveQueued((2, 3), "reassignments are frozen")}
+    found = noticed(moves=Moves({}, waiting, is_frozen=True, knows_queue=True))
+    assert (found.level, found.exit_code) == ("healthy", 0)
+    frozen, queued = found.findings
+    assert (frozen.level, frozen.kind) == ("notice", "frozen")
+    assert frozen.next == "tidelog reassign unfreeze --dir c"
+    assert (queued.kind, queued.message) == ("queued_moves", "1 move is queued: t-0")
+    assert queued.partitions == ["t-0"]
+    nothing = noticed(moves=Moves({}, {}, is_frozen=False, knows_queue=True))
+    assert nothing.findings == []
+
+
+def test_strays_are_noticed_with_their_bytes() -> None:
+    strays = [
+        StrayReplica(2, "/a", "t-0.x-stray", TP, b"", 0, 5_000, 99, True),
+        StrayReplica(3, "/a", "t-1.x-stray", TP, b"", 0, 7_000, None, True),
+    ]
+    [found] = noticed(strays=strays).findings
+    assert (found.level, found.brokers) == ("notice", [2, 3])
+    assert found.message == (
+        "2 replicas with 12,000 bytes set aside on brokers 2, 3; 1 of them stay until an operator"
+        " decides"
+    )
+
+
+def test_throttles_that_outlive_their_moves_are_noticed_with_their_removal() -> None:
+    rate = Throttle(ConfigResource(BROKER, "2"), "leader.replication.throttled.rate", "1000")
+    [found] = noticed(throttles=[rate]).findings
+    assert (found.level, found.kind) == ("notice", "throttles_left")
+    assert found.message == (
+        "throttles of replication outlive their moves: leader.replication.throttled.rate=1000 of"
+        " broker 2"
+    )
+    assert found.next == "tidelog reassign cancel --throttles --dir c"
+
+
+class TestOutliving:
+    RATE = Throttle(ConfigResource(BROKER, "2"), "leader.replication.throttled.rate", "1000")
+    MOVED = Throttle(ConfigResource(TOPIC, "t"), "leader.replication.throttled.replicas", "0:1")
+    OTHER = Throttle(ConfigResource(TOPIC, "u"), "leader.replication.throttled.replicas", "*")
+
+    def test_settings_are_needed_while_a_partition_of_the_topic_moves(self) -> None:
+        everything = [self.MOVED, self.OTHER, self.RATE]
+        assert outliving(everything, [TP]) == [self.OTHER]
+        assert outliving(everything, []) == everything
+
+
+class TestLostReplicas:
+    DIRECTORY = LogDirectory(3, "/c", ErrorCode.KAFKA_STORAGE_ERROR, (), -1, -1)
+
+    def metadata(self, offline: tuple[int, ...]) -> Any:
+        part = SimpleNamespace(offline=offline)
+        return SimpleNamespace(all_partitions=lambda: [(TP, part)])
+
+    def test_the_broker_names_what_a_directory_held(self) -> None:
+        known = replace(self.DIRECTORY, last_known=(ReplicaSize(TP, 70, -1, False),))
+        assert last_known(known, [known], self.metadata(())) == {TP: 70}
+
+    def test_of_a_directory_that_failed_before_the_start_the_controller_knows(self) -> None:
+        one = self.DIRECTORY
+        assert last_known(one, [one], self.metadata((3,))) == {TP: None}
+        assert last_known(one, [one], self.metadata((2,))) == {}
+
+    def test_nothing_is_guessed_of_two(self) -> None:
+        one, other = self.DIRECTORY, replace(self.DIRECTORY, path="/d")
+        assert last_known(one, [one, other], self.metadata((3,))) == {}
+
+    def test_a_good_directory_lost_nothing(self) -> None:
+        good = replace(self.DIRECTORY, error=ErrorCode.NONE)
+        assert last_known(good, [good], self.metadata((3,))) == {}
 
 
 def test_a_store_that_went_back_degrades_and_names_what_ends_it() -> None:
     now = ClusterStatus("h:1", "c", 1, True, (broker(1),), (partition(0),))
     why = "the metadata store went back"
-    found = assess(now, {"t": 1}, LOCAL, None, [], why)
+    found = assess(now, {"t": 1}, LOCAL, None, Surroundings(moves=Moves({}, {}, False, True, why)))
     assert found.exit_code == 1
     [finding] = found.findings
     assert (finding.kind, finding.message) == ("store_went_back", why)
@@ -75,7 +170,7 @@ def test_a_slow_log_directory_degrades_and_a_full_one_is_called_full() -> None:
     slow = LogDirectory(2, "/b", ErrorCode.NONE, (), 1_000, 20_000, is_slow=True)
     both = LogDirectory(3, "/c", ErrorCode.NONE, (), 0, 20_000, is_read_only=True, is_slow=True)
     now = ClusterStatus("h:1", "c", 1, True, (broker(2), broker(3)), (partition(0),))
-    found = assess(now, {"t": 1}, LOCAL, None, [slow, both])
+    found = assess(now, {"t": 1}, LOCAL, None, Surroundings([slow, both]))
     assert [each.kind for each in found.findings] == ["log_dir_slow", "log_dir_full"]
     assert found.findings[0].message == (
         "log directory /b of broker 2 is slow: too many of its operations take"

@@ -3,12 +3,14 @@
 The response has the bytes of each replica, and how far its log end is behind its high watermark.
 A future replica, which moves to the directory, lags behind the present one; -1 where that one is in
 a failed directory.
-A directory that has failed is listed with KAFKA_STORAGE_ERROR and nothing else, as in Kafka.
+A directory that has failed is listed with KAFKA_STORAGE_ERROR and without replicas, as in Kafka. A
+tagged field has those that it held when it failed at run time.
 From version 4 on it also has the size and the free space of the directory's volume (KIP-827).
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
@@ -26,6 +28,7 @@ from tidelog.wire.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
+    from tidelog.core.types import TopicPartition
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
@@ -79,10 +82,27 @@ async def _describe(
                 topic.partitions.append(_result_of_future(key.partition, future, present))
         result.topics = list(topics.values())
     response.results += [
-        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+            log_dir=path,
+            last_known=_last_known(context.replicas.held_by_failed.get(path, {}), wanted),
+        )
         for path in context.replicas.failed
     ]
     return response
+
+
+def _last_known(
+    held: Mapping[TopicPartition, int], wanted: Container[tuple[str, int]] | None
+) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for key, size_bytes in held.items():
+        if wanted is None or key in wanted:
+            topic = topics.setdefault(key.topic, DescribeLogDirsTopic(key.topic, []))
+            topic.partitions.append(
+                DescribeLogDirsPartition(key.partition, size_bytes, _UNKNOWN_LAG)
+            )
+    return list(topics.values())
 
 
 async def _volume_size(directory: LogDirectory) -> VolumeSize:

@@ -38,6 +38,7 @@ from tidelog.controller.partitions.removal import RemovePartitionsAsked
 from tidelog.controller.producer_ids import ProducerIdsAsked
 from tidelog.controller.reassignments.listing import ReassignmentsListAsked
 from tidelog.controller.reassignments.progress import SweepDue
+from tidelog.controller.reassignments.queueing import QueueLimitsRead
 from tidelog.controller.reassignments.requests import ReassignmentsAsked
 from tidelog.controller.replica_answers import CommandsDropped
 from tidelog.controller.shutdowns import ControlledShutdownAsked
@@ -178,6 +179,12 @@ class ControllerRuntime:
         config = self.services.config
         self.offer(UncleanRead({}, config.unclean_leader_election_enable))
         self.offer(MinimumRead({}, config.min_insync_replicas))
+        self.offer(
+            QueueLimitsRead(
+                config.reassignment_max_concurrent_partitions,
+                config.reassignment_max_concurrent_partitions_per_broker,
+            )
+        )
 
     # requests
 

@@ -109,6 +109,8 @@ class ReplicaSet:
         self.directories: list[LogDirectory] = []
         #: Log directories that have failed, by path (D1).
         self.failed: dict[str, StorageError] = {}
+        #: Bytes of the replicas that a directory held when it failed at run time, by path.
+        self.held_by_failed: dict[str, dict[TopicPartition, int]] = {}
         #: Replicas in directories that failed at run time (D4).
         self.offline: dict[TopicPartition, OfflineReplica] = {}
         #: Topic ids of replicas that the disk refused to create as new; none was here since (D3).

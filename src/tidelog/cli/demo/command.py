@@ -201,6 +201,7 @@ def _produce(story: Story, places: Places, cluster: LocalCluster, seconds: float
         observer.samples,
         scenario.moments,
         REPLICAS,
+        producer.held,
     )
     story.line(f"drawn: {places.plot}")
     return _measure(producer, observer, scenario.moments)

@@ -31,8 +31,9 @@ def draw(
     samples: Sequence[Sample],
     moments: Sequence[Moment],
     replicas: int,
+    held: Sequence[tuple[float, float]] = (),
 ) -> None:
-    """Write the picture as PNG."""
+    """Write the picture as PNG; `held` are times at which the scenario held the producer back."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -44,6 +45,12 @@ def draw(
     times, heights = _rates(began_at, acknowledged_at)
     rates.fill_between(times, heights, step="post", alpha=0.35, color="tab:blue")
     rates.step(times, heights, where="post", color="tab:blue")
+    shown = [(start, end) for start, end in held if end - start >= _BUCKET_S / 2]
+    for number, (start, end) in enumerate(shown):
+        label = "the scenario holds the producer back" if number == 0 else None
+        rates.axvspan(start - began_at, end - began_at, color="0.85", hatch="//", label=label)
+    if shown:
+        rates.legend(loc="upper left", fontsize="small")
     rates.set_ylabel("acknowledged records/s")
     rates.set_title("336,776 flights through a leader's and a controller's SIGKILL")
     seen = [sample.at - began_at for sample in samples]

@@ -42,6 +42,9 @@ class FlightProducer:
         self.sent = 0
         self.acknowledged = 0
         self.distance = 0
+        #: When the cap, and not the pace, held the producer back: beginnings and ends.
+        self.held: list[tuple[float, float]] = []
+        self._held_since: float | None = None
         self.failures: list[str] = []
         #: By sequence number: seconds on the monotonic clock; an acknowledgement time of 0 means
         #: not yet.
@@ -117,11 +120,26 @@ class FlightProducer:
     def _due(self) -> Iterator[Flight]:
         """Yield the flights that are due."""
         by_pace = int((time.monotonic() - self.began_at) * self._rate) + 1
+        self._note_held(min(by_pace, self._total) > self.cap == self.sent)
         for _ in range(min(by_pace, self.cap, self._total) - self.sent):
             flight = next(self._flights, None)
             if flight is None:
                 raise ProducerFailed(f"only {self.sent} of {self._total} flights are there")
             yield flight
+
+    def _note_held(self, is_held: bool) -> None:
+        """Note whether the scenario holds the producer back: a pause that the cluster did not make.
+
+        The period grows while it lasts, so that a plot of an unfinished run has it, too.
+        """
+        now = time.monotonic()
+        if self._held_since is not None:
+            self.held[-1] = (self._held_since, now)
+        if not is_held:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+            self.held.append((now, now))
 
     def _send(self, producer: Any, flight: Flight) -> None:
         self.sent_at[flight.sequence] = time.monotonic()

@@ -53,10 +53,8 @@ class Scenario:
         self.producer.cap = int(self.total * _CAP_BEFORE_LEADER)
         self._until("the first quarter", lambda: self._share() >= _KILL_LEADER_AT)
         self._kill_leader()
-        self.producer.cap = int(self.total * _CAP_BEFORE_CONTROLLER)
         self._until("enough between the kills", lambda: self._share() >= _KILL_CONTROLLER_AT)
         self._kill_controller()
-        self.producer.cap = self.total
         self._until("the last acknowledgement", lambda: self.producer.finished)
         self.story.line(f"all {self.total:,} records acknowledged")
 
@@ -75,6 +73,8 @@ class Scenario:
             style="red",
         )
         self._kill(victim, f"kill leader {victim}")
+        # The kill has struck in time: what the producer sends now belongs to the next phase.
+        self.producer.cap = int(self.total * _CAP_BEFORE_CONTROLLER)
         self._until(
             "new leaders", lambda: self._now_led_by_others(victim), report=self._report_leaders
         )
@@ -91,6 +91,7 @@ class Scenario:
             style="red",
         )
         self._kill(victim, f"kill controller {victim}")
+        self.producer.cap = self.total
         self._until(
             "another controller and leaders",
             lambda: self._another_controller(victim) and self._now_led_by_others(victim),

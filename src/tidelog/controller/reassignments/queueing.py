@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.controller import records
+from tidelog.controller.agenda import Agenda
+from tidelog.controller.events import Event
 from tidelog.controller.image import Image
 from tidelog.controller.reassignments import targets, transitions
 from tidelog.controller.reassignments.progress import ReassignmentsDraft
@@ -36,6 +38,29 @@ from tidelog.core.types import ReassignmentEntry, TopicPartition
 @dataclass(frozen=True, slots=True)
 class QueueEmptied:
     """The last entry of the queue is active, or was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimitsRead(Event):
+    """New values of reassignment.max.concurrent.partitions and .per.broker (R8)."""
+
+    partitions: int
+    per_broker: int
+
+
+def limits_read(
+    event: QueueLimitsRead, image: Image, agenda: Agenda, settings: Settings
+) -> Settings:
+    """Take over the limits; more moves of the queue may begin now.
+
+    Moves under way go on, although they may be more than the new limits allow.
+    """
+    agenda.look_at_requests(image)
+    return replace(
+        settings,
+        concurrent_reassignments=event.partitions,
+        concurrent_reassignments_per_broker=event.per_broker,
+    )
 
 
 class Slots:

@@ -15,6 +15,7 @@ READ_ONLY_TAG = 20_040
 CORDONED_TAG = 20_041
 SLOW_TAG = 20_042
 DRAINING_TAG = 20_045
+LAST_KNOWN_TAG = 20_046
 
 
 @dataclass(slots=True)
@@ -71,6 +72,10 @@ class DescribeLogDirsResult:
     is_slow: bool = boolean("2+", ignorable=True, tag=SLOW_TAG)
     #: All of its replicas move to other directories (D12).
     is_draining: bool = boolean("2+", ignorable=True, tag=DRAINING_TAG)
+    #: Of a failed directory: the replicas that it held, as they were when it failed.
+    last_known: list[DescribeLogDirsTopic] = array(
+        DescribeLogDirsTopic, "2+", ignorable=True, tag=LAST_KNOWN_TAG
+    )
 
 
 @dataclass(slots=True)

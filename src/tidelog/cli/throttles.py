@@ -1,0 +1,97 @@
+"""Configured throttles on the command line: read, shown with moves, removed (KIP-73).
+
+Kafka's tools set them for a move, and remove them only when asked. Rates of brokers that are down
+cannot be read; a removal for them goes to any broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from tidelog.cli.documents import ThrottleRemoved
+from tidelog.cli.names import topics_named
+from tidelog.cli.output import OutputFormat, print_document, print_table, say, size_text
+from tidelog.client.configs import BROKER, TOPIC, ConfigResource, ConfigValue
+from tidelog.client.throttles import LISTS, RATES, Throttle, of_configs, removals
+from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
+from tidelog.runtime.blocking import BlockingClient
+
+#: Topics of one request.
+_TOPICS = 1_000
+_NAMED = 5
+
+
+def configured_throttles(
+    client: BlockingClient, topics: Collection[str] | None = None
+) -> list[Throttle]:
+    """Return the settings of throttles; those of brokers only where no topics are named."""
+    metadata = client.metadata()
+    names = sorted(metadata.topics) if topics is None else sorted(topics)
+    found: dict[ConfigResource, list[ConfigValue]] = {}
+    for first in range(0, len(names), _TOPICS):
+        part = [ConfigResource(TOPIC, name) for name in names[first : first + _TOPICS]]
+        found |= client.describe_all_configs(part, LISTS)
+    for broker_id in sorted(metadata.brokers) if topics is None else ():
+        resource = ConfigResource(BROKER, str(broker_id))
+        try:
+            found |= client.describe_all_configs([resource], RATES, with_synonyms=True)
+        except (KafkaError, ConnectionLost, RequestTimeout) as error:
+            say(f"tidelog: broker {broker_id} does not report its throttles: {error}")
+    return of_configs(found)
+
+
+def say_throttles(throttles: Sequence[Throttle]) -> None:
+    """Say which throttles are configured, where there are any."""
+    for each in throttles[:_NAMED]:
+        say(f"configured throttle: {value_text(each)}")
+    if len(throttles) > _NAMED:
+        say(f"and {len(throttles) - _NAMED} more settings of throttles")
+    if throttles:
+        say("they stay when moves end: tidelog reassign cancel --throttles removes them")
+
+
+def value_text(throttle: Throttle) -> str:
+    """Return a setting for people."""
+    value = throttle.value
+    if throttle.key in RATES:
+        value = f"{size_text(int(value))}/s"
+    return f"{throttle.key}={value} of {throttle.resource}"
+
+
+def remove_throttles(
+    client: BlockingClient, topics: Collection[str] | None, dry_run: bool, output: OutputFormat
+) -> None:
+    """Remove the configured throttles of topics, or all of them; print what was removed."""
+    if topics:
+        topics_named(client, list(topics))
+    throttles = configured_throttles(client, topics)
+    for resource, changes in removals(throttles).items():
+        client.alter_configs(resource, changes, validate_only=dry_run)
+    word = "would_remove" if dry_run else "removed"
+    _print(throttles, word, output)
+
+
+def _print(throttles: Iterable[Throttle], word: str, output: OutputFormat) -> None:
+    rows = [
+        ThrottleRemoved(
+            "topic"
+            if each.resource.type == TOPIC
+            else "broker"
+            if each.resource.name
+            else "brokers",
+            each.resource.name or None,
+            each.key,
+            each.value,
+            word,
+        )
+        for each in throttles
+    ]
+    if output is OutputFormat.JSON:
+        print_document(rows)
+    elif rows:
+        print_table(
+            ("of", "name", "key", "value", "result"),
+            ((each.entity, each.name, each.key, each.value, each.result) for each in rows),
+        )
+    else:
+        say("no throttle is configured")

@@ -1,0 +1,38 @@
+"""The replicas that a failed log directory held, as far as any broker knows them.
+
+A broker reports what a directory held that failed while it ran. Of one that it could not use at its
+start it knows nothing; the controller then counts replicas of that broker as offline. They belong
+to that directory if it is the only such one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.client.cluster import ClusterMetadata
+from tidelog.client.upkeep import LogDirectory
+from tidelog.core.types import TopicPartition
+
+
+def last_known(
+    directory: LogDirectory,
+    all_directories: Iterable[LogDirectory],
+    metadata: ClusterMetadata | None,
+) -> Mapping[TopicPartition, int | None]:
+    """Return the replicas of a failed directory with their sizes, None for an unknown size.
+
+    Empty for a directory that has not failed, and where nothing is known.
+    """
+    if not directory.error:
+        return {}
+    if directory.last_known or metadata is None:
+        return {each.tp: each.size_bytes for each in directory.last_known}
+    of_broker = [each for each in all_directories if each.broker_id == directory.broker_id]
+    if sum(bool(each.error) and not each.last_known for each in of_broker) > 1:
+        return {}
+    elsewhere = {replica.tp for each in of_broker for replica in (*each.replicas, *each.last_known)}
+    return {
+        tp: None
+        for tp, partition in metadata.all_partitions()
+        if directory.broker_id in partition.offline and tp not in elsewhere
+    }
