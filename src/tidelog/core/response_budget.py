@@ -2,7 +2,7 @@
 
 Clients share one budget over all connections, and brokers have a second one: no client can delay
 replication. Memory counts from the read of records until the kernel has taken the bytes. A response
-that the kernel takes at once never counts.
+that the kernel takes at once never counts, nor do a few small ones that wait for an earlier one.
 
 The less room there is, the fewer records a fetch gets (`grant_bytes`), but always one batch. So no
 fetch waits for readers that do not read. Other responses never wait, but while room is short a
@@ -33,6 +33,9 @@ LEAST_GRANT_BYTES: Final = MIB
 SHORT_GRANT_BYTES: Final = 64 * KIB
 #: While room is short, a connection with so many unread bytes begins no further request.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
+#: Responses of a connection that wait for an earlier one count above this only: a client that sends
+#: several requests at once always has some, and 4,096 connections hold 16 MiB so.
+UNCOUNTED_BYTES: Final = 4 * KIB
 #: Requests of one connection under way while fetches wait for their turn: as many as an idempotent
 #: producer has in flight.
 SHORT_IN_FLIGHT: Final = 5

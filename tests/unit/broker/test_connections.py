@@ -233,6 +233,28 @@ def test_answers_that_wait_for_others_count_as_what_the_peer_has_not_taken(
     assert room.used_bytes == 0
 
 
+def test_a_few_small_answers_that_wait_for_others_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(
+        response_budget.ResponseShare,
+        "hold",
+        lambda share, size, has_progress: counted.append(size),
+    )
+    first = Pending()
+    begun: list[int] = []
+
+    def handle(request: Request[Any]) -> Any:
+        begun.append(request.header.correlation_id)
+        return DescribeClusterResponse() if len(begun) > 1 else first
+
+    connection, transport, _ = connect(handle)
+    connection.frames_received([frame(number) for number in range(5)])
+    first.complete(DescribeClusterResponse())
+    assert answers(transport) == list(range(5)) and counted == []
+
+
 def test_requests_before_a_malformed_one_are_answered() -> None:
     connection, transport, _ = connect(lambda request: DescribeClusterResponse())
     connection.frames_received([frame(1), memoryview(b"\x00\x3c\x00\x00"), frame(2)])

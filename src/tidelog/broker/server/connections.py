@@ -27,7 +27,7 @@ from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.ports import Buffer, Clock, Tracer, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
-from tidelog.core.response_budget import ResponseBudget
+from tidelog.core.response_budget import UNCOUNTED_BYTES, ResponseBudget
 from tidelog.wire.codec import (
     RequestHeader,
     SchemaError,
@@ -247,7 +247,7 @@ class Connection:
             self._advancing = False
         if self._closed:
             return
-        if self._held_bytes or self._share.size_bytes:
+        if self._held_bytes > UNCOUNTED_BYTES or self._share.size_bytes:
             self._count(has_progress=False)
         full = self._is_full() or self._is_held()
         if full and not self._paused:
@@ -355,7 +355,7 @@ class Connection:
             self._flush()
             if self._paused:
                 self._advance()
-        if self._held_bytes or self._share.size_bytes:
+        if self._held_bytes > UNCOUNTED_BYTES or self._share.size_bytes:
             self._count(has_progress=False)
 
     def _fill(self, slot: _Slot, message: Any) -> None:
