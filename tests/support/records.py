@@ -37,10 +37,18 @@ def record_bytes(
     return zigzag(len(body) if size is None else size) + body
 
 
-def framed(payload: bytes | bytearray, count: int, codec: int = compression.NONE) -> bytearray:
-    """A batch with a right header, of these records, whose base timestamp is 5."""
+def framed(
+    payload: bytes | bytearray,
+    count: int,
+    codec: int = compression.NONE,
+    compressed: bytes | None = None,
+) -> bytearray:
+    """A batch with a right header, of these records, whose base timestamp is 5.
+
+    `compressed`: the records as another client compressed them.
+    """
     data = build_batch([NewRecord(None, b"v", 5)], codec=codec)[:61]
-    data += compression.compress(codec, payload)
+    data += compression.compress(codec, payload) if compressed is None else compressed
     data[8:12] = struct.pack(">i", len(data) - 12)
     data[23:27] = struct.pack(">i", count - 1)
     data[57:61] = struct.pack(">i", count)

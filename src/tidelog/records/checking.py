@@ -78,9 +78,9 @@ def check_records(
     """Walk every record of a client's batch; return the largest timestamp, in ms.
 
     The header must have passed `check_from_client`. `effort` counts the cost. Raises BadRecords
-    where the topic does not accept some records, InvalidBatch where they are illegible. Raises
-    OversizedBatch where they decompress to more than `max_decompressed_bytes`, CorruptBatch where
-    they do not decompress.
+    where the topic does not accept some records, InvalidBatch where they are illegible, or where
+    Kafka's clients could not decompress them. Raises OversizedBatch where they decompress to more
+    than `max_decompressed_bytes`, CorruptBatch where they do not decompress.
     """
     codec = batch.attributes & COMPRESSION_MASK
     data: Buffer = batch.buffer
@@ -89,11 +89,14 @@ def check_records(
     if codec:
         try:
             data = compression.decompress(codec, batch.records, max_decompressed_bytes)
+            foreign = compression.foreign_frames(codec, batch.records, max_decompressed_bytes)
         except compression.OversizedError as error:
             effort.spend(max_decompressed_bytes)
             raise OversizedBatch(batch.position, str(error)) from None
         except compression.CompressionError as error:
             raise CorruptBatch(batch.position, str(error)) from None
+        if foreign:
+            raise InvalidBatch(batch.position, f"Kafka's clients cannot read the batch: {foreign}")
         start, end = 0, len(data)
         effort.spend(end)
     effort.spend(count * RECORD_EFFORT_BYTES)

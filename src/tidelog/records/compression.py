@@ -1,9 +1,10 @@
 """The compressions of a record batch, each with a mandatory bound on its output.
 
 Formats as Kafka's clients make them: gzip; snappy in xerial's framing (raw snappy is read too,
-librdkafka writes it); LZ4 frames with independent blocks (Kafka's reader knows no others); zstd. A
-bomb costs no more memory than the bound: the output buffer grows from a guess, and larger output is
-rejected. Holds design rule 10.
+librdkafka writes it); LZ4 frames with independent blocks; zstd with windows of up to 128 MiB. Other
+LZ4 frames are read, too, because old logs may have them: `foreign_frames` finds them. A bomb costs
+no more memory than the bound: the output buffer grows from a guess, and larger output is rejected.
+Holds design rule 10.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import cramjam
 from tidelog.core.errors import ProtocolError
 from tidelog.core.limits import KIB
 from tidelog.core.ports import Buffer
+from tidelog.records import lz4_frames
 from tidelog.records.walk import uninitialised
 
 NONE = 0
@@ -110,6 +112,24 @@ _INTO: dict[int, Callable[[Any, Any], int]] = {
     LZ4: cramjam.lz4.decompress_into,
     ZSTD: cramjam.zstd.decompress_into,
 }
+
+
+def foreign_frames(codec: int, data: Buffer, max_bytes: int) -> str:
+    """Return why Kafka's clients cannot read data that `decompress` can; empty where they can.
+
+    Only LZ4 data can be such (`lz4_frames`). Raises CompressionError for damaged data.
+    """
+    if codec != LZ4:
+        return ""
+    reason = lz4_frames.unreadable_header(data)
+    if reason:
+        return reason
+    end = lz4_frames.end_of_first_frame(data)
+    if end < len(data):
+        first = len(decompress(LZ4, data[:end], max_bytes))
+        if first < len(decompress(LZ4, data, max_bytes)):
+            return f"they read the first LZ4 frame alone, and records follow it at byte {end}"
+    return ""
 
 
 def _too_large(max_bytes: int) -> OversizedError:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.clients.codec_cases import frame
 from tests.support.log import NOW_MS, LogHarness, append, batch_of, directory_of, values_of
+from tests.support.records import framed, record_bytes
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -131,6 +133,16 @@ def test_unknown_compressions_and_bombs_are_refused(harness: LogHarness) -> None
     assert refused(log, with_crc(unknown)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     bomb = refused(log, batch_of([bytes(50_000)], codec=ZSTD))
     assert bomb.code == ErrorCode.CORRUPT_MESSAGE and "more than 10000" in bomb.message
+
+
+def test_frames_that_kafkas_clients_cannot_read_are_refused(harness: LogHarness) -> None:
+    log = harness.log()
+    payload = b"".join(record_bytes(number) for number in range(9_000))
+    linked = framed(payload, 9_000, LZ4, frame(payload, block_linked=True))
+    error = refused(log, linked)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert "Kafka's clients cannot read the batch" in error.message
+    assert log.log_end_offset == 0
 
 
 def costly(log: PartitionLog, batch: bytes | bytearray) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.clients.codec_cases import frame
 from tests.support.records import framed, record_bytes, zigzag
 from tests.unit.records.walks import PYTHON_AND_COMPILED
 
@@ -158,3 +159,22 @@ def test_so_many_bad_records_are_named_and_all_are_counted(
     with pytest.raises(BadRecords) as caught:
         check_records(batch, MIB, KEYS)
     assert caught.value.count == 50 and [bad.record for bad in caught.value.bad] == [*range(10)]
+
+
+def test_frames_that_kafkas_clients_cannot_read_are_refused() -> None:
+    payload = b"".join(record_bytes(number) for number in range(9_000))
+    half = payload.index(record_bytes(4_500))
+
+    def reason(compressed: bytes) -> str:
+        return rejected(BatchView(framed(payload, 9_000, c.LZ4, compressed)))
+
+    skippable = struct.pack("<II", 0x184D2A53, 3) + b"abc"
+    assert "the blocks of its LZ4 frame are linked" in reason(frame(payload, block_linked=True))
+    assert "begins with a skippable LZ4 frame" in reason(skippable + frame(payload))
+    for options in ({}, {"content_checksum": True, "block_checksum": True}, {"store_size": True}):
+        first = frame(payload[:half], **options)
+        told = reason(first + frame(payload[half:], **options))
+        assert f"records follow it at byte {len(first)}" in told
+        for whole in (frame(payload, **options), frame(payload, **options) + frame(b"")):
+            batch = BatchView(framed(payload, 9_000, c.LZ4, whole))
+            assert check_records(batch, MIB) == 5

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from tests.support.audits import OwnProcess, audited, damage, history, notices, three_brokers
+from tests.support.clients.codec_cases import frame
 from tests.support.log_files import START_MS, TP, Disk, batches, flip, write_segment
+from tests.support.records import framed, record_bytes
 
 from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, build_batch
+from tidelog.records.compression import LZ4
 from tidelog.records.reader import read_keys
 from tidelog.records.rewriting import rewritten
 from tidelog.spark.pipelines.audit.auditing import audit_directories
@@ -96,6 +99,20 @@ def test_a_flipped_bit_is_one_finding_at_its_batch(
     assert found.path == str(replica(root) / MIDDLE)
     assert (found.position, found.offset) == (FOURTH, 230)
     assert (found.broker, found.partition) == ("broker 2", "flights-0")
+
+
+def test_frames_that_kafkas_clients_cannot_read_are_found(root: Path) -> None:
+    payload = b"".join(record_bytes(number) for number in range(9_000))
+    held = batches(20)
+    for compressed in (frame(payload), frame(payload, block_linked=True)):
+        batch = framed(payload, 9_000, LZ4, compressed)
+        batch[:8] = struct.pack(">q", BatchView(held[-1]).last_offset + 1)
+        held.append(bytes(batch))
+    three_brokers(root, held)
+    found = [each for each in damage(audited(root)) if each.kind is Kind.FRAMES]
+    assert len(found) == 3, "one of each replica"
+    assert {each.offset for each in found} == {BatchView(held[-1]).base_offset}
+    assert "the blocks of its LZ4 frame are linked" in found[0].sentence
 
 
 def test_a_cut_tail_below_the_high_watermark_is_damage(root: Path, disks: list[Disk]) -> None:

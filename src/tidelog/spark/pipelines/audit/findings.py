@@ -22,6 +22,7 @@ class Kind(StrEnum):
     CHECKSUM = "checksum"
     NO_BATCH = "no batch"
     HEADER = "batch header"
+    FRAMES = "compression frames"
     OFFSET_ORDER = "offset order"
     GAP = "gap"
     EPOCH_ORDER = "epoch order"

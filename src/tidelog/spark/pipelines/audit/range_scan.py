@@ -13,7 +13,9 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.core.limits import MIB
+from tidelog.core.limits import MAX_DECOMPRESSED_BYTES, MIB
+from tidelog.records import compression
+from tidelog.records.batch import COMPRESSION_MASK
 from tidelog.spark.pipelines.audit.batch_checks import BatchChecks
 from tidelog.spark.pipelines.audit.findings import Collector, Kind, Severity
 from tidelog.spark.pipelines.audit.index_checks import IndexChecks
@@ -109,13 +111,13 @@ class _RangeScan:
                 result.stopped_at = int(rows["position"][-1] + rows["size"][-1])
             suspect = first_with_wrong_length(self._descriptor, rows, job.size)
             if suspect is not None:
-                self._fold(rows[:suspect])
+                self._fold(rows[:suspect], position)
                 self._skip(
                     _Gap(int(rows["position"][suspect]), "its checksum and its length are wrong",
                          is_short=False)
                 )  # fmt: skip
                 continue
-            self._fold(rows)
+            self._fold(rows, position)
             if stop is Stop.FULL or count:
                 wanted = _STEP_BYTES
                 continue
@@ -213,7 +215,31 @@ class _RangeScan:
         self._checks.forget_order()
         self._indexes.skip(gap.position, end)
 
-    def _fold(self, rows: Rows) -> None:
+    def _check_frames(self, rows: Rows, origin: int) -> None:
+        """Find whole batches that tidelog can decompress, and Kafka's clients cannot."""
+        is_lz4 = (rows["attributes"] & COMPRESSION_MASK) == compression.LZ4
+        is_whole = rows["crc"] == rows["computed_crc"]
+        view = memoryview(self._buffer)
+        for row in rows[is_lz4 & is_whole]:
+            start, size = int(row["position"]) - origin, int(row["size"])
+            records = view[start + HEADER_BYTES : start + size]
+            try:
+                reason = compression.foreign_frames(
+                    compression.LZ4, records, MAX_DECOMPRESSED_BYTES
+                )
+            except compression.CompressionError as error:
+                reason = str(error)
+            if reason:
+                self._findings.add(
+                    Kind.FRAMES,
+                    f"Kafka's clients cannot read the batch of {size} bytes: {reason}",
+                    int(row["position"]),
+                    int(row["base"]),
+                )
+
+    def _fold(self, rows: Rows, origin: int) -> None:
+        """Check batches; the buffer has the bytes of the file from `origin` on."""
         if len(rows):
+            self._check_frames(rows, origin)
             columns = self._checks.fold(rows)
             self._indexes.fold(columns)

@@ -1,0 +1,73 @@
+"""LZ4 frames that Kafka's clients cannot read, although an LZ4 library can.
+
+Kafka's reader takes one frame with independent blocks, and ignores all bytes behind it. The LZ4
+library also reads frames with linked blocks, several frames in a row, and skippable frames between
+them. A leader that appended such a batch would block every Java consumer of the partition for good.
+The other codecs need no such check: there, our libraries read no data that Kafka's clients do not
+(`tests/clients/test_codecs.py`). Decompresses nothing. Source: Lz4BlockInputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tidelog.core.ports import Buffer
+
+_MAGIC: Final = 0x184D2204
+#: Magic numbers of skippable frames, but for their last four bits.
+_SKIPPABLE: Final = 0x184D2A50
+_SKIPPABLE_MASK: Final = 0xFFFFFFF0
+_WORD: Final = struct.Struct("<I")
+_WORD_BYTES: Final = 4
+#: Magic, flags, block size, checksum of the header.
+_SHORTEST_HEADER: Final = 7
+#: Bits of the flags.
+_INDEPENDENT: Final = 0x20
+_BLOCK_CHECKSUMS: Final = 0x10
+_CONTENT_SIZE: Final = 0x08
+_CONTENT_CHECKSUM: Final = 0x04
+_DICTIONARY: Final = 0x01
+_CONTENT_SIZE_BYTES: Final = 8
+#: Bit of a block's size: the block is stored as it is.
+_STORED: Final = 0x80000000
+
+
+def end_of_first_frame(data: Buffer) -> int:
+    """Return where the first frame ends; the size of the data where it is cut off.
+
+    The data begins with a frame that is not skippable.
+    """
+    view = memoryview(data)
+    size = len(view)
+    flags = view[_WORD_BYTES]
+    position = _SHORTEST_HEADER + (_CONTENT_SIZE_BYTES if flags & _CONTENT_SIZE else 0)
+    behind_block = _WORD_BYTES if flags & _BLOCK_CHECKSUMS else 0
+    while position + _WORD_BYTES <= size:
+        (block,) = _WORD.unpack_from(view, position)
+        position += _WORD_BYTES
+        if block == 0:
+            return min(size, position + (_WORD_BYTES if flags & _CONTENT_CHECKSUM else 0))
+        position += (block & ~_STORED) + behind_block
+    return size
+
+
+def unreadable_header(data: Buffer) -> str:
+    """Return why Kafka's clients cannot read what begins so; empty where they can.
+
+    Data that is too short for a frame is left to the decompressor.
+    """
+    view = memoryview(data)
+    if len(view) < _SHORTEST_HEADER:
+        return ""
+    (magic,) = _WORD.unpack_from(view)
+    if magic & _SKIPPABLE_MASK == _SKIPPABLE:
+        return "it begins with a skippable LZ4 frame"
+    flags = view[_WORD_BYTES]
+    if magic != _MAGIC:
+        return ""
+    if not flags & _INDEPENDENT:
+        return "the blocks of its LZ4 frame are linked; independent ones expected"
+    if flags & _DICTIONARY:
+        return "its LZ4 frame needs a dictionary"
+    return ""
