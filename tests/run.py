@@ -166,6 +166,7 @@ LIMITS_S = {
     "pipelines": 900,
     "spark_kills": 900,
     "matrix": 1500,
+    "pythons": 900,
 }
 #: Tests of clusters that bring a store of their own: they are the same whatever the others run on.
 OWN_STORE = tuple(
@@ -214,6 +215,8 @@ ANY_STORE = tuple(
         "refused_requests",
     )
 )
+#: On each other Python, `make soak` runs whole parts: a part of its own.
+PYTHONS = "tests/pythons"
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
 
@@ -251,8 +254,10 @@ def soak_parts() -> list[Part]:
     """What `make test` leaves to `make soak`: tests marked so, and tests on the other store."""
     marked = [path for path in TESTS.rglob("test_*.py") if "@pytest.mark.soak" in path.read_text()]
     folders = sorted({f"tests/{path.relative_to(TESTS).parts[0]}" for path in marked})
+    folders.remove(PYTHONS)
     return [
         pytest_part("marked", *folders, "--soak", limit_s=1800, has_processes=True),
+        pytest_part("all_pythons", PYTHONS, "--soak", limit_s=2 * 3600, has_processes=True),
         on_zookeeper("any_store", *ANY_STORE),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import linecache
 import os
 import random
 import secrets
@@ -12,6 +13,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +109,29 @@ def test_outside_of_events_and_in_other_threads_nothing_is_forbidden() -> None:
         with Path("/dev/null").open("rb"):
             pass
     assert len(told) == 3 and reached == []
+
+
+def fails() -> bool:
+    raise ValueError("in a condition")
+
+
+def format_a_failed_condition() -> str:
+    """Format a traceback whose line cannot be parsed alone; Python 3.13 asks for its file."""
+    try:
+        if fails():
+            pass
+    except ValueError:
+        return traceback.format_exc()
+    return ""
+
+
+def test_a_traceback_may_be_formatted_in_an_event_of_a_node() -> None:
+    formatted: list[str] = []
+    linecache.clearcache()
+    with sandboxed() as reached:
+        raised = reach_in_a_node(lambda: formatted.append(format_a_failed_condition()))
+    assert (raised, reached) == ([], [])
+    assert "if fails():" in formatted[0]
 
 
 def test_everything_is_as_it_was_afterwards() -> None:

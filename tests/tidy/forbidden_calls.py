@@ -25,6 +25,7 @@ FORBIDDEN_NAMES = {
     "asyncio.TaskGroup": "orders by object address; use core.tasks",
     "asyncio.to_thread": "threads; use a lane",
     "asyncio.gather": "use Tasks.gather_ordered",
+    "asyncio.shield": "its callbacks differ between Pythons; use core.tasks",
     "asyncio.timeout": "the loop's clock; use Tasks.timeout",
     "asyncio.wait_for": "the loop's clock; use Tasks.timeout",
     "asyncio.sleep": "the loop's clock; use Tasks.sleep",

@@ -1,8 +1,9 @@
 """Coroutines that behave alike under asyncio and under virtual time.
 
 `asyncio.wait`, `gather`, `TaskGroup` and `timeout` order by object address or use the running
-loop's clock; these do not. A failed task is never silent: its error goes to the `on_failure` of its
-`Tasks`, which stops the broker (DESIGN.md, rule 9).
+loop's clock, and `shield` has other callbacks in other Pythons; these do not. A failed task is
+never silent: its error goes to the `on_failure` of its `Tasks`, which stops the broker (DESIGN.md,
+rule 9).
 """
 
 from __future__ import annotations
@@ -131,6 +132,26 @@ class Tasks:
                     raise
             except Exception:  # reported by _ended already
                 continue
+
+
+def shield(task: asyncio.Task[T]) -> asyncio.Future[T]:
+    """Return a future with the outcome of a task; its cancellation leaves the task running."""
+    outer: asyncio.Future[T] = task.get_loop().create_future()
+
+    def inner_done(inner: asyncio.Task[T]) -> None:
+        if outer.cancelled():
+            if not inner.cancelled():
+                inner.exception()  # no caller awaits it
+        elif inner.cancelled():
+            outer.cancel()
+        elif (error := inner.exception()) is not None:
+            outer.set_exception(error)
+        else:
+            outer.set_result(inner.result())
+
+    task.add_done_callback(inner_done)
+    outer.add_done_callback(lambda _: task.remove_done_callback(inner_done))
+    return outer
 
 
 async def _drive(awaitable: Awaitable[T]) -> T:

@@ -14,7 +14,7 @@ from asyncio import events as _events
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from heapq import heapify, heappop, heappush
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from tidelog.core.errors import NodeDead
 from tidelog.sim.trace import Trace
@@ -173,6 +173,7 @@ class Scheduler:
             owner.defer(event)
         elif callback is not None:
             self._execute(owner, event, callback)
+        del event, callback
 
     def run_until(self, time_ns: int) -> None:
         """Execute all events due up to `time_ns` and advance to that time."""
@@ -215,6 +216,7 @@ class Scheduler:
                 _set_running_loop(None)
         if self.after_event is not None:
             self.after_event(owner)
+        del event, callback, args, context
 
 
 def _reraise(_owner: EventOwner | None, _what: str, error: BaseException) -> None:
@@ -270,9 +272,13 @@ class NodeLoop(asyncio.AbstractEventLoop):
         *,
         name: object = None,
         context: Context | None = None,
+        eager_start: bool | None = None,
     ) -> asyncio.Task[T]:
+        if eager_start:
+            raise RuntimeError("a simulated loop starts each task in an event of its own")
         text = None if name is None else str(name)
-        return asyncio.Task(coro, loop=self, name=text, context=context)
+        coroutine = cast(Coroutine[Any, Any, T], coro)
+        return asyncio.Task(coroutine, loop=self, name=text, context=context)
 
     def get_debug(self) -> bool:
         return False

@@ -60,7 +60,7 @@ _AUDITED: Final = {
     "_thread.": "a lane",
 }
 #: Modules that may read files: imports and tracebacks read source code.
-_READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache")
+_READERS: Final = ("importlib._bootstrap", "pkgutil", "linecache", "traceback")
 
 
 #: Methods of an asyncio loop beside callbacks and tasks.

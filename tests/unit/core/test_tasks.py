@@ -8,7 +8,7 @@ import pytest
 from tests.unit.core.conftest import Driver
 
 from tidelog.core.errors import ConnectionLost, RequestTimeout
-from tidelog.core.tasks import Signal
+from tidelog.core.tasks import Signal, shield
 
 
 async def turns(count: int) -> None:
@@ -223,5 +223,64 @@ def test_a_signal_wakes_its_waiter_and_a_set_before_the_wait_is_kept(driver: Dri
         await turns(2)
         signal.set()
         await signal.wait()
+
+    driver.run(program())
+
+
+def test_a_shielded_task_gives_its_result_and_its_error(driver: Driver) -> None:
+    async def succeeds() -> int:
+        await turns(2)
+        return 7
+
+    async def fails() -> int:
+        await turns(2)
+        raise ConnectionLost("gone")
+
+    async def program() -> None:
+        assert await shield(asyncio.Task(succeeds())) == 7
+        with pytest.raises(ConnectionLost, match="gone"):
+            await shield(asyncio.Task(fails()))
+
+    driver.run(program())
+    assert driver.failures == []
+
+
+@pytest.mark.parametrize("error", [None, ConnectionLost("gone")])
+def test_a_shielded_task_goes_on_when_its_waiter_is_cancelled(
+    driver: Driver, error: Exception | None
+) -> None:
+    async def inner() -> int:
+        await turns(4)
+        if error is not None:
+            raise error
+        return 7
+
+    async def program() -> None:
+        task = asyncio.Task(inner())
+        waiting, other = shield(task), shield(task)
+        await turns(1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not task.done()
+        if error is None:
+            assert await other == 7
+        else:
+            with pytest.raises(ConnectionLost):
+                await other
+
+    driver.run(program())
+    assert driver.failures == []
+
+
+def test_the_waiter_of_a_shielded_task_learns_that_the_task_was_cancelled(driver: Driver) -> None:
+    async def program() -> None:
+        task = asyncio.Task(turns(100))
+        waiting = shield(task)
+        await turns(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert task.cancelled() and waiting.cancelled()
 
     driver.run(program())

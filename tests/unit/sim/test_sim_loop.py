@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.support.sim import (
@@ -112,15 +113,57 @@ def test_an_exception_in_a_callback_is_a_violation_that_ends_the_run(simulator: 
     assert later == []
 
 
-def test_a_task_error_that_nobody_retrieves_is_a_violation(simulator: Simulator) -> None:
+async def fails() -> None:
+    raise ValueError("lost")
+
+
+async def fails_below() -> None:
+    await fails()
+
+
+async def fails_after_a_sleep() -> None:
+    await asyncio.sleep(0.01)
+    await fails_below()
+
+
+async def fails_while_it_handles_another_error() -> None:
+    try:
+        await fails_after_a_sleep()
+    except ValueError:
+        await fails()
+
+
+async def fails_in_a_task_of_its_own() -> None:
+    asyncio.get_running_loop().create_task(fails_after_a_sleep())
+
+
+@pytest.mark.parametrize(
+    "coroutine",
+    [
+        fails,
+        fails_below,
+        fails_after_a_sleep,
+        fails_while_it_handles_another_error,
+        fails_in_a_task_of_its_own,
+    ],
+)
+def test_a_task_error_that_nobody_retrieves_is_a_violation(
+    simulator: Simulator, coroutine: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """At once, while no garbage is collected: no frame of the loop may keep the task."""
     node = Running(simulator.add_node(1, "node1"))
-
-    async def fails() -> None:
-        raise ValueError("lost")
-
-    node.ports.loop.create_task(fails())
+    node.ports.loop.create_task(coroutine())
     simulator.run_until(S)
     assert any("ValueError('lost')" in text for text in simulator.violations)
+
+
+def test_a_task_is_not_started_before_its_own_event(simulator: Simulator) -> None:
+    node = Running(simulator.add_node(1, "node1"))
+    coroutine = fails()
+    options: dict[str, Any] = {"eager_start": True}
+    with pytest.raises(RuntimeError, match="starts each task in an event of its own"):
+        node.ports.loop.create_task(coroutine, **options)
+    coroutine.close()
 
 
 def test_events_of_a_paused_node_wait_and_run_in_order(simulator: Simulator) -> None:

@@ -23,7 +23,7 @@ from tidelog.core.errors import (
     TidelogError,
 )
 from tidelog.core.ports import Ports, TimerHandle, Transport
-from tidelog.core.tasks import Tasks
+from tidelog.core.tasks import Tasks, shield
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.node import SimNode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -168,7 +168,7 @@ class ClientNode:
             )
             self._connecting[address] = task
             task.add_done_callback(lambda _: self._connecting.pop(address, None))
-        return await asyncio.shield(task)
+        return await shield(task)
 
     async def _connect(self, address: Address) -> ClientConnection:
         opened: list[ClientConnection] = []

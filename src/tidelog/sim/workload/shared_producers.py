@@ -23,6 +23,7 @@ from typing import Any
 
 from tidelog.client.producing import LogWriter
 from tidelog.core.errors import ErrorCode
+from tidelog.core.tasks import shield
 from tidelog.core.types import TopicPartition
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.workload.client import ClientConnection, ClientNode
@@ -83,7 +84,7 @@ class SharedProducer:
             self._taking = asyncio.Task(
                 self._take_id(), loop=self.client.ports.loop, name="take a shared producer id"
             )
-        await asyncio.shield(self._taking)
+        await shield(self._taking)
 
     async def _take_id(self) -> None:
         writer = LogWriter(self.client.router)
