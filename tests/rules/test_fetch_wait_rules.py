@@ -26,6 +26,7 @@ from tests.support.broker.fakes import (
 
 from tidelog.broker.apis import fetch
 from tidelog.broker.replicas.failed_directories import FailedDirectories
+from tidelog.broker.replicas.throttled_reads import ThrottledReads
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, StorageError
@@ -247,12 +248,15 @@ def test_a_roll_without_an_append_ends_the_wait() -> None:
 
 
 @pytest.mark.rule("V61")
-def test_a_throttled_follower_waits_at_an_older_segment() -> None:
+def test_a_throttled_follower_waits_at_an_older_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in Kafka: `min_bytes` do not let it pass its throttle (R15)."""
+
+    def is_follower(throttled: Any, item: Any, partition: Any) -> bool:
+        return bool(item.session.replica_id >= 0)
 
     async def story() -> None:
         broker = await leading(5, 3)
-        broker.replicas.throttles.leaves_out = lambda *_: True  # type: ignore[method-assign]  # replaced by the test
+        monkeypatch.setattr(ThrottledReads, "leaves_out", is_follower)
         waiting = Asked(broker, 0, follower=2)
         broker.log().roll()
         append(broker, 1)
