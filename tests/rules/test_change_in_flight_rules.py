@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.controller.reassigning import begin, caught_up, cluster, outcome
@@ -17,11 +18,13 @@ from tests.support.controller.values import (
     topic,
 )
 
+from tidelog.controller.controller import Controller
 from tidelog.controller.decision import Effects
 from tidelog.controller.reassignments.stored_nodes import ReassignmentsRead
 from tidelog.controller.records import RequestedReassignments
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
+from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import ReassignmentEntry
 
 
@@ -44,17 +47,61 @@ def test_added_replicas_that_are_not_needed_any_more_stop_copying_at_once() -> N
     assert idle(begin(controller, 4, 5, 3))[4] == []
 
 
-@pytest.mark.rule("R10")
-def test_one_in_sync_stays_until_the_end_and_the_leader_is_never_dropped() -> None:
+def caught_up_on(*isr: int, leader: int, target: tuple[int, ...], **fields: Any) -> Controller:
+    """A controller that moves t-0 to `target`, with this ISR and leader meanwhile."""
     controller = cluster()
+    begin(controller, *target)
+    found = replace(controller.image.topics["t"], **fields)
+    return cluster(TopicFound(found, {0: state(isr, leader=leader, leader_epoch=7)}))
+
+
+@pytest.mark.rule("R10")
+def test_an_in_sync_replica_that_no_target_wants_is_dropped_at_once() -> None:
+    """acks=all must not wait for it: it leaves the ISR with the write that begins the target."""
+    controller = caught_up_on(1, 2, 4, leader=1, target=(4, 5, 3))
+    before = controller.image.states[TP]
+    assert before.isr == (1, 2, 4)
+    effects = begin(controller, 5, 2, 3)
+    published = controller.image.states[TP]
+    assert (published.isr, published.leader) == ((1, 2), 1)
+    assert published.leader_epoch == before.leader_epoch + 1, "no request of before counts"
+    roles = {each: effects.commands[each].roles[TP].state for each in (1, 2, 3, 4, 5)}
+    assert all((role.isr, role.idle) == ((1, 2), (4,)) for role in roles.values())
+    assert controller.image.shrinks[TP] == {4: ShrinkCause.MOVED}
+    assert controller.image.assigned(TP) == (5, 2, 3, 4, 1), "its copy goes when the move ends"
+    caught_up(controller, 1, 2, 3, 5)
+    run(controller)
+    run(controller, stopped(4), stopped(1))
+    assert controller.image.assigned(TP) == (5, 2, 3)
+
+
+@pytest.mark.rule("R10")
+def test_an_in_sync_replica_that_the_new_target_wants_stays() -> None:
+    controller = caught_up_on(1, 2, 4, leader=1, target=(4, 5, 3))
     begin(controller, 4, 2, 3)
-    controller = cluster(
-        TopicFound(controller.image.topics["t"], {0: state((4, 2), leader=4, leader_epoch=7)})
-    )
+    assert controller.image.states[TP].isr == (1, 2, 4)
+    assert controller.image.move(TP).removing == (5, 1)  # type: ignore[union-attr]  # it moves
+
+
+@pytest.mark.rule("R10")
+def test_the_leader_is_never_dropped() -> None:
+    controller = caught_up_on(4, 2, leader=4, target=(4, 5, 3))
     effects = begin(controller, 5, 2, 3)
     assert idle(effects)[4] == []
-    assert controller.image.assigned(TP) == (5, 2, 3, 4, 1)
+    assert controller.image.states[TP].isr == (4, 2)
     assert controller.image.states[TP].leader == 4
+
+
+@pytest.mark.rule("R10")
+def test_a_replica_that_no_target_wants_stays_while_the_minimum_needs_it() -> None:
+    controller = caught_up_on(1, 4, leader=1, target=(4, 5, 3), min_insync_replicas=2)
+    effects = begin(controller, 5, 2, 3)
+    assert idle(effects)[4] == []
+    assert controller.image.states[TP].isr == (1, 4)
+    # Another replica is in sync: from then on acks=all does not wait for it.
+    caught_up(controller, 1, 2, 4)
+    run(controller)
+    assert controller.image.states[TP].isr == (1, 2)
 
 
 @pytest.mark.rule("R10")

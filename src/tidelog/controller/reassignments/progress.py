@@ -28,7 +28,8 @@ from tidelog.controller.records import Move, Topic
 from tidelog.controller.settlement import Settlement
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.controller.writes import Conflict, Outcome, Write
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import PartitionState, TopicId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +229,12 @@ class ReassignmentsDraft:
         node.begun[partition] = None
         state = image.states.get(topic_partition)
         if state is not None and (present or not transitions.goes_back(full, begun)):
-            self.draft.write_state(
-                WritePartitionState(
-                    topic_partition,
-                    transitions.under_next_epoch(state, self.draft.settings.controller_epoch),
-                    state.partition_epoch,
-                    new_replicas=tuple(replica for replica in full if replica not in assigned),
-                )
-            )
+            published = self._without_unwanted(topic_partition, full, begun)
+            if published is None:
+                epoch = self.draft.settings.controller_epoch
+                published = transitions.under_next_epoch(state, epoch)
+            new_replicas = tuple(replica for replica in full if replica not in assigned)
+            self._publish(topic_partition, state, published, new_replicas)
         return node.write
 
     def advance(self, topic_partition: TopicPartition) -> None:
@@ -274,11 +273,49 @@ class ReassignmentsDraft:
                 WritePartitionState(topic_partition, done, state.partition_epoch)
             )
             return
+        dropped = None if goes_back else self._without_unwanted(topic_partition, full, move)
+        if dropped is not None:
+            self._publish(topic_partition, state, dropped)
+            return
         if goes_back:
             # A cancel that waits was begun without a role: what it needs no more stops copying.
             for order in pausing.roles_of_idle(topic_partition, move.removing, image):
                 self.draft.order(order)
         self._look_at_pause(topic_partition, records.before(full, move))
+
+    def _publish(
+        self,
+        topic_partition: TopicPartition,
+        before: PartitionState,
+        after: PartitionState,
+        new_replicas: tuple[int, ...] = (),
+    ) -> None:
+        """Write the state of a move under way; members leave it because no target wants them."""
+        left = [member for member in before.isr if member not in after.isr]
+        self.draft.write_state(
+            WritePartitionState(
+                topic_partition,
+                after,
+                before.partition_epoch,
+                new_replicas=new_replicas,
+                shrinks=tuple((member, ShrinkCause.MOVED) for member in left),
+            )
+        )
+
+    def _without_unwanted(
+        self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
+    ) -> PartitionState | None:
+        """Return the state without in-sync replicas that no target wants; or None (R10)."""
+        image = self._image
+        return transitions.without_unwanted(
+            image.states[topic_partition],
+            full,
+            move,
+            image.brokers,
+            image.absent(topic_partition),
+            self.draft.minimum_of(topic_partition.topic, records.before(full, move)),
+            self.draft.settings.controller_epoch,
+        )
 
     def _is_guarded(
         self, topic_partition: TopicPartition, move: Move | None, assigned: tuple[int, ...]

@@ -6,6 +6,8 @@ then the replicas to remove. The move is complete when every replica of the targ
 From there on no replica that is to be removed can rejoin the ISR under any controller, because the
 state names the target (`reassigned_to`, V52).
 
+Replicas that only an earlier target added leave the ISR with the write that begins another (R10).
+
 A cancel turns a move back to its original replicas (R3). No replica is copied for it, so it ends at
 once, by the same steps: ISR and leader among the originals first. It waits only where that would
 leave fewer copies of committed records than min.insync.replicas asks for, and fewer than there are.
@@ -31,8 +33,8 @@ def toward(
     """Return the assignment that leads to `target`, and the move, with its throttle (R4).
 
     The move is None where no replica comes or goes. Replicas that only an earlier target added are
-    removed when this target is reached. Until then they count like any other (R10). A move whose
-    target are the original replicas, in their order, adds none: it goes back (R3).
+    among those to remove (R10). A move whose target are the original replicas, in their order, adds
+    none: it goes back (R3).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
@@ -50,6 +52,50 @@ def toward(
 def goes_back(replicas: Replicas, move: Move) -> bool:
     """Return whether a move returns to the replicas of which it began (R3)."""
     return not move.adding and bool(move.original) and target_of(replicas, move) == move.original
+
+
+def without_unwanted(
+    state: PartitionState,
+    replicas: Replicas,
+    move: Move,
+    brokers: Brokers,
+    absent: Container[int],
+    minimum: int,
+    controller_epoch: int,
+) -> PartitionState | None:
+    """Return the state without in-sync replicas that only an earlier target added (R10).
+
+    `minimum` is the effective minimum: as many others stay in sync. The leader stays. Returns None
+    where no replica may leave, or an election is due first.
+    """
+    if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
+        return None
+    live = [member for member in state.isr if member in brokers and member not in absent]
+    unwanted = [
+        member
+        for member in live
+        if member in move.removing
+        and member not in before(replicas, move)
+        and member != state.leader
+    ]
+    unwanted = unwanted[: max(len(live) - minimum, 0)]
+    if not unwanted:
+        return None
+    isr = tuple([member for member in state.isr if member not in unwanted])
+    epochs = {**eligible_replicas.members(state), **_present(isr, brokers)}
+    return replace(
+        under_next_epoch(state, controller_epoch),
+        isr=isr,
+        isr_epochs=tuple([epochs[member] for member in isr]),
+        # At least `minimum` members are left: no replica is eligible (E1).
+        elr=(),
+        elr_epochs=(),
+    )
+
+
+def _present(isr: Replicas, brokers: Brokers) -> dict[int, int]:
+    """Return the broker epochs of the live members: none has bounced."""
+    return {member: brokers[member].broker_epoch for member in isr if member in brokers}
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
