@@ -182,3 +182,11 @@ def test_each_event_has_an_identity_of_its_own_and_says_what_it_is_about() -> No
     assert events[8].fields["log_end_offset"] == 6 and events[8].fields["leader_epoch"] == 3
     assert [event.fields["is_over"] for event in events[9:13]] == [False, True, False, False]
     assert events[13].fields["count"] == 17
+
+
+def test_a_term_begins_and_ends() -> None:
+    begun = cluster_events.controller_elected(1, 7)
+    assert (begun.kind, begun.identity) == ("controller_election", "7")
+    ended = cluster_events.controller_resigned(1, 7, "the session has expired")
+    assert (ended.kind, ended.identity) == ("controller_resignation", "7")
+    assert ended.fields["cause"] == "the session has expired"

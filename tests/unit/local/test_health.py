@@ -254,3 +254,20 @@ def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
     found = health.unreachable("h:1", "no broker answers", LOCAL)
     assert (found.level, found.exit_code) == ("unreachable", 3)
     assert found.findings[0].next == "tidelog up --dir c"
+
+
+def test_findings_about_partitions_and_brokers() -> None:
+    whole = (broker(1), broker(2), broker(3))
+    assert kinds(*whole, partition(0, isr=(1, 2))) == ["under_replicated"]
+    assert kinds(*whole, partition(0, isr=(1,))) == ["below_min_isr"]
+    assert kinds(*whole, partition(0, leader=-1, isr=())) == ["no_leader"]
+    gone = broker(3, "down", registered=False)
+    assert kinds(broker(1), broker(2), gone, partition(0)) == ["broker_down"]
+    assert kinds(broker(1), broker(2), broker(3, "stopped"), partition(0)) == ["broker_stopped"]
+    assert [each.kind for each in health.unreachable("h:1", "none", LOCAL).findings] == [
+        "not_reached"
+    ]
+
+
+def kinds(*things: Any) -> list[str]:
+    return [each.kind for each in judge(*things).findings]
