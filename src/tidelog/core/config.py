@@ -460,7 +460,11 @@ class BrokerConfig:
         ours=True,
     )
     max_connections: int = integer(
-        limits.MAX_CONNECTIONS, "Connections at the same time.", at_least=1
+        limits.MAX_CONNECTIONS,
+        "Connections at the same time. At the limit, clients are refused and brokers are not: on "
+        "a listener of their own, or after a first request that only brokers send, a broker takes "
+        "the place of the longest idle client.",
+        at_least=1,
     )
     connections_max_idle_ms: int = long(
         10 * _MINUTE_MS, "A connection unused for this long is closed; below 0: never."

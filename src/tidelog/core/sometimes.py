@@ -21,6 +21,8 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "produce_refused_behind_refused": "a batch comes behind one that was refused for the moment",
     "produce_refused_behind_unanswered": "a stored batch waits for one that timed out",
     "produce_refused_before_skipped": "a new leader gets a batch before those that were refused",
+    "connection_closed_for_broker": "a broker takes the place of an idle client at the limit",
+    "fetch_waits_for_turn": "a fetch waits as others have read much in this turn of the loop",
     "fetch_session_outdated": "a late fetch of another session brings a lower offset of a follower",
     "duplicate_batch": "an idempotent producer's batch is repeated",
     # The ISR

@@ -234,6 +234,7 @@ class DelayedFetch:
         """Wait for this fetch's turn to read."""
         self._is_deferred = True
         self._is_final = self._is_final or final
+        self._services.tracer.mark("fetch_waits_for_turn")
         self._room.wait(self)
 
     def resume(self, granted_bytes: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.connection_limit import ConnectionLimit
 from tidelog.broker.server.connections import Connection, ConnectionParts
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
@@ -40,7 +41,6 @@ class Server:
         responses: ResponseBudget,
     ) -> None:
         self._config = config
-        self._max_connections = max_connections
         self._ports = ports
         self._admission = admission
         self._connections: dict[Connection, None] = {}
@@ -55,6 +55,15 @@ class Server:
             ports.tracer,
             submit_appends,
             self._connection_closed,
+        )
+        self._limit = ConnectionLimit(
+            self._connections,
+            max_connections,
+            timers,
+            ports.tracer,
+            broker_listener=config.inter_broker_listener_name,
+            has_client_listener=len(config.listeners) > 1,
+            is_inter_broker=dispatcher.is_inter_broker,
         )
         self._listeners: list[Listener] = []
         self._ports_listened: dict[str, int] = {}
@@ -112,12 +121,9 @@ class Server:
         """Return the handler of a connection that the listener of that name accepted."""
         serves_own = listener == self._config.inter_broker_listener_name
         connection = Connection(self._parts, transport, serves_own, listener)
-        max_connections = self._max_connections()
-        if len(self._connections) >= max_connections:
-            connection.close(f"max.connections={max_connections} reached")
         self._connections[connection] = None
         self._admission.connections[connection] = None
-        return connection
+        return self._limit.accepted(connection)
 
     def _connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
