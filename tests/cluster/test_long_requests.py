@@ -10,30 +10,49 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.cluster.raw_connections import ask
+from tests.support.cluster.raw_connections import MIB, ask, await_true, request
 
 from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_LISTED_ENTRIES
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from tidelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from tidelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest
 from tidelog.wire.registry import (
     API_VERSIONS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DESCRIBE_CONFIGS,
+    FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
+    JOIN_GROUP,
     LIST_OFFSETS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
 )
 
 COUNT = 40_000
@@ -114,3 +133,52 @@ def test_many_partitions_are_searched_one_by_one(cluster: LocalCluster) -> None:
     first, *others = topic.partitions
     assert first.error_code == ErrorCode.NONE
     assert {each.error_code for each in others} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def has_coordinator(cluster: LocalCluster) -> bool:
+    """Whether the coordinator of the group serves it; asking for it creates its topic."""
+    ask(cluster, FIND_COORDINATOR, 2, FindCoordinatorRequest("long"))
+    answer = ask(cluster, OFFSET_FETCH, 5, OffsetFetchRequest("long", []))
+    return bool(answer.error_code == ErrorCode.NONE)
+
+
+def test_requests_above_1_mib_are_served(cluster: LocalCluster) -> None:
+    metadata = "m" * 120
+    partitions = [OffsetCommitRequestPartition(0, 1, committed_metadata=metadata)]
+    topics = [OffsetCommitRequestTopic(name, partitions) for name in NAMES[:10_000]]
+    commit = OffsetCommitRequest("long", topics=topics)
+    assert len(request(OFFSET_COMMIT, 7, commit)) > MIB
+    await_true(lambda: has_coordinator(cluster), "the coordinator")
+    answer = asked(cluster, OFFSET_COMMIT, 7, commit)
+    codes = {part.error_code for topic in answer.topics for part in topic.partitions}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, "each has its own error"
+    known = [OffsetCommitRequestTopic(TOPIC, partitions * 10_000)]
+    answer = asked(cluster, OFFSET_COMMIT, 7, OffsetCommitRequest("long", topics=known))
+    assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.NONE}
+
+
+def test_topics_of_more_than_1_mib_are_checked(cluster: LocalCluster) -> None:
+    configs = [CreatableTopicConfig("retention.ms", "1" * 15), CreatableTopicConfig("x" * 200, "1")]
+    topics = [CreatableTopic(f"long-{name}", 1, 1, configs=configs) for name in NAMES[:5_000]]
+    message = CreateTopicsRequest(topics, timeout_ms=10_000, validate_only=True)
+    assert len(request(CREATE_TOPICS, 5, message)) > MIB
+    answer = asked(cluster, CREATE_TOPICS, 5, message)
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.INVALID_CONFIG}
+
+
+def test_a_member_with_very_large_metadata_gets_the_error_of_its_api(cluster: LocalCluster) -> None:
+    protocol = JoinGroupRequestProtocol("range", bytes(5 * MIB))
+    join = JoinGroupRequest(
+        "long", 10_000, 10_000, "", None, "consumer", protocols=[protocol], reason=None
+    )
+    assert asked(cluster, JOIN_GROUP, 4, join).error_code != ErrorCode.NONE
+
+
+def test_a_request_that_lists_too_much_is_refused_entry_by_entry(cluster: LocalCluster) -> None:
+    count = MAX_LISTED_ENTRIES + 1
+    partitions = [ListOffsetsPartition(0, timestamp=-1)] * count
+    message = ListOffsetsRequest(topics=[ListOffsetsTopic(TOPIC, partitions)])
+    (topic,) = asked(cluster, LIST_OFFSETS, 5, message).topics
+    assert len(topic.partitions) == count
+    assert {part.error_code for part in topic.partitions} == {ErrorCode.INVALID_REQUEST}
+    assert "refusing a ListOffsets request" in cluster.places()[1].last_lines(20)

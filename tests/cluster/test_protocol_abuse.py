@@ -31,6 +31,7 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.codec import decode_response
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -42,6 +43,7 @@ from tidelog.wire.registry import (
     API,
     API_VERSIONS,
     FETCH,
+    FIND_COORDINATOR,
     METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
@@ -138,6 +140,7 @@ def test_names_that_are_no_utf_8_are_refused_and_metadata_keeps_the_replacement(
         _, answer = decode_response(METADATA, 1, connection.answer())
         (topic,) = answer.topics
         assert (topic.error_code, topic.name) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "\ufffdname")
+        connection.ask(FIND_COORDINATOR, 2, FindCoordinatorRequest("no-utf-8"))
         await_true(
             lambda: connection.ask(OFFSET_FETCH, 5, fetch).error_code == ErrorCode.NONE,
             "the coordinator",

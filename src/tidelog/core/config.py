@@ -441,7 +441,11 @@ class BrokerConfig:
     )
     inter_broker_listener_name: str = field(default="PLAINTEXT")
     socket_request_max_bytes: int = integer(
-        limits.MAX_REQUEST_BYTES, "Largest request accepted.", at_least=1
+        limits.MAX_REQUEST_BYTES,
+        "Largest request accepted. One above 1 MiB that carries neither records nor the state of "
+        "partitions may list 100,000 entries; with more it is refused by its API's error, and with "
+        "more than 250,000 its connection is closed.",
+        at_least=1,
     )
     queued_max_request_bytes: int = long(
         limits.QUEUED_REQUEST_BYTES,

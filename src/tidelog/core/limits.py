@@ -14,9 +14,15 @@ MAX_REQUEST_BYTES = 100 * MIB
 #: is no limit. Two of the largest requests fit, or the 5 in flight of each of 50 producers of 1 MiB
 #: batches. A machine with 4 GB still has room for several brokers.
 QUEUED_REQUEST_BYTES = 256 * MIB
-#: Requests that are lists of names or partitions. Each entry costs the loop microseconds, so a
-#: bigger request could hold the loop for longer than a session lasts. 10,000 topics fit easily.
-MAX_LISTING_REQUEST_BYTES = MIB
+#: Requests that are lists of names or partitions, above which their entries are counted. Below, the
+#: entries that fit are as few as are allowed above.
+LISTING_REQUEST_BYTES = MIB
+#: Entries that such a request may list, all arrays together: each costs the loop microseconds, so
+#: more of them could hold the loop for longer than a session lasts. More are refused, each of them
+#: with the API's error.
+MAX_LISTED_ENTRIES = 100_000
+#: Entries that a broker reads to refuse them one by one; with more it closes the connection.
+MAX_REFUSED_ENTRIES = 250_000
 #: A response to a request of this process: its own fetches ask for at most 10 MiB, with one batch
 #: above.
 MAX_RESPONSE_BYTES = 256 * MIB

@@ -65,6 +65,7 @@ class _Codec:
     __slots__ = (
         "_decoder",
         "_encoder",
+        "_listing_decoders",
         "_replacing_decoder",
         "api_key",
         "exact",
@@ -97,6 +98,8 @@ class _Codec:
         self._decoder: Decoder | None = None
         #: For messages with text that is no UTF-8.
         self._replacing_decoder: Decoder | None = None
+        #: For large requests, by the entries that they may list.
+        self._listing_decoders: dict[int, Decoder] = {}
         self._encoder: Encoder | None = None
 
     def decode(self, frame: memoryview, offset: int) -> Any:
@@ -117,6 +120,23 @@ class _Codec:
         if stop != end and self.exact:
             raise ProtocolError(f"{end - stop} bytes follow a {self.title}")
         return message
+
+    def decode_listing(self, frame: memoryview, offset: int, max_entries: int) -> Any:
+        """Return a request in `frame[offset:]`; raise TooManyEntries, or another ProtocolError."""
+        decoder = self._listing_decoders.get(max_entries)
+        if decoder is None:
+            decoder = self._listing_decoders[max_entries] = build_decoder(
+                self.message,
+                self.version,
+                self.flexible,
+                replaces_text=True,
+                max_entries=max_entries,
+            )
+        in_view = has_records(self.message, self.version)
+        try:
+            return decoder(frame if in_view else bytes(frame), offset, len(frame))[0]
+        except MALFORMED as error:
+            raise ProtocolError(f"malformed {self.title}: {error}") from error
 
     def _decode_replacing(self, buffer: Buffer, offset: int, end: int) -> tuple[Any, int]:
         """Decode a message with text that is no UTF-8."""
@@ -237,6 +257,17 @@ def decode_body(header: RequestHeader, frame: memoryview, offset: int) -> Any:
     return codec.decode(frame, offset)
 
 
+def decode_listing(header: RequestHeader, frame: memoryview, offset: int, max_entries: int) -> Any:
+    """Return a request as `decode_body` does; raise TooManyEntries if it lists more entries.
+
+    For requests so large that their entries could hold up a loop: the others cost less.
+    """
+    codec = _REQUESTS.get((header.api_key, header.api_version))
+    if codec is None:
+        raise UnsupportedVersion(header)
+    return codec.decode_listing(frame, offset, max_entries)
+
+
 def decode_request(frame: memoryview) -> tuple[RequestHeader, Any]:
     """Return header and request of a whole frame (without its size). Raises ProtocolError."""
     header, offset = decode_header(frame)
@@ -302,6 +333,7 @@ __all__ = [
     "UnsupportedVersion",
     "decode_header",
     "decode_body",
+    "decode_listing",
     "decode_request",
     "decode_response",
     "encode_request",

@@ -32,6 +32,14 @@ Decoder = Callable[[Any, int, int], tuple[Any, int]]
 #: UnicodeDecodeError.
 MALFORMED: Final = (struct.error, IndexError)
 
+
+class TooManyEntries(ProtocolError):
+    """A message whose arrays have more elements than its reader allows."""
+
+    def __init__(self, max_entries: int) -> None:
+        super().__init__(f"more than {max_entries:,} entries")
+
+
 #: Arrays of at most this many integers are read together with the fields behind them.
 SHORT_ARRAY: Final = 16
 
@@ -93,13 +101,19 @@ class _DecoderBuilder:
     """The emitter of the decoder of one (message, version)."""
 
     def __init__(
-        self, struct_class: type, version: int, flexible: bool, replaces_text: bool
+        self,
+        struct_class: type,
+        version: int,
+        flexible: bool,
+        replaces_text: bool,
+        max_entries: int | None,
     ) -> None:
         self.source = Source()
         self.root = struct_class
         self.version = version
         self.flexible = flexible
         self.replaces_text = replaces_text
+        self.max_entries = max_entries
         self.in_view = has_records(struct_class, version)
         #: The array whose integers begin the run.
         self.ints: _Value | None = None
@@ -118,10 +132,13 @@ class _DecoderBuilder:
             bad_null=_bad_null,
             bad_tag=_bad_tag,
             replaced_text=replaced_text,
+            too_many=TooManyEntries,
         )
 
     def build(self) -> Decoder:
         with self.source.block("def decode(buf, pos, end):"):
+            if self.max_entries is not None:
+                self.source.line(f"left = {self.max_entries}")
             target = self.source.fresh("m")
             self.struct(self.root, target)
             self.source.line(f"return {target}, pos")
@@ -383,6 +400,10 @@ class _DecoderBuilder:
         claim = count if least == 1 else f"{count} * {least}"
         with src.block(f"if {claim} > end - pos:"):
             src.line(f"raise too_long({value.what!r}, {claim}, end - pos)")
+        if self.max_entries is not None:
+            src.line(f"left -= {count}")
+            with src.block("if left < 0:"):
+                src.line(f"raise too_many({self.max_entries})")
         if element == "int32":
             src.line(f"{value.place} = read_int32s({count}, buf, pos)")
             src.line(f"pos += {count} * 4")
@@ -412,11 +433,17 @@ class _DecoderBuilder:
 
 
 def build_decoder(
-    struct_class: type, version: int, flexible: bool, *, replaces_text: bool = False
+    struct_class: type,
+    version: int,
+    flexible: bool,
+    *,
+    replaces_text: bool = False,
+    max_entries: int | None = None,
 ) -> Decoder:
     """Return the decoder of this message at this version.
 
     It takes bytes, or a view where `has_records`. `replaces_text`: it replaces text that is no
-    UTF-8, where others raise UnicodeDecodeError.
+    UTF-8, where others raise UnicodeDecodeError. `max_entries`: it raises TooManyEntries for a
+    message whose arrays have more elements together.
     """
-    return _DecoderBuilder(struct_class, version, flexible, replaces_text).build()
+    return _DecoderBuilder(struct_class, version, flexible, replaces_text, max_entries).build()

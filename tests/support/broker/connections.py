@@ -67,6 +67,8 @@ class FakeBroker:
         self.clock = ManualClock()
         self.tracer = FakeTracer()
         self.handle = handle
+        #: The APIs that `handle` serves.
+        self.served: tuple[int, ...] = (DESCRIBE_CLUSTER,)
         self.idle = SimpleNamespace(tick=0)
         self.lines: list[str] = []
         self.responses = ResponseBudget(QUEUED_RESPONSE_BYTES, self.clock, self.lines.append)
@@ -79,7 +81,7 @@ class FakeBroker:
         self.gone: list[Connection] = []
 
     def handler(self, api_key: int, version: int) -> Any:
-        return self.handle if api_key == DESCRIBE_CLUSTER else None
+        return self.handle if api_key in self.served else None
 
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         return [ApiVersion(DESCRIBE_CLUSTER, 0, 1)]

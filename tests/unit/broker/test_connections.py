@@ -12,12 +12,13 @@ from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core import limits, response_budget
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.wire.codec import decode_response
+from tidelog.wire.codec import decode_response, encode_request
 from tidelog.wire.messages.api_versions import (
     ApiVersionsResponse,
 )
 from tidelog.wire.messages.describe_cluster import DescribeClusterResponse
-from tidelog.wire.registry import API_VERSIONS, DESCRIBE_CLUSTER
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.registry import API_VERSIONS, DESCRIBE_CLUSTER, METADATA
 
 
 def connect(handle: Callable[[Request[Any]], Any]) -> tuple[Connection, FakeTransport, FakeBroker]:
@@ -95,13 +96,49 @@ def test_malformed_bytes_close_the_connection_and_say_why() -> None:
     assert broker.defects == []
 
 
-def test_a_listing_that_could_hold_the_loop_is_refused_by_its_size() -> None:
-    connection, transport, _ = connect(lambda request: DescribeClusterResponse())
-    padded = bytes(frame(1)) + bytes(limits.MAX_LISTING_REQUEST_BYTES)
-    connection.frames_received([memoryview(padded)])
-    assert transport.closed is not None
-    assert "DescribeCluster" in transport.closed
-    assert transport.sent == []
+def metadata_of(count: int) -> memoryview:
+    """A Metadata request above 1 MiB with so many names."""
+    name = "x" * (limits.LISTING_REQUEST_BYTES // count + 1)
+    message = MetadataRequest([MetadataRequestTopic(name=name) for _ in range(count)])
+    return memoryview(b"".join(map(bytes, encode_request(METADATA, 1, 1, "c", message))))[4:]
+
+
+def listing(count: int) -> tuple[FakeTransport, FakeBroker, list[int]]:
+    """What became of such a request, and how many names its handler got."""
+    handled: list[int] = []
+
+    def handle(request: Request[Any]) -> Any:
+        handled.append(len(request.message.topics))
+        return MetadataResponse()
+
+    connection, transport, broker = connect(handle)
+    broker.served = (METADATA,)
+    connection.frames_received([metadata_of(count)])
+    return transport, broker, handled
+
+
+def test_a_large_request_is_served_by_what_it_lists_and_not_by_its_bytes() -> None:
+    for count in (100, limits.MAX_LISTED_ENTRIES):
+        transport, broker, handled = listing(count)
+        assert (handled, transport.closed, broker.tracer.lines) == ([count], None, [])
+        assert len(transport.sent) == 1
+
+
+def test_a_request_that_lists_too_much_gets_its_own_error_and_a_line_in_the_log() -> None:
+    count = limits.MAX_LISTED_ENTRIES + 1
+    transport, broker, handled = listing(count)
+    assert (handled, transport.closed) == ([], None)
+    _, answer = decode_response(METADATA, 1, memoryview(transport.sent[0])[4:])
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
+    assert len(answer.topics) == count
+    assert "refusing a Metadata request" in broker.tracer.lines[0]
+
+
+def test_a_request_that_lists_too_much_to_refuse_closes_the_connection() -> None:
+    transport, _, handled = listing(limits.MAX_REFUSED_ENTRIES + 1)
+    assert (handled, transport.sent) == ([], [])
+    assert "a Metadata request of" in str(transport.closed)
+    assert "more than 250,000 entries" in str(transport.closed)
 
 
 def test_an_unserved_version_closes_the_connection() -> None:

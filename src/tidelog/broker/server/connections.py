@@ -23,6 +23,7 @@ from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.idle_connections import IdleConnections
 from tidelog.broker.server.requests import Pending, Request
+from tidelog.broker.server.served import Handler
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.ports import Buffer, Clock, Tracer, Transport
@@ -34,8 +35,10 @@ from tidelog.wire.codec import (
     UnsupportedVersion,
     decode_body,
     decode_header,
+    decode_listing,
     encode_response,
 )
+from tidelog.wire.decoding import TooManyEntries
 from tidelog.wire.messages.api_versions import ApiVersionsResponse
 from tidelog.wire.registry import (
     ALTER_PARTITION,
@@ -287,12 +290,10 @@ class Connection:
             handler = self._dispatcher.handler(header.api_key, header.api_version)
             if handler is None or (header.api_key >= FIRST_OWN_KEY and not self.serves_own):
                 raise UnsupportedVersion(header)
-            if len(frame) > limits.MAX_LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
-                raise ProtocolError(
-                    f"a {API[header.api_key].name} request of {len(frame)} bytes; at most"
-                    f" {limits.MAX_LISTING_REQUEST_BYTES} are allowed"
-                )
-            message = decode_body(header, frame, body_offset)
+            if len(frame) > limits.LISTING_REQUEST_BYTES and header.api_key not in _BULK_APIS:
+                message, handler = self._read_listing(header, frame, body_offset, handler)
+            else:
+                message = decode_body(header, frame, body_offset)
         except UnsupportedVersion as error:
             self._refuse_version(error, len(frame))
             return
@@ -320,6 +321,32 @@ class Connection:
             answer.deliver_to(lambda message: self._answered(slot, message))
         else:
             self._fill(slot, answer)
+
+    def _read_listing(
+        self, header: RequestHeader, frame: memoryview, body_offset: int, handler: Handler
+    ) -> tuple[Any, Handler]:
+        """Read a large request that may list very much; return it and the handler for it.
+
+        A request with too many entries is refused by its own errors. Raises ProtocolError where
+        there are too many even for that.
+        """
+        try:
+            message = decode_listing(header, frame, body_offset, limits.MAX_LISTED_ENTRIES)
+        except TooManyEntries as error:
+            name = f"{API[header.api_key].name} request of {len(frame):,} bytes"
+            try:
+                message = decode_listing(header, frame, body_offset, limits.MAX_REFUSED_ENTRIES)
+            except TooManyEntries as worse:
+                raise ProtocolError(f"a {name} with {worse}") from worse
+            self._parts.tracer.log(
+                "request", logging.WARNING, f"refusing a {name} of {self.peer}: {error}"
+            )
+            handler = self._refuse
+        return message, handler
+
+    def _refuse(self, request: Request[Any]) -> Any:
+        """Return the response to a request with too many entries."""
+        return self._dispatcher.error_response(request, ErrorCode.INVALID_REQUEST)
 
     def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int) -> None:
         """Refuse a version that this broker does not serve.
