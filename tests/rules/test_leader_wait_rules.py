@@ -8,19 +8,39 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.broker.fakes import FakeBroker, FakeClock
+from tests.support.broker.fakes import (
+    TOPIC,
+    TOPIC_ID,
+    FakeBroker,
+    FakeClock,
+    a_cluster,
+    state,
+)
 
-from tidelog.broker.apis import describe_cluster, find_coordinator, metadata, update_metadata
+from tidelog.broker.apis import (
+    describe_cluster,
+    fetch,
+    find_coordinator,
+    metadata,
+    produce,
+    update_metadata,
+)
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.ended_brokers import KEPT_MS
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core import limits
 from tidelog.core.names import CONSUMER_OFFSETS
-from tidelog.core.types import BrokerInfo, Endpoint
+from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tidelog.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -30,8 +50,10 @@ from tidelog.wire.messages.update_metadata import (
 )
 from tidelog.wire.registry import (
     DESCRIBE_CLUSTER,
+    FETCH,
     FIND_COORDINATOR,
     METADATA,
+    PRODUCE,
     UPDATE_METADATA,
 )
 
@@ -264,3 +286,66 @@ async def test_a_leader_that_is_kept_in_the_list_is_not_named_as_leader(broker: 
     answer = now(ask(broker, "moved"))
     assert [each.node_id for each in answer.brokers] == [1, 2, 3]
     assert leader(answer) == -1
+
+
+@pytest.mark.rule("V83")
+@story
+async def test_a_leader_that_was_commanded_is_waited_for_until_it_is_shown(broker: Any) -> None:
+    now_ms = broker.clock.monotonic_ms()
+    for name in ("moved", CONSUMER_OFFSETS):
+        broker.view.leader_commanded(TopicPartition(name, 0), 1, 5, now_ms)
+    waiting, coordinator = later(ask(broker, "moved")), later(find(broker))
+    everything = later(ask(broker))
+    assert leader(now(ask(broker, "other"))) == 3
+    update(broker, (1, 2, 3))
+    assert (waiting, coordinator, everything) == ([], [], [])
+    update(broker, (1, 2, 3), leader=1)
+    assert leader(waiting[0]) == 1
+    assert coordinator[0].coordinators[0].node_id == 1
+    assert len(everything) == 1
+
+
+@pytest.mark.rule("V83")
+@story
+async def test_a_commanded_leader_is_waited_for_within_the_limit(broker: Any) -> None:
+    moved = TopicPartition("moved", 0)
+    broker.view.leader_commanded(moved, 1, 5, broker.clock.monotonic_ms())
+    waiting = later(ask(broker, "moved"))
+    await broker.clock.advance(MAX_MS)
+    assert leader(waiting[0]) == 2
+    assert leader(now(ask(broker, "moved"))) == 2
+
+
+@pytest.mark.rule("V83")
+def test_requests_that_end_with_a_leadership_name_the_next_leader() -> None:
+    async def tell() -> None:
+        broker: Any = a_cluster()[1]
+        await broker.command(state(1, is_new=True, leader_epoch=1))
+        broker.see(1, 2, 3)
+        broker.show(1, 1)
+        produced = produce.handle(broker, request(produce_of(b"r"), PRODUCE, 10))
+        broker.submit_appends()
+        wanted = FetchPartition(partition=0, fetch_offset=0)
+        topics = [FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])]
+        message = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics
+        )
+        waiting = later(produced), later(fetch.handle(broker, request(message, FETCH, 16)))
+        await broker.command(state(2, leader_epoch=2, partition_epoch=1))
+        assert broker.view.partition(TopicPartition(TOPIC, 0)).leader == 1
+        found = [
+            (response.responses[0], response.node_endpoints) for [response] in map(list, waiting)
+        ]
+        hints = [
+            found[0][0].partition_responses[0].current_leader,
+            found[1][0].partitions[0].current_leader,
+        ]
+        assert [(each.leader_id, each.leader_epoch) for each in hints] == [(2, 2), (2, 2)]
+        assert [[each.node_id for each in endpoints] for _, endpoints in found] == [[2], [2]]
+
+    asyncio.run(tell())
+
+
+def produce_of(batch: bytes) -> ProduceRequest:
+    data = [PartitionProduceData(0, memoryview(batch))]
+    return ProduceRequest(acks=-1, timeout_ms=500, topic_data=[TopicProduceData(TOPIC, data)])

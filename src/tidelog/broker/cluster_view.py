@@ -4,6 +4,9 @@ Only the controller's UpdateMetadata requests fill the view, so that clients see
 nothing else. A full request (type 2, sent by a new controller and to a new registration) replaces
 everything. A deletion that this broker missed therefore cannot stay visible. Until such a request
 comes the last view stays in force, also when this broker has lost its session.
+
+A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. The
+view keeps such leaders aside until it shows them, for hints to clients (KIP-951, V83).
 """
 
 from __future__ import annotations
@@ -84,6 +87,25 @@ class Gone(NamedTuple):
     partitions: dict[TopicPartition, int]
 
 
+class CommandedLeader(NamedTuple):
+    """A leader of a LeaderAndIsr request that the view does not show yet."""
+
+    leader: int
+    leader_epoch: int
+
+
+class CommandedTopic:
+    """The partitions of a topic with a leader that the view does not show yet."""
+
+    __slots__ = ("leaders", "since_ms")
+
+    def __init__(self) -> None:
+        #: By partition.
+        self.leaders: dict[int, CommandedLeader] = {}
+        #: Monotonic time of the last such command.
+        self.since_ms = 0
+
+
 class ClusterView:
     """Published state from the controller's latest requests."""
 
@@ -97,6 +119,8 @@ class ClusterView:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}
         self._names: dict[TopicId, str] = {}
+        #: Leaders that this broker was commanded and that the view does not show yet, by topic.
+        self.commanded: dict[str, CommandedTopic] = {}
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker was registered at the controller's latest request."""
@@ -110,6 +134,38 @@ class ClusterView:
         """Return the published state of a partition, None when it is not known."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def leader_commanded(
+        self, topic_partition: TopicPartition, leader: int, leader_epoch: int, now_ms: int
+    ) -> None:
+        """Note the leader of a LeaderAndIsr request, until the view shows it or a later one."""
+        name, number = topic_partition
+        shown = self.partition(topic_partition)
+        if leader == NO_LEADER or shown is None or leader == shown.leader:
+            return
+        if leader_epoch > shown.leader_epoch:
+            topic = self.commanded.setdefault(name, CommandedTopic())
+            topic.leaders[number] = CommandedLeader(leader, leader_epoch)
+            topic.since_ms = now_ms
+
+    def latest_leader(self, topic_partition: TopicPartition) -> CommandedLeader | None:
+        """Return the last leader that the controller has named to this broker, if there is one."""
+        topic = self.commanded.get(topic_partition.topic)
+        if topic is not None and topic_partition.partition in topic.leaders:
+            return topic.leaders[topic_partition.partition]
+        shown = self.partition(topic_partition)
+        if shown is None or shown.leader < 0:
+            return None
+        return CommandedLeader(shown.leader, shown.leader_epoch)
+
+    def _forget_shown_commands(self) -> None:
+        for name, topic in list(self.commanded.items()):
+            for number, commanded in list(topic.leaders.items()):
+                shown = self.partition(TopicPartition(name, number))
+                if shown is None or shown.leader_epoch >= commanded.leader_epoch:
+                    del topic.leaders[number]
+            if not topic.leaders:
+                del self.commanded[name]
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
         """Return the broker's address on a listener; None for a dead broker or one without it."""
@@ -169,6 +225,7 @@ class ClusterView:
         for topic_state in request.topic_states:
             if topic_state.partition_states:
                 self._apply_topic(topic_state, earlier.get(topic_state.topic_name))
+        self._forget_shown_commands()
         after = self.topics
         for (name, number), topic in unread.items():
             if number in topic.partitions:

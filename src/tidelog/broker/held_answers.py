@@ -3,10 +3,11 @@
 Clients ask once, at the moment in which their connection breaks. The controller publishes the next
 leaders some milliseconds later. A client that gets the old leader waits for its timer: 100 ms, in
 librdkafka a second. So a response that would name a leader that has just ended waits until a
-published leader has taken its place. It never waits longer than
-`metadata.leader.wait.max.ms`, and never where nothing has ended (`ended_brokers`). It is made when
-it leaves, from the view of that time (V82). The number of waiting responses and the partitions that
-they name are bounded; responses above that leave at once.
+published leader has taken its place. So does one that would name a leader whose successor this
+broker was commanded already, while the UpdateMetadata of that decision is on its way. It never
+waits longer than `metadata.leader.wait.max.ms`, and never where nothing has ended
+(`ended_brokers`). It is made when it leaves, from the view of that time (V82). The number of
+waiting responses and the partitions that they name are bounded; responses above that leave at once.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class HeldAnswers:
         if max_ms and now_ms != self._looked_ms:
             self._looked_ms = now_ms
             self._look()
-        if not self._ended.expected(now_ms, max_ms):
+        if not self._view.commanded and not self._ended.expected(now_ms, max_ms):
             return make()
         question = ask()
         ends_ms = self._expected_until_ms(question, now_ms)
@@ -191,6 +192,14 @@ class HeldAnswers:
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
         """Return until when a leader in the response is expected to change; None: it is not."""
+        return max(
+            self._ended_until_ms(question, now_ms),
+            self._commanded_until_ms(question, now_ms),
+            key=lambda until_ms: -1 if until_ms is None else until_ms,
+        )
+
+    def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
+        """Return until when a leader in the response is expected that follows an ended broker."""
         expected = self._ended.expected(now_ms, self._max_ms())
         if not expected:
             return None
@@ -202,6 +211,19 @@ class HeldAnswers:
             else:
                 is_waiting = not waiting.isdisjoint(question.topics)
         return max(expected.values()) if is_waiting else None
+
+    def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
+        """Return until when the view is expected to show a leader that was commanded already."""
+        commanded = self._view.commanded
+        if not commanded:
+            return None
+        names = commanded if question.topics is None else question.topics
+        since_ms = [commanded[name].since_ms for name in names if name in commanded]
+        for name, number in question.partitions:
+            if name in commanded and number in commanded[name].leaders:
+                since_ms.append(commanded[name].since_ms)
+        until_ms = max(since_ms, default=-1) + self._max_ms()
+        return until_ms if since_ms and now_ms < until_ms else None
 
     def _leader(self, partition: TopicPartition) -> int | None:
         view = self._view.partition(partition)

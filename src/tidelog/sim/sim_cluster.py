@@ -179,6 +179,7 @@ class SimCluster:
             return None
         return LeaderWaitChecker(
             self.brokers,
+            self.published,
             self.settings.of(1),
             simulator.violate,
             lambda: simulator.now_ns,

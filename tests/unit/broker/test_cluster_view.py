@@ -161,3 +161,44 @@ def test_one_that_could_not_be_read_and_was_not_known_has_no_leader_until_it_is_
     assert view.apply(later) == ({}, {})  # nothing has ended
     known = view.partition(TopicPartition("t", 0))
     assert known is not None and known.leader == 1
+
+
+T0 = TopicPartition("t", 0)
+
+
+def test_a_leader_that_was_commanded_stands_aside_until_it_is_shown() -> None:
+    view = ClusterView()
+    view.apply(told())
+    view.leader_commanded(T0, 2, 5, 70)
+    assert view.partition(T0) is not None
+    assert view.latest_leader(T0) == (2, 5)
+    assert view.commanded["t"].since_ms == 70
+    view.apply(told())  # of another decision
+    assert view.latest_leader(T0) == (2, 5)
+    later = told(leader=2)
+    later.topic_states[0].partition_states[0].leader_epoch = 5
+    view.apply(later)
+    assert view.latest_leader(T0) == (2, 5)
+    assert view.commanded == {}
+
+
+@pytest.mark.parametrize(
+    ("leader", "epoch"), [(1, 5), (2, 4), (-1, 5)], ids=["shown", "older", "none"]
+)
+def test_commands_without_another_leader_change_nothing(leader: int, epoch: int) -> None:
+    view = ClusterView()
+    view.apply(told())
+    view.leader_commanded(T0, leader, epoch, 70)
+    assert view.latest_leader(T0) == (1, 4)
+    assert view.commanded == {}
+
+
+def test_a_topic_that_is_gone_takes_its_commanded_leaders_along() -> None:
+    view = ClusterView()
+    view.leader_commanded(T0, 2, 5, 70)
+    assert view.latest_leader(T0) is None
+    view.apply(told())
+    view.leader_commanded(T0, 2, 5, 70)
+    view.apply(told(leader=LEADER_DURING_DELETE))
+    assert view.commanded == {}
+    assert view.latest_leader(T0) is None

@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tidelog.broker.replicas import frozen_watermarks
-from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.broker.server.requests import Card, Pending, Request, RequestConnection
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_RECORD_ERRORS
@@ -66,6 +66,7 @@ class _Produce:
 
     __slots__ = (
         "acks",
+        "connection",
         "context",
         "pending",
         "record_errors_left",
@@ -78,11 +79,17 @@ class _Produce:
     )
 
     def __init__(
-        self, context: ApiContext, acks: int, version: int = _STORAGE_ERROR_VERSION
+        self,
+        context: ApiContext,
+        acks: int,
+        version: int = _STORAGE_ERROR_VERSION,
+        connection: RequestConnection | None = None,
     ) -> None:
         self.context = context
         self.acks = acks
         self.version = version
+        #: The client's connection: the response names endpoints of its listener.
+        self.connection = connection
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
@@ -105,6 +112,8 @@ class _Produce:
         """Return the response, in the words that its version has; None for acks=0."""
         if self.version < _STORAGE_ERROR_VERSION:
             _hide_storage_errors(self.response)
+        if self.version >= _LEADER_HINT_VERSION and self.connection is not None:
+            _add_leader_hints(self.context, self.connection.listener, self.response)
         return self.response if self.acks != 0 else None
 
     def timed_out(self) -> None:
@@ -203,7 +212,7 @@ def handle(
     message = request.message
     acks = message.acks
     whole = _refusal(message)
-    produce = _Produce(context, acks, request.header.api_version)
+    produce = _Produce(context, acks, request.header.api_version, request.connection)
     now_ms = context.services.clock.wall_ms()
     for topic in message.topic_data:
         answers: list[PartitionProduceResponse] = []
@@ -217,8 +226,6 @@ def handle(
                 _set_error(produce, topic_partition, answer, refusal)
             else:
                 _begin(context, produce, topic_partition, data, answer, now_ms)
-    if request.header.api_version >= _LEADER_HINT_VERSION:
-        _add_leader_hints(context, request.connection.listener, produce.response)
     produce.remaining -= 1
     if acks == 0:
         if _any_error(produce.response):
@@ -336,10 +343,11 @@ def _add_leader_hints(context: ApiContext, listener: str, response: ProduceRespo
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                view = context.services.view.partition(TopicPartition(topic.name, answer.index))
-                if view is not None and view.leader >= 0:
-                    answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)
-                    named[view.leader] = None
+                partition = TopicPartition(topic.name, answer.index)
+                latest = context.services.view.latest_leader(partition)
+                if latest is not None:
+                    answer.current_leader = LeaderIdAndEpoch(*latest)
+                    named[latest.leader] = None
     for leader in named:
         endpoint = context.services.view.endpoint(leader, listener)
         if endpoint is not None:

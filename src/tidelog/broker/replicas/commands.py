@@ -193,10 +193,12 @@ class _LeaderAndIsr:
         A leader that stays leader under a new epoch goes on until it takes its next role, if its
         log is quiet. Its clients then need no retry.
         """
-        broker_id = self.services.broker_id
-        for partition, (_, _, state) in self.obeyed:
+        broker_id, now_ms = self.services.broker_id, self.services.clock.monotonic_ms()
+        for partition, (name, _, state) in self.obeyed:
             if partition.has_role_of(state.leader_epoch):
                 continue
+            # Requests that end here name the next leader, which the view does not show yet.
+            self.services.view.leader_commanded(name, state.leader, state.leader_epoch, now_ms)
             self.changing.append(partition)
             self.fetchers.remove(partition)
             leads_on = partition.is_leader and state.leader == broker_id

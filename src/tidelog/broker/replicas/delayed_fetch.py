@@ -568,6 +568,6 @@ def _topic_response(item: SessionPartition) -> FetchableTopicResponse:
 
 def _hint(services: Services, topic_partition: TopicPartition, answer: PartitionData) -> None:
     """Name the leader that this broker knows of (KIP-951)."""
-    view = services.view.partition(topic_partition)
-    if view is not None and view.leader >= 0:
-        answer.current_leader = LeaderIdAndEpoch(view.leader, view.leader_epoch)
+    latest = services.view.latest_leader(topic_partition)
+    if latest is not None:
+        answer.current_leader = LeaderIdAndEpoch(*latest)

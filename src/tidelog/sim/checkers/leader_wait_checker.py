@@ -2,7 +2,7 @@
 
 A response never waits longer than `metadata.leader.wait.max.ms`. It names the leaders that its
 broker knows when it leaves. It waits only where a leader that the broker would have named at the
-request has ended, by a crash or a stop, within that time and some more for the sign. The checker
+request has ended by a crash or a stop, or where the store has another leader already. The checker
 reads the frames on connections that a broker accepted. It judges a response only if its connection
 had no other request under way, and if its broker admitted requests when it came.
 """
@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidelog.broker.cluster_view import ClusterView
+from tidelog.broker.cluster_view import ClusterView, PartitionView
 from tidelog.core.config import BrokerConfig
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS
+from tidelog.sim.checkers.published_state import Published
+from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_connections import Endpoint
 from tidelog.wire.codec import decode_request, decode_response
@@ -52,6 +54,8 @@ class _Asked(NamedTuple):
     arrived_ms: int
     #: The leaders that a response at once would have named.
     leaders: frozenset[int]
+    #: Whether the store has a later leader epoch of one of its partitions.
+    is_behind: bool
     message: Any
 
 
@@ -61,6 +65,7 @@ class LeaderWaitChecker:
     def __init__(
         self,
         brokers: Mapping[int, Answering],
+        published: Published,
         config: BrokerConfig,
         violate: Callable[[str], None],
         now_ns: Callable[[], int],
@@ -68,6 +73,7 @@ class LeaderWaitChecker:
     ) -> None:
         """Begin without requests; `clock_ms` returns the time of a node's own clock."""
         self._brokers = brokers
+        self._published = published
         self._max_ms = config.metadata_leader_wait_max_ms
         self._violate = violate
         self._now_ns = now_ns
@@ -98,13 +104,20 @@ class LeaderWaitChecker:
         if view is None:
             return None
         header, message = decode_request(frame)
+        named = _partitions(view, message, header.api_version)
         return _Asked(
             header.api_key,
             header.api_version,
             self._clock_ms(node_id),
-            frozenset(_leaders(view, message, header.api_version)),
+            frozenset(partition.leader for partition in named.values()),
+            any(self._is_behind(view, name, shown) for name, shown in named.items()),
             message,
         )
+
+    def _is_behind(self, view: ClusterView, name: TopicPartition, shown: PartitionView) -> bool:
+        key = LogKey(view.topics[name.topic].topic_id, name.partition)
+        state = self._published.partitions.get(key)
+        return state is not None and state.leader_epoch > shown.leader_epoch
 
     def sent(self, endpoint: Endpoint, frame: bytes) -> None:
         """Check a response that leaves; `frame` begins with its size."""
@@ -127,6 +140,8 @@ class LeaderWaitChecker:
 
     def _check_reason(self, name: str, waited_ms: int, asked: _Asked) -> None:
         since_ns = self._now_ns() - waited_ms * NS_PER_MS - _NOTICED_NS
+        if asked.is_behind:
+            return
         if not any(self._ended_ns.get(leader, -1) >= since_ns for leader in asked.leaders):
             self._violate(
                 f"{name} waited {waited_ms} ms, and none of the leaders {sorted(asked.leaders)}"
@@ -156,18 +171,24 @@ class LeaderWaitChecker:
                 )
 
 
-def _leaders(view: ClusterView, message: Any, version: int) -> set[int]:
-    """Return the leaders that the response to a request would name."""
+def _partitions(
+    view: ClusterView, message: Any, version: int
+) -> dict[TopicPartition, PartitionView]:
+    """Return the partitions whose leaders the response to a request would name."""
     if isinstance(message, FindCoordinatorRequest):
         keys = message.coordinator_keys if version >= _KEYS_VERSION else [message.key]
-        owners = [view.partition(_owner(key)) for key in keys]
-        return {owner.leader for owner in owners if owner is not None}
+        owners = {_owner(key): view.partition(_owner(key)) for key in keys}
+        return {name: owner for name, owner in owners.items() if owner is not None}
     assert isinstance(message, MetadataRequest)
     topics = list(view.topics.values())
     if message.topics is not None and (message.topics or version > 0):
         asked = {(topic.name or view.topic_name(topic.topic_id)) for topic in message.topics}
         topics = [topic for topic in topics if topic.name in asked]
-    return {partition.leader for topic in topics for partition in topic.partitions.values()}
+    return {
+        TopicPartition(topic.name, number): partition
+        for topic in topics
+        for number, partition in topic.partitions.items()
+    }
 
 
 def _owner(key: str) -> TopicPartition:
