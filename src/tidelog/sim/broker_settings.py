@@ -50,6 +50,8 @@ class Settings:
     #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
     isr_stands: bool = False
     healthy_stay: bool = False
+    #: Whether waiting fetches are checked (`FetchWaitChecker`).
+    patient_fetches: bool = False
     #: APIs that brokers do not serve, as if they were others.
     withheld_apis: tuple[int, ...] = ()
     #: Whether replication is throttled at times (`ThrottleChecker`).

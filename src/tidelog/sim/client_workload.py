@@ -268,6 +268,7 @@ class ClientWorkload:
             stream(self._seed, "consumer", number),
             highest_version=highest_version,
             gaps=gaps or self._profile.compacted,
+            is_patient=self._profile.patient_fetches,
         )
         self.consumers.append(consumer)
         client.tasks.spawn(f"consume {number}", consumer.run())

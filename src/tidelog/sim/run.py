@@ -280,6 +280,7 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
         levels=_levels(seed, profile),
         isr_stands=profile.isr_stands,
         healthy_stay=profile.healthy_stay,
+        patient_fetches=profile.patient_fetches,
         throttles=profile.throttles,
         watches_leader_waits=profile.watches_leader_waits,
         withheld_apis=profile.withheld_apis,

@@ -25,6 +25,7 @@ from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownC
 from tidelog.sim.checkers.damage_checker import DamageChecker
 from tidelog.sim.checkers.directory_move_checker import DirectoryMoveChecker
 from tidelog.sim.checkers.event_checker import EventChecker
+from tidelog.sim.checkers.fetch_wait_checker import FetchWaitChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
 from tidelog.sim.checkers.leader_wait_checker import LeaderWaitChecker
@@ -126,7 +127,15 @@ class SimCluster:
         self.planned_moves = PlannedMoveChecker(simulator.violate, lambda: simulator.now_ns)
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
+        self.fetch_waits = self._fetch_wait_checker()
         self._attach()
+
+    def _fetch_wait_checker(self) -> FetchWaitChecker | None:
+        """Return the checker of waiting fetches, if readers ask for many bytes (V61)."""
+        simulator = self.simulator
+        if not self.settings.patient_fetches:
+            return None
+        return FetchWaitChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
 
     def _attach(self) -> None:
         """Follow the simulator's events, and judge crashes and expiries by the budget."""
@@ -260,6 +269,8 @@ class SimCluster:
             if broker is not None:
                 self.replication.after_event(broker)
                 self.log_dirs.after_event(owner.node_id)
+                if self.fetch_waits is not None:
+                    self.fetch_waits.after_event()
                 if self.in_sync is not None:
                     self.in_sync.after_event()
                 if self.throttling is not None:

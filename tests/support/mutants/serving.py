@@ -102,3 +102,19 @@ def every_leader_waited_for(_: Any) -> Any:
 def begins_at_leaders_end(_: Any) -> Any:
     """A follower that must restart its log starts at the leader's log end."""
     return _LATEST_TIMESTAMP
+
+
+@_breaks("V61", "tidelog.broker.replicas.fetch_growth:is_older", profile="patient_fetches")
+def older_segments_waited_for(_: Any) -> Any:
+    """A fetch waits for more bytes of a segment that is not the active one any more."""
+    return lambda log, base_offset, end: False
+
+
+@_breaks(
+    "V61",
+    "tidelog.broker.replicas.purgatory:PartitionWatchers.look_again",
+    profile="patient_fetches",
+)
+def waits_survive_rolls(_: Any) -> Any:
+    """A fetch that waits does not look again when the log rolls, or when the leader epoch rises."""
+    return lambda watchers: None

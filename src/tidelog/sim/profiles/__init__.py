@@ -105,6 +105,7 @@ _ORDER: Final = (
     "untimed_records",
     "readers_led_on",
     "older_stores",
+    "patient_fetches",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -59,6 +59,8 @@ class Profile:
     healthy_stay: bool = False
     #: Whether rates of the replication throttle change, and brokers are checked for it (R15).
     throttles: bool = False
+    #: Whether consumers ask for many bytes and wait long, and waiting fetches are checked (V61).
+    patient_fetches: bool = False
     #: Whether responses that wait for the next leader are checked (V83).
     watches_leader_waits: bool = False
     #: Session timeout of the brokers, which the store does not shorten; 0: a seed draws both.

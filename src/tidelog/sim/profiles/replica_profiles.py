@@ -261,4 +261,28 @@ REPLICAS: Final = (
         churn=("replicas_described",),
         has_own_streams=True,
     ),
+    # Consumers and followers ask for many bytes and wait for long, at the ends of small segments,
+    # while leaders change, logs roll and records are deleted (V61).
+    Profile(
+        "patient_fetches",
+        weights={
+            "crash_any": 2.0,
+            "stop": 1.0,
+            "expire_session": 1.0,
+            "elect_preferred": 2.0,
+            "slow_disk": 1.0,
+            "slow_link": 1.0,
+        },
+        left_out=0.3,
+        mean_interval_ms=(500, 2_000),
+        restart_ms=((20, 400), (200, 1_500)),
+        properties={
+            "log.segment.bytes": "1500",
+            "replica.fetch.min.bytes": "4000",
+            "replica.fetch.wait.max.ms": "500",
+        },
+        churn=("records_deleted",),
+        patient_fetches=True,
+        has_own_streams=True,
+    ),
 )

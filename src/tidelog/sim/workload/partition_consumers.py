@@ -30,6 +30,10 @@ from tidelog.wire.registry import FETCH
 MAX_WAIT_MS: Final = 300
 _ANSWER_MARGIN_MS: Final = 1_500
 _PARTITION_MAX_BYTES: Final = 4_096
+#: Share of a patient consumer's fetches that ask for many bytes, which few responses can have.
+_PATIENT: Final = 0.5
+_MANY_BYTES: Final = (1_000, 4_096, 100_000)
+_LONG_WAIT_MS: Final = 2_500
 _BACKOFF_MS: Final = (10, 150)
 #: First version of Fetch that names topics by id.
 _TOPIC_IDS_VERSION: Final = 13
@@ -50,7 +54,9 @@ class PartitionConsumer:
         *,
         highest_version: int | None = None,
         gaps: bool = False,
+        is_patient: bool = False,
     ) -> None:
+        """`is_patient`: some fetches ask for many bytes and wait for long (V61)."""
         self.client = client
         self.partition = partition
         self.stopping = False
@@ -61,6 +67,7 @@ class PartitionConsumer:
         self.position = 0
         self._draw = draw
         self._highest_version = highest_version
+        self._is_patient = is_patient
         #: Whether the topic is compacted: offsets may be missing.
         self.gaps = gaps
 
@@ -124,8 +131,11 @@ class PartitionConsumer:
                 partition_max_bytes=_PARTITION_MAX_BYTES,
             )
             topic = FetchTopic(topic=self.partition.topic, topic_id=topic_id, partitions=[asked])
+            min_bytes, max_wait_ms = 1, MAX_WAIT_MS
+            if self._is_patient and self._draw.random() < _PATIENT:
+                min_bytes, max_wait_ms = self._draw.choice(_MANY_BYTES), _LONG_WAIT_MS
             request = FetchRequest(
-                max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20, topics=[topic]
+                max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 20, topics=[topic]
             )
             await self._fetch(connection, version, request)
 
@@ -137,7 +147,8 @@ class PartitionConsumer:
         records: list[tuple[int, int]] = []
         name, outcome = self._name, FAIL
         try:
-            answer = await connection.call(FETCH, version, request, MAX_WAIT_MS + _ANSWER_MARGIN_MS)
+            timeout_ms = request.max_wait_ms + _ANSWER_MARGIN_MS
+            answer = await connection.call(FETCH, version, request, timeout_ms)
             if answer.error_code != ErrorCode.NONE:
                 raise KafkaError(ErrorCode(answer.error_code), "fetch")
             for response in answer.responses:

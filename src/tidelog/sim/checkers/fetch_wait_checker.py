@@ -1,0 +1,111 @@
+"""Invariant of waiting fetches: none waits whose response cannot grow (V61).
+
+A fetch waits for `min_bytes`. The checker looks at every partition of each waiting fetch by itself:
+segments, leader epoch and log start as the broker's log has them. A fetch must not wait when it
+could have records of an older segment, when its partition is led under another epoch, or when its
+records are gone. It has a moment, because a response may follow some steps later. Fetches that read
+from the disk, that wait for the budget of unread responses, or whose records the throttle holds
+back, wait for something else. Of a compacted segment the records may be gone, so it is left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidelog.sim.loop import NS_PER_MS
+
+if TYPE_CHECKING:
+    from tidelog.broker.broker import Broker
+    from tidelog.broker.replicas.delayed_fetch import DelayedFetch
+    from tidelog.broker.replicas.fetch_sessions import SessionPartition
+    from tidelog.broker.replicas.partition import Partition
+
+#: Time in which a fetch responds after its response cannot grow any more.
+_SLACK_NS: Final = 50 * NS_PER_MS
+#: Waiting fetches are looked at this often.
+_LOOK_NS: Final = 10 * NS_PER_MS
+
+
+class Waiting(Protocol):
+    """A node, of which the checker sees the broker that runs."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def broker(self) -> Broker | None: ...
+    @property
+    def is_up(self) -> bool:
+        """Whether the broker hosts its replicas now."""
+
+
+class FetchWaitChecker:
+    """Checker of the fetches that wait on all brokers of one run."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Waiting],
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._brokers = brokers
+        self._violate = violate
+        self._now_ns = now_ns
+        self._looked_ns = 0
+        #: Since when each waiting fetch has no reason to wait.
+        self._since_ns: dict[DelayedFetch, int] = {}
+        #: Waiting fetches that had records already, as often as they were looked at.
+        self.looks = 0
+
+    def after_event(self) -> None:
+        """Look at all waiting fetches, now and then."""
+        now_ns = self._now_ns()
+        if now_ns - self._looked_ns < _LOOK_NS:
+            return
+        self._looked_ns = now_ns
+        present: dict[DelayedFetch, int] = {}
+        for node in self._brokers.values():
+            if node.broker is None or not node.is_up or node.broker.services.fence.is_fenced:
+                continue
+            for fetch, why in self._pointless(node.broker):
+                since_ns = present[fetch] = self._since_ns.get(fetch, now_ns)
+                if now_ns - since_ns > _SLACK_NS:
+                    self._violate(
+                        f"broker {node.node_id}: a fetch waits for min_bytes for"
+                        f" {(now_ns - since_ns) // NS_PER_MS} ms, {why} (V61)"
+                    )
+        self._since_ns = present
+
+    def _pointless(self, broker: Broker) -> Iterator[tuple[DelayedFetch, str]]:
+        """Yield the fetches that wait although their response cannot grow, and why."""
+        for partition in broker.replicas.all():
+            if not partition.is_leader:
+                continue
+            watchers = partition.watchers
+            for item in (*watchers._followers, *watchers._consumers):
+                fetch = item.session.waiting  # type: ignore[attr-defined]  # all are of sessions
+                if fetch is None or fetch._reading or fetch._is_deferred:
+                    continue
+                if item in item.session.throttled:  # type: ignore[attr-defined]  # likewise
+                    continue
+                why = self._why(item, partition)  # type: ignore[arg-type]  # likewise
+                if why:
+                    yield fetch, f"{partition.topic_partition} {why}"
+
+    def _why(self, item: SessionPartition, partition: Partition) -> str:
+        log, offset = partition.log, item.fetch_offset
+        asked, own = item.current_leader_epoch, partition.leader_epoch
+        if 0 <= asked != own:
+            return f"is led in epoch {own}, it asked for {asked}"
+        if offset < log.log_start_offset:
+            return f"starts at {log.log_start_offset}, it asked from {offset}"
+        end = log.log_end_offset if item.session.replica_id >= 0 else partition.high_watermark
+        if offset >= end:
+            return ""
+        self.looks += 1
+        bases = [segment.base_offset for segment in log.segments]
+        following = bases[bisect_right(bases, offset) :]
+        if following and following[0] <= end and not log.config.compact_enabled:
+            return f"has a segment at {following[0]}, it asked from {offset} up to {end}"
+        return ""
