@@ -96,7 +96,7 @@ class PendingReads:
             (
                 read.received_ms
                 for read in reads
-                if read.broker_epoch == broker_epoch and read.received_ms >= fetched_ms
+                if read.received_ms >= fetched_ms and broker_epoch == read.broker_epoch
             ),
             default=NEVER_MS,
         )

@@ -1,0 +1,216 @@
+"""Commands of the guides, typed in order; what they print has the shape that the guides show.
+
+A guide shows sessions in a terminal: a line after `$` is a command, the lines below are what it
+prints. Numbers, sizes and names of files differ from run to run, so their shapes are compared.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.guide.documents import PATIENCE_S, ROOT, Terminal, sections
+
+from tidelog.local import LocalCluster
+from tidelog.runtime.blocking import BlockingClient
+
+GUIDES: Final = ROOT / "docs" / "guide"
+#: Where the sessions of a guide were typed.
+_TYPED_IN: Final = "/tmp/walk"
+_BLOCK = re.compile(r"^```\n(\$ .*?)^```$", re.MULTILINE | re.DOTALL)
+_SIZE = re.compile(r"\d[\d.,]* (?:B|KiB|MiB|GiB|TiB)\b")
+_ID = re.compile(r"\bid [\w-]{22}(?!\w)")
+_NUMBER = re.compile(r"\d[\d.,]*")
+_LIST = re.compile(r"([\w-]*N[\w-]*)(?:,? ?\1)+")
+
+#: Sections that no test types, and why.
+NOT_TYPED: Final = {
+    ("disks", "A disk is slow"): "takes minutes; tests/cluster/test_slow_directories.py does it",
+    ("disks", "Balance the disks"): "needs two volumes; tests/cluster/test_drains.py has them",
+}
+#: Commands that need another state than the session before them leaves.
+NOT_REPEATED: Final = ("is too small: N of N bytes are left",)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A command and what the guide shows below it."""
+
+    command: str
+    shown: list[str]
+
+
+def sessions(guide: str) -> dict[str, list[Typed]]:
+    """The commands of each section, in order."""
+    text = (GUIDES / f"{guide}.md").read_text(encoding="utf-8")
+    found = {}
+    for part in text.split("\n## ")[1:]:
+        title, _, body = part.partition("\n")
+        commands: list[Typed] = []
+        for block in _BLOCK.findall(body):
+            for each in f"\n{block}".split("\n$ ")[1:]:
+                command, _, shown = each.partition("\n")
+                commands.append(Typed(command, shown.splitlines()))
+        if commands:
+            found[title] = commands
+    return found
+
+
+def shape(line: str, directory: str) -> str:
+    """A line without what differs from run to run."""
+    line = line.replace(f"{directory}/tidelog-cluster", "DIR").replace(_TYPED_IN, "DIR")
+    line = line.replace(" --dir DIR", "")
+    line = _ID.sub("id X", line)
+    line = _NUMBER.sub("N", _SIZE.sub("SIZE", line))
+    return _LIST.sub(r"\1", " ".join(line.split()))
+
+
+def shapes(lines: list[str], directory: str) -> set[str]:
+    """Sentences, and headers of tables; rows of tables depend on where replicas happened to be."""
+    found, is_table = set(), False
+    for line in lines:
+        if not line.strip():
+            is_table = False
+        elif set(line.strip()) == {"─"}:
+            is_table = True
+        elif is_table and "  " in line.strip():
+            continue
+        else:
+            is_table = False
+            found.add(shape(line, directory))
+    return found
+
+
+def type_section(terminal: Terminal, typed: list[Typed]) -> None:
+    """Type the commands of a section; each must print what the guide shows.
+
+    A reader asks for the health again until the cluster has noticed what he did.
+    """
+    directory = str(terminal.directory)
+    for each in typed:
+        expected = shapes(each.shown, directory)
+        if any(part in line for line in expected for part in NOT_REPEATED):
+            continue
+        command = each.command.replace(_TYPED_IN, f"{directory}/tidelog-cluster")
+        name = command.removeprefix("cat ")
+        if command != name and not (terminal.directory / name).exists():
+            terminal.save({name: "\n".join(each.shown) + "\n"})
+            continue
+        is_health = command.startswith("tidelog health")
+        deadline = time.monotonic() + (PATIENCE_S if is_health else 0.0)
+        while True:
+            done = typed_into(terminal, command)
+            missing = expected - shapes(done.stdout.splitlines(), directory)
+            if not missing or time.monotonic() > deadline:
+                break
+        assert not missing, f"$ {command}\n{done.stdout}\nmissing: {missing}"
+        is_refused = any(line.startswith("tidelog: ") for line in each.shown)
+        assert is_health or (done.returncode != 0) is is_refused, f"$ {command}\n{done.stdout}"
+
+
+def typed_into(terminal: Terminal, command: str) -> subprocess.CompletedProcess[str]:
+    """What a command prints on a terminal, results and messages."""
+    return subprocess.run(
+        ["bash", "-c", f"{command} 2>&1"],
+        cwd=terminal.directory,
+        env=terminal.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path)
+    yield made
+    if (tmp_path / "tidelog-cluster").exists():
+        made.run("tidelog down\n")
+
+
+def begin(terminal: Terminal, up: str, topic: str, config: Mapping[str, str]) -> None:
+    keys = "".join(f" --config {key}={value}" for key, value in config.items())
+    terminal.run(f"tidelog up {up}{keys}\n")
+    terminal.run(f"tidelog topics create flights {topic}\n")
+
+
+DISKS = sessions("disks")
+
+
+@pytest.mark.parametrize(
+    "titles",
+    [
+        ("A disk fails", "Replace it"),
+        ("A disk is full",),
+        ("Take a disk out of use",),
+        ("Move replicas to another disk",),
+    ],
+    ids="-".join,
+)
+def test_the_guide_to_disks(terminal: Terminal, titles: tuple[str, ...]) -> None:
+    quick = {"replica.lag.time.max.ms": "2000", "replica.fetch.wait.max.ms": "200"}
+    begin(terminal, "-n 3 --log-dirs 2", "--partitions 4 --replication-factor 3", quick)
+    cluster = LocalCluster.existing(str(terminal.directory / "tidelog-cluster"))
+    for title in titles:
+        type_section(terminal, located(DISKS[title], cluster))
+        if title == "A disk fails":
+            assert cluster.process(1) is not None, "the broker goes on with its other directory"
+
+
+def located(typed: list[Typed], cluster: LocalCluster) -> list[Typed]:
+    """The commands for partitions that are where the guide's were: on the disks of broker 1."""
+    with BlockingClient(cluster.bootstrap) as client:
+        partitions = client.metadata(["flights"]).topics["flights"].partitions
+        held = {
+            found.path[-1]: [each.tp for each in found.replicas if each.tp.topic == "flights"]
+            for found in client.describe_log_dirs(1)
+        }
+    followed = next(tp for tp in held["0"] if partitions[tp.partition].leader != 1)
+    places = {
+        "--topic-partition flights-1": f"--topic-partition {held['1'][0]}",
+        "flights w1 -p 1": f"flights w1 -p {followed.partition}",
+    }
+    return [Typed(replaced(each.command, places), each.shown) for each in typed]
+
+
+def replaced(text: str, places: Mapping[str, str]) -> str:
+    for before, after in places.items():
+        text = text.replace(before, after)
+    return text
+
+
+REASSIGNMENT = sessions("reassignment")
+
+
+def test_the_guide_to_reassignment(terminal: Terminal) -> None:
+    begin(terminal, "-n 4", "--partitions 2 --replication-factor 2", {})
+    for title in ("Move", "Throttle"):
+        type_section(terminal, REASSIGNMENT[title])
+        terminal.run("tidelog reassign list --watch\n")
+
+
+def test_every_section_of_the_guide_to_disks_is_typed_or_has_a_reason() -> None:
+    typed = {"A disk fails", "Replace it", "A disk is full", "Take a disk out of use"}
+    typed.add("Move replicas to another disk")
+    assert DISKS.keys() == typed | {title for guide, title in NOT_TYPED if guide == "disks"}
+
+
+def test_the_guide_to_the_simulator(terminal: Terminal) -> None:
+    found = sections(GUIDES / "simulation.md")
+    [commands] = found["Run seeds"].commands
+    quick = commands.replace("0..9", "0..0")
+    assert quick != commands
+    terminal.run(quick)
+    section = found["Run your own mutant"]
+    terminal.save(section.files)
+    mutant = section.named["mutant"].strip().replace("0..9", "0..0")
+    printed = terminal.run(f"{mutant} && exit 1 || test $? = 1\n")
+    assert "violations: " in printed
