@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tidelog.controller.topics.readings import StatesRead, TopicsRead
 from tidelog.controller.writes import Conflict
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_partition import RequestTopicData
 
@@ -137,6 +139,28 @@ def test_a_request_may_name_nothing() -> None:
     asked.request.topics[:] = [RequestTopicData(topic_id("t"))]
     writes, effects = step(two_partitions(), asked)
     assert (writes, answer_of(effects).error_code) == ([], ErrorCode.NONE)
+
+
+@pytest.mark.rule("A2")
+@pytest.mark.parametrize(
+    ("count", "error"),
+    [
+        (MAX_PARTITIONS_PER_REQUEST, ErrorCode.NONE),
+        (MAX_PARTITIONS_PER_REQUEST + 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_request_for_more_partitions_than_its_sender_hosts_is_refused_whole(
+    count: int, error: ErrorCode
+) -> None:
+    asked = alter(1, 2)
+    (data,) = asked.request.topics[0].partitions
+    unknown = [replace(data, partition_index=number) for number in range(1, count)]
+    asked.request.topics[0].partitions += unknown
+    writes, effects = step(loaded(), asked)
+    answer = answer_of(effects)
+    assert answer.error_code == error
+    named = sum(len(each.partitions) for each in answer.topics)
+    assert (named, len(writes)) == ((count, 1) if error is ErrorCode.NONE else (0, 0))
 
 
 # State nodes

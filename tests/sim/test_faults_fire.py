@@ -266,6 +266,17 @@ def test_remove_registration_lets_a_broker_register_again_in_its_session(
     assert len(changed) == 1
 
 
+@pytest.mark.rule("A9")
+def test_rogue_isr_change_reaches_the_leader(at: FaultHarness) -> None:
+    shrinks = at.cluster.published.shrinks
+    at.inject("rogue_isr_change")
+    at.until(lambda: at.cluster.published.shrinks > shrinks)
+    # The leader adds the replica again: it has learned that it left.
+    at.until(lambda: not at.cluster.health())
+    states = at.cluster.published.partitions.values()
+    assert all(len(state.isr) == 3 for state in states)
+
+
 def test_expire_controller_brings_another_controller_epoch(at: FaultHarness) -> None:
     epoch = at.cluster.published.controller_epoch
     at.inject("expire_controller")

@@ -165,6 +165,6 @@ def test_unregistered_fetches_come_from_followers_whose_session_is_over() -> Non
 
 
 @pytest.mark.rule("E8")
-def test_an_older_store_returns_and_brokers_find_out() -> None:
+def test_older_store_returns_and_brokers_find_out() -> None:
     found = reached("older_stores")
     assert found["store_went_back"] and found["cold_start_awaits_brokers"]

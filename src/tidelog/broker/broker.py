@@ -39,6 +39,7 @@ from tidelog.broker.replicas.damaged_replicas import DamagedReplicas
 from tidelog.broker.replicas.failed_directories import FailedDirectories
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.foreign_isr_changes import ForeignIsrChanges
 from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.offline_reports import OfflineReports
 from tidelog.broker.replicas.planned_appends import PlannedAppends
@@ -140,6 +141,7 @@ class Broker:
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         requests = CommandRequests(services)
         self.offline_reports = OfflineReports(services, requests)
+        self.foreign_isr_changes = ForeignIsrChanges(services, self.replicas, requests)
         self.failed_directories = FailedDirectories(
             services, self.replicas, self.commands.rest, self.offline_reports, self.cluster_events
         )
@@ -168,6 +170,7 @@ class Broker:
             replicas=self.replicas,
             commands=self.commands,
             alter_partition_manager=self.alter_partition_manager,
+            foreign_isr_changes=self.foreign_isr_changes,
             fetch_sessions=self.fetch_sessions,
             strays=self.strays,
             groups=self.groups,

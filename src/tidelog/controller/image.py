@@ -189,6 +189,10 @@ class Image:
         """Return the partitions assigned to a broker, including those of topics being deleted."""
         return self._hosted.get(broker_id, {}).keys()
 
+    def count_hosted_by(self, broker_id: int) -> int:
+        """Return the number of partitions that `hosted_by` returns."""
+        return len(self._hosted.get(broker_id, {}))
+
     def partitions(self) -> Iterator[TopicPartition]:
         """Yield every partition of every readable topic."""
         for topic in self.topics.values():

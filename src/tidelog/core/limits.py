@@ -78,7 +78,8 @@ MAX_RECORD_ERRORS = 10_000
 MESSAGE_MAX_BYTES = MIB + 12
 #: Longest topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
-#: Partitions of one CreateTopics request: bounds one decision of the controller.
+#: Partitions of one CreateTopics request, and of an AlterPartition request whose sender hosts
+#: fewer: bounds one decision of the controller.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that get leadership back in one decision: other partitions need their leaders
 #: meanwhile.

@@ -65,6 +65,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "command_repeated": "a command of the replica's own epochs comes again",
     "command_of_older_epoch": "a command older than the replica's own state is refused",
     "command_of_deposed_controller": "a command of an earlier controller is refused",
+    "foreign_isr_change_found": "a leader learns of an ISR change that another peer asked for",
     "cold_start_awaits_brokers": "where all brokers have restarted, the first election waits",
     "store_went_back": "a broker finds the metadata store older than its logs",
     "command_for_earlier_life": "a command for an earlier registration is refused",

@@ -129,3 +129,13 @@ def expansions_held_for_ever(_: Any) -> Any:
         held.take()
 
     return nothing
+
+
+@_breaks(
+    "A9",
+    "tidelog.broker.replicas.foreign_isr_changes:ForeignIsrChanges.published",
+    profile="rogue_isr_changes",
+)
+def foreign_isr_change_ignored(_: Any) -> Any:
+    """A leader does not look whether the published ISR is newer than its own."""
+    return lambda self, message: None

@@ -36,6 +36,7 @@ def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> Upda
                 "brokers_told", brokers=tuple(context.services.view.brokers)
             )
         context.alter_partition_manager.controller_changed()
+        context.foreign_isr_changes.published(message)
         context.controlled_shutdown.view_changed()
         context.replicas.view_changed()
         context.held_answers.view_changed(before)

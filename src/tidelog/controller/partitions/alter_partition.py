@@ -19,6 +19,7 @@ from tidelog.controller.partitions import expansions, isr
 from tidelog.controller.partitions.expansions import HeldExpansion, HeldExpansions
 from tidelog.controller.state_writes import WritePartitionState
 from tidelog.core.errors import ErrorCode
+from tidelog.core.limits import MAX_PARTITIONS_PER_REQUEST
 from tidelog.core.shrink_causes import cause_of
 from tidelog.core.types import PartitionState, TopicId, TopicPartition
 from tidelog.wire.messages.alter_partition import (
@@ -68,6 +69,8 @@ def alter_partitions(asked: AlterPartitionAsked, held: HeldExpansions, draft: Dr
     error = ErrorCode.NONE
     if not _is_registered(request.broker_id, request.broker_epoch, draft):
         error = ErrorCode.STALE_BROKER_EPOCH
+    elif _names_too_many(request, draft):
+        error = ErrorCode.INVALID_REQUEST
     respond = partial(_response, error, draft.settings.isr_expand_linger_ms)
     answer = Answer[Proposed](asked.ticket, Precedence.ALTER_PARTITION, respond)
     draft.answer(answer)
@@ -104,6 +107,17 @@ def _is_registered(broker_id: int, broker_epoch: int, draft: Draft) -> bool:
     """Return whether the sender of a request is alive in the incarnation that sent it (A2)."""
     sender = draft.image.brokers.get(broker_id)
     return sender is not None and sender.broker_epoch == broker_epoch
+
+
+def _names_too_many(request: AlterPartitionRequest, draft: Draft) -> bool:
+    """Return whether a request names more partitions than its sender can lead (A2).
+
+    A leader asks for partitions that it hosts, and for some that it hosted a moment ago. A greater
+    request is no leader's; to judge it would keep the controller from its other work.
+    """
+    named = sum(len(topic.partitions) for topic in request.topics)
+    hosted = draft.image.count_hosted_by(request.broker_id)
+    return named > max(hosted, MAX_PARTITIONS_PER_REQUEST)
 
 
 def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:

@@ -22,6 +22,7 @@ from tidelog.sim.faults import (  # noqa: F401
     older_store,
     processes,
     protocol_levels,
+    rogues,
     scenarios,
     stops,
     store,

@@ -106,6 +106,7 @@ _ORDER: Final = (
     "readers_led_on",
     "older_stores",
     "patient_fetches",
+    "rogue_isr_changes",
 )
 _BY_NAME: Final = {
     profile.name: profile

@@ -140,4 +140,14 @@ CONTROLLERS: Final = (
         has_own_streams=True,
         properties={"leader.recovery.wait.ms": "3000"},
     ),
+    # A peer asks for ISR changes in the leaders' names, and gets the responses (A3).
+    Profile(
+        "rogue_isr_changes",
+        weights={"rogue_isr_change": 6.0, "slow_link": 1.0, "crash_any": 1.0},
+        left_out=0.0,
+        mean_interval_ms=(400, 1_500),
+        recreates=0.0,
+        has_groups=False,
+        has_own_streams=True,
+    ),
 )

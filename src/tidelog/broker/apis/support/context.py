@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.store_trouble import StoreTrouble
     from tidelog.broker.replicas.commands import ReplicaCommands
     from tidelog.broker.replicas.fetch_sessions import FetchSessions
+    from tidelog.broker.replicas.foreign_isr_changes import ForeignIsrChanges
     from tidelog.broker.replicas.isr_changes import IsrChanges
     from tidelog.broker.replicas.replica_set import ReplicaSet
     from tidelog.broker.replicas.stray_recovery import StrayRecovery
@@ -38,6 +39,7 @@ class ApiContext:
     replicas: ReplicaSet
     commands: ReplicaCommands
     alter_partition_manager: IsrChanges
+    foreign_isr_changes: ForeignIsrChanges
     fetch_sessions: FetchSessions
     strays: StrayRecovery
     groups: GroupCoordinators
