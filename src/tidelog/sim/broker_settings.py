@@ -49,6 +49,8 @@ class Settings:
     levels: dict[int, str] = field(default_factory=dict)
     #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
     isr_stands: bool = False
+    #: Whether nothing delays the controller's commands for seconds (A9).
+    leaders_hear: bool = False
     healthy_stay: bool = False
     #: Whether waiting fetches are checked (`FetchWaitChecker`).
     patient_fetches: bool = False

@@ -279,6 +279,7 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
         store_latency_ms=profile.store_latency_ms,
         levels=_levels(seed, profile),
         isr_stands=profile.isr_stands,
+        leaders_hear=profile.leaders_hear,
         healthy_stay=profile.healthy_stay,
         patient_fetches=profile.patient_fetches,
         throttles=profile.throttles,

@@ -28,6 +28,7 @@ from tidelog.sim.checkers.event_checker import EventChecker
 from tidelog.sim.checkers.fetch_wait_checker import FetchWaitChecker
 from tidelog.sim.checkers.group_checker import GroupChecker
 from tidelog.sim.checkers.in_sync_checker import InSyncChecker
+from tidelog.sim.checkers.isr_view_checker import IsrViewChecker
 from tidelog.sim.checkers.leader_wait_checker import LeaderWaitChecker
 from tidelog.sim.checkers.log_dir_checker import LogDirChecker
 from tidelog.sim.checkers.planned_move_checker import PlannedMoveChecker
@@ -128,6 +129,8 @@ class SimCluster:
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
         self.fetch_waits = self._fetch_wait_checker()
+        #: Checker of what leaders know of published ISRs, where nothing delays commands (A9).
+        self.isr_views = self._isr_view_checker()
         self._attach()
 
     def _fetch_wait_checker(self) -> FetchWaitChecker | None:
@@ -162,6 +165,17 @@ class SimCluster:
             self._is_connected,
             isr_stands=self.settings.isr_stands,
             healthy_stay=self.settings.healthy_stay,
+        )
+
+    def _isr_view_checker(self) -> IsrViewChecker | None:
+        scheduler = self.simulator.scheduler
+        if not self.settings.leaders_hear:
+            return None
+        return IsrViewChecker(
+            self.brokers,
+            self.published,
+            self.simulator.violate,
+            lambda after_ns, callback: scheduler.after(after_ns, None, callback),
         )
 
     def _log_dir_checker(self) -> LogDirChecker:

@@ -143,7 +143,8 @@ CONTROLLERS: Final = (
     # A peer asks for ISR changes in the leaders' names, and gets the responses (A3).
     Profile(
         "rogue_isr_changes",
-        weights={"rogue_isr_change": 6.0, "slow_link": 1.0, "crash_any": 1.0},
+        weights={"rogue_isr_change": 6.0, "slow_link": 1.0, "late_watches": 1.0},
+        leaders_hear=True,
         left_out=0.0,
         mean_interval_ms=(400, 1_500),
         recreates=0.0,

@@ -54,6 +54,9 @@ class Profile:
     keeps_promises: bool = True
     #: Whether each follower is healthy throughout, so that none may leave an ISR (F5).
     isr_stands: bool = False
+    #: Whether no fault delays the controller's commands for seconds, so that every leader knows its
+    #: published ISR (A9).
+    leaders_hear: bool = False
     #: Whether a follower that has kept up with a leader stays in the ISR for as long as both live,
     #: whatever becomes of other brokers (F7).
     healthy_stay: bool = False

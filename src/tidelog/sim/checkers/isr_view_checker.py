@@ -1,0 +1,63 @@
+"""No leader goes on with another ISR than the published one (A3, A9).
+
+A leader hears of each published state of its leader epoch within a bounded time, whoever asked for
+it. Only for profiles that neither cut links nor pause brokers: nothing else delays a command for so
+long there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+from tidelog.core.types import TopicPartition
+from tidelog.replication.leader import LeaderReplica
+from tidelog.sim.checkers.published_state import Published, PublishedPartition
+
+#: Longest time in which a leader may not know a published state, in virtual time.
+LIMIT_NS: Final = 5_000_000_000
+
+
+class Leading(Protocol):
+    """The view of one broker that this checker uses."""
+
+    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
+        """Yield the partitions that the broker leads."""
+
+
+class IsrViewChecker:
+    """The leaders' ISRs compared with the published ones."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Leading],
+        published: Published,
+        violate: Callable[[str], None],
+        after_ns: Callable[[int, Callable[[], None]], object],
+    ) -> None:
+        """`after_ns` calls back after a virtual time."""
+        self._brokers = brokers
+        self._published = published
+        self._violate = violate
+        self._after_ns = after_ns
+        published.on_state.append(self._changed)
+
+    def _changed(self, _: PublishedPartition | None, now: PublishedPartition) -> None:
+        if now.leader in self._brokers:
+            self._after_ns(LIMIT_NS, lambda: self._check(now))
+
+    def _check(self, state: PublishedPartition) -> None:
+        """Check that the leader knows a state that has been in force for the whole time."""
+        if self._published.partitions.get(state.key) is not state:
+            return
+        topic = self._published.all_topics[state.key.topic_id]
+        name = TopicPartition(topic.name, state.key.partition)
+        core = dict(self._brokers[state.leader].leaderships()).get(name)
+        if core is None or core.leader_epoch != state.leader_epoch:
+            return
+        if core.isr.partition_epoch < state.partition_epoch:
+            self._violate(
+                f"{name}: leader {state.leader} goes on with the ISR {core.isr.committed} of"
+                f" partition epoch {core.isr.partition_epoch}, where {state.isr} of"
+                f" {state.partition_epoch} is published since {LIMIT_NS // 10**9} s (A9)"
+            )
