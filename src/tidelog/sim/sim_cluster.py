@@ -128,9 +128,7 @@ class SimCluster:
         self.planned_moves = PlannedMoveChecker(simulator.violate, lambda: simulator.now_ns)
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
-        self.fetch_waits = self._fetch_wait_checker()
-        #: Checker of what leaders know of published ISRs, where nothing delays commands (A9).
-        self.isr_views = self._isr_view_checker()
+        self.fetch_waits, self.isr_views = self._fetch_wait_checker(), self._isr_view_checker()
         self._attach()
 
     def _fetch_wait_checker(self) -> FetchWaitChecker | None:
@@ -168,6 +166,7 @@ class SimCluster:
         )
 
     def _isr_view_checker(self) -> IsrViewChecker | None:
+        """Return the checker of what leaders know of ISRs, where nothing delays commands (A9)."""
         scheduler = self.simulator.scheduler
         if not self.settings.leaders_hear:
             return None
