@@ -68,7 +68,9 @@ class Requests:
             return
         again = encode_request(header, decoded)
         header_again, decoded_again = codec.decode_request(again)
-        assert (header_again, decoded_again) == (header, decoded), "another request comes back"
+        is_same = (header_again, decoded_again) == (header, decoded)
+        # A number that is none (NaN) equals nothing: the bytes decide below.
+        assert is_same or "nan" in repr(decoded), "another request comes back"
         assert encode_request(header_again, decoded_again) == again, "it is written otherwise"
 
 

@@ -304,7 +304,8 @@ class AppendQueue:
                     break
                 created -= 1
                 self.rolled(segment)
-            segment.last_modified_ms = now_ms
+            if group[:left]:  # the former segment of a roll may get none
+                segment.last_modified_ms = now_ms
             for plan in group[:left]:
                 self._apply(plan)
             left -= min(left, len(group))

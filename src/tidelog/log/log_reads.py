@@ -13,7 +13,7 @@ cannot be believed (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTime
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -400,6 +400,11 @@ def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -
     log.read_ends.clear()
 
 
+#: Timestamps with a meaning, of `offsets_before`.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
 def offset_for_timestamp(
     log: LogState, timestamp_ms: int, end_offset: int
 ) -> Completion[Found | None]:
@@ -409,22 +414,48 @@ def offset_for_timestamp(
         for segment in log.segments
         if segment.max_timestamp_ms >= timestamp_ms and segment.base_offset < end_offset
     ]
-    return _search(log, candidates, timestamp_ms, end_offset)
+    return _search(log, candidates, timestamp_ms, log.log_start_offset, end_offset)
+
+
+def offsets_before(log: LogState, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
+    """See PartitionLog.offsets_before."""
+    found = [
+        (max(segment.base_offset, log.log_start_offset), segment.last_modified_ms)
+        for segment in log.segments
+    ]
+    if log.segments[-1].size_bytes:
+        found.append((log.log_end_offset, now_ms))
+    if timestamp_ms == EARLIEST:
+        found = found[:1]
+    elif timestamp_ms != LATEST:
+        while found and found[-1][1] > timestamp_ms:
+            found.pop()
+    return sorted(
+        (offset for offset, _ in found[max(0, len(found) - max(count, 0)) :]), reverse=True
+    )
 
 
 def max_timestamp(log: LogState) -> Completion[Found | None]:
-    """See PartitionLog.max_timestamp."""
+    """See PartitionLog.max_timestamp.
+
+    As in Kafka, records below the log start count while their segment is there.
+    """
     best: Segment | None = None
     for segment in log.segments:
         if best is None or segment.max_timestamp_ms > best.max_timestamp_ms:
             best = segment
     if best is None or best.max_timestamp_ms < 0:
         return Completion.of(None)
-    return _search(log, [best], best.max_timestamp_ms, log.log_end_offset)
+    start_offset = best.base_offset
+    return _search(log, [best], best.max_timestamp_ms, start_offset, log.log_end_offset)
 
 
 def _search(
-    log: LogState, candidates: list[Segment], timestamp_ms: int, end_offset: int
+    log: LogState,
+    candidates: list[Segment],
+    timestamp_ms: int,
+    start_offset: int,
+    end_offset: int,
 ) -> Completion[Found | None]:
     """Search the segments in order until one has the record."""
     if not candidates:
@@ -461,7 +492,7 @@ def _search(
             _start_position(segment, timestamp_ms),
             segment.size_bytes,
             timestamp_ms,
-            log.log_start_offset,
+            start_offset,
             min(end_offset, log.log_end_offset),
         )
         log.directory.open_files.pin(segment.file)
@@ -474,7 +505,8 @@ def _search(
         elif done.result() is not None or len(candidates) == 1:
             completion.resolve(done.result())
         else:
-            _pass_on(_search(log, candidates[1:], timestamp_ms, end_offset), completion)
+            following = _search(log, candidates[1:], timestamp_ms, start_offset, end_offset)
+            _pass_on(following, completion)
 
     log.directory.with_index(segment).then(indexed)
     return completion

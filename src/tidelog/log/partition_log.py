@@ -178,6 +178,15 @@ class PartitionLog(LogState):
         """
         return log_reads.offset_for_timestamp(self, timestamp_ms, end_offset)
 
+    def offsets_before(self, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
+        """Return at most `count` offsets at which segments begin, in descending order.
+
+        The segments were last written at `timestamp_ms` or before; -1: all, -2: the first one. The
+        log end counts as the begin of a segment that is written now, unless the last one is empty.
+        Source: UnifiedLog.legacyFetchOffsetsBefore (ListOffsets version 0).
+        """
+        return log_reads.offsets_before(self, timestamp_ms, count, now_ms)
+
     def max_timestamp(self) -> Completion[tuple[int, int, int] | None]:
         """Return (timestamp, offset, leader epoch) of the first record of the largest timestamp."""
         return log_reads.max_timestamp(self)

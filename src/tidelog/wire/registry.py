@@ -78,6 +78,7 @@ from tidelog.wire.messages import (
     stop_replica,
     sync_group,
     txn_offset_commit,
+    update_features,
     update_metadata,
 )
 from tidelog.wire.schema import Api
@@ -134,6 +135,7 @@ ALTER_CLIENT_QUOTAS: Final = 49
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 ALTER_PARTITION: Final = 56
+UPDATE_FEATURES: Final = 57
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -209,6 +211,7 @@ API: Final[dict[int, Api]] = {
         alter_client_quotas.API,
         describe_user_scram_credentials.API,
         alter_user_scram_credentials.API,
+        update_features.API,
         alter_partition.API,
         describe_cluster.API,
         describe_producers.API,
@@ -285,6 +288,7 @@ __all__ = [
     "DESCRIBE_USER_SCRAM_CREDENTIALS",
     "ALTER_USER_SCRAM_CREDENTIALS",
     "ALTER_PARTITION",
+    "UPDATE_FEATURES",
     "DESCRIBE_CLUSTER",
     "DESCRIBE_PRODUCERS",
     "DESCRIBE_TRANSACTIONS",

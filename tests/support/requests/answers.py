@@ -113,6 +113,7 @@ _DOCUMENTED = {
     "ExpireDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
     "DescribeDelegationToken": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
     "DescribeClientQuotas": "",
+    "UpdateFeatures": "INVALID_REQUEST",
     "AlterClientQuotas": "UNSUPPORTED_VERSION",
     "DescribeUserScramCredentials": "RESOURCE_NOT_FOUND DUPLICATE_RESOURCE",
     "AlterUserScramCredentials": "RESOURCE_NOT_FOUND UNSUPPORTED_SASL_MECHANISM",

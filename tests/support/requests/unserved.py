@@ -50,6 +50,7 @@ from tidelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tidelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tidelog.wire.registry import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -73,6 +74,7 @@ from tidelog.wire.registry import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     TXN_OFFSET_COMMIT,
+    UPDATE_FEATURES,
 )
 
 TXN, GROUP = "a transaction", "a group"
@@ -143,6 +145,9 @@ UNSERVED_REQUESTS: dict[int, Callable[[int, str], Any]] = {
         [UserName("a"), UserName("b"), UserName("b"), UserName("")]
     ),
     ALTER_USER_SCRAM_CREDENTIALS: _alter_scram,
+    UPDATE_FEATURES: lambda version, topic: UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey("metadata.version", 20), FeatureUpdateKey("odd", 0)]
+    ),
     DESCRIBE_PRODUCERS: lambda version, topic: DescribeProducersRequest([TopicRequest(topic, [0])]),
     DESCRIBE_TRANSACTIONS: lambda version, topic: DescribeTransactionsRequest([TXN]),
     LIST_TRANSACTIONS: lambda version, topic: ListTransactionsRequest(["Ongoing", "Odd"]),

@@ -301,7 +301,7 @@ def test_a_leader_that_does_not_say_where_its_log_starts_is_asked_again() -> Non
         broker, leader = await a_follower_of(0)
         answers = [
             ListOffsetsPartitionResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-            ListOffsetsPartitionResponse(0, 0, -1, 30, 0),
+            ListOffsetsPartitionResponse(0, offset=30, leader_epoch=0),
         ]
         broker.peers.intercepted[LIST_OFFSETS] = lambda message, on_answer: on_answer(
             ListOffsetsResponse(topics=[ListOffsetsTopicResponse("t", [answers.pop(0)])]), None

@@ -199,6 +199,19 @@ class TestAppends:
         assert value.expire_timestamp_ms == 1_060_000
 
 
+class TestOffsets:
+    @pytest.mark.parametrize("offset", [-1, -5, -(2**63)])
+    @told
+    async def test_an_offset_below_0_is_kept_and_returned_as_kafka_does(self, offset: int) -> None:
+        harness = CoordinatorHarness()
+        await harness.lead()
+        assert commit_error(commit(harness, offset)) is NONE
+        assert fetch(harness) == (NONE, offset)
+        await harness.follow(1)
+        await harness.lead(2)
+        assert fetch(harness) == (NONE, offset)
+
+
 class TestLeadership:
     @told
     async def test_a_topic_made_anew_is_coordinated_from_its_first_epoch_on(self) -> None:

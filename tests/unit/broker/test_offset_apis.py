@@ -13,7 +13,8 @@ from tidelog.broker.apis import list_offsets, offset_for_leader_epoch
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.wire.codec import RequestHeader
+from tidelog.core.types import TopicPartition
+from tidelog.wire.codec import RequestHeader, encode_response
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -140,6 +141,39 @@ def test_questions_that_cannot_be_answered_have_errors_of_their_own() -> None:
         damage = KafkaError(ErrorCode.CORRUPT_MESSAGE)
         log.offset_for_timestamp = lambda *asked: Completion.failed(damage)  # type: ignore[method-assign]  # replaced by the test
         assert (await list_offset(broker, 3)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("found", "replica", "offsets"),
+    [([5, 0], -1, [3, 0]), ([5, 0], 2, [5, 0]), ([2, 0], -1, [2, 0]), ([], -1, [])],
+)
+def test_version_0_lists_the_begin_of_segments_up_to_the_high_watermark(
+    found: list[int], replica: int, offsets: list[int]
+) -> None:
+    async def story() -> None:
+        broker = await a_leader()
+        partition = broker.partition(TopicPartition("t", 0))
+        assert partition.leadership is not None
+        partition.leadership.high_watermark = 3
+        asked: list[Any] = []
+        log: Any = broker.log()
+
+        def offsets_before(*words: Any) -> list[int]:
+            asked.append(words)
+            return list(found)
+
+        log.offsets_before = offsets_before
+        wanted = ListOffsetsPartition(0, timestamp=-1, max_num_offsets=7)
+        message = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic("t", [wanted])])
+        request: Any = Request(RequestHeader(2, 0, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+        answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
+        assert answer.topics[0].partitions[0].old_style_offsets == offsets
+        assert asked == [(-1, 7, broker.clock.wall_ms())]
+        encode_response(2, 0, 1, answer)
+        refused = await list_offset(broker, -3, version=0)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     run(story())
 

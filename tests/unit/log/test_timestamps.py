@@ -67,6 +67,38 @@ def test_records_before_the_log_start_are_not_found(harness: LogHarness) -> None
     assert found is not None and found[1] == 3
 
 
+def test_the_largest_timestamp_is_named_though_its_record_was_deleted(
+    harness: LogHarness,
+) -> None:
+    """As Kafka does, as long as the segment is there."""
+    log = harness.log()
+    for number, newer in enumerate((0, 9, 1, 2)):
+        append(log, [b"a"], timestamp_ms=NOW_MS + newer, epoch=number)
+    log.advance_log_start(3)
+    assert log.max_timestamp().result() == (NOW_MS + 9, 1, 1)
+    assert log.offset_for_timestamp(NOW_MS + 3, 4).result() is None
+
+
+def test_segments_are_listed_by_the_time_of_their_last_write(harness: LogHarness) -> None:
+    """As ListOffsets 0 has it: a begin for each segment, and the log end as one of now."""
+    log = harness.log(LogConfig(segment_bytes=150))
+    written_ms = []
+    for _ in range(3):
+        append(log, [b"a" * 60])
+        written_ms.append(log.active_segment.last_modified_ms)
+        harness.clock.now_ms += 1_000
+    now_ms = harness.clock.now_ms
+    assert log.base_offsets == [0, 1, 2] and written_ms == sorted(set(written_ms))
+    assert log.offsets_before(-1, 9, now_ms) == [3, 2, 1, 0]
+    assert log.offsets_before(-1, 2, now_ms) == [3, 2]
+    assert log.offsets_before(-2, 9, now_ms) == [0]
+    assert log.offsets_before(written_ms[1], 9, now_ms) == [1, 0]
+    assert log.offsets_before(written_ms[0] - 1, 9, now_ms) == []
+    assert log.offsets_before(-1, 0, now_ms) == log.offsets_before(-1, -1, now_ms) == []
+    log.advance_log_start(2)
+    assert log.offsets_before(-2, 1, now_ms) == [2]
+
+
 def test_a_damaged_batch_is_reported(harness: LogHarness) -> None:
     log = harness.log()
     append(log, [b"a" * 100])

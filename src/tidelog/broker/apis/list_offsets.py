@@ -1,13 +1,14 @@
-"""ListOffsets (key 2), versions 1 to 9.
+"""ListOffsets (key 2), versions 0 to 9.
 
 Returns the first offset whose record is not older than a timestamp. A timestamp below 0 has a
 meaning. It is -1 for the latest, -2 for the earliest offset, and -3 for the record of the largest
-timestamp (version 7). It is -4 for the earliest on this broker (8), and -5 for the latest in remote
-storage (9: there is none, so no offset). Consumers see up to the high watermark. While that has not
+timestamp (version 7), which may lie below the log start offset, as in Kafka. It is -4 for the
+earliest on this broker (8), and -5 for the latest in remote storage (9: there is none, so no
+offset). Consumers see up to the high watermark. While that has not
 reached the current leader epoch, its value is unknown: OFFSET_NOT_AVAILABLE, below version 5
 LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A partition that one request names twice is
-refused: INVALID_REQUEST. Not supported yet: transactions (read_committed sees what read_uncommitted
-sees).
+refused: INVALID_REQUEST. Version 0 returns the first offsets of segments by the time of their last
+write. Not supported yet: transactions (read_committed sees what read_uncommitted sees).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
-CARD = Card(api_key=2, min_version=1, max_version=9, note="no transactions yet")
+CARD = Card(api_key=2, min_version=0, max_version=9, note="no transactions yet")
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 #: The first version that has each of them.
-_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
 _CONSUMER_REPLICA_ID = -1
@@ -49,6 +50,14 @@ def handle(
     """Respond at once where no timestamp has to be looked up in the log."""
     message = request.message
     repeated = _repeated(message)
+    if request.header.api_version == 0:
+        return _response(
+            message,
+            [
+                [_segments(context, request, topic.name, asked) for asked in topic.partitions]
+                for topic in message.topics
+            ],
+        )
     lookups = any(
         asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
         for topic in message.topics
@@ -142,6 +151,29 @@ def _leader(
     leadership = partition.leadership
     assert leadership is not None, "only a leader passes the check of the leader epoch"
     return partition, leadership
+
+
+def _segments(
+    context: ApiContext,
+    request: Request[ListOffsetsRequest],
+    topic: str,
+    asked: ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse:
+    """Return the first offsets of segments, up to the high watermark for a consumer (version 0)."""
+    answer = ListOffsetsPartitionResponse(asked.partition_index)
+    try:
+        partition, role = _leader(context, request, topic, asked)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    offsets = partition.log.offsets_before(
+        asked.timestamp, asked.max_num_offsets, context.services.clock.wall_ms()
+    )
+    if not _is_replica(request) and any(each > role.high_watermark for each in offsets):
+        visible = [each for each in offsets if each <= role.high_watermark]
+        offsets = [role.high_watermark, *visible]
+    answer.old_style_offsets = offsets
+    return answer
 
 
 def _known(

@@ -1,11 +1,13 @@
-"""ListOffsets (key 2), versions 1 to 9: offsets by timestamp.
+"""ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
 Timestamps below 0 have meanings: -1 latest, -2 earliest, -3 of the largest timestamp (version 7),
 -4 earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, 4 the leader
-epoch for fencing, 6 is flexible.
+epoch for fencing, 6 is flexible. Version 0 asks for the first offsets of several segments.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tidelog.wire.schema import Api, array, int8, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
@@ -18,6 +20,7 @@ class ListOffsetsPartition:
     partition_index: int = int32("0+")
     current_leader_epoch: int = int32("4+", -1, ignorable=True)
     timestamp: int = int64("0+")
+    max_num_offsets: int = int32("0", 1)
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class ListOffsetsPartitionResponse:
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
+    old_style_offsets: Sequence[int] = array("int64", "0")
     timestamp: int = int64("1+", -1)
     offset: int = int64("1+", -1)
     leader_epoch: int = int32("4+", -1)
@@ -69,7 +73,7 @@ API = Api(
     name="ListOffsets",
     request=ListOffsetsRequest,
     response=ListOffsetsResponse,
-    min_version=1,
+    min_version=0,
     max_version=9,
     first_flexible_version=6,
 )

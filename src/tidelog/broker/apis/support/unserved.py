@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
+NO_FEATURES: Final = "brokers have no finalized features"
 NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
 PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authentication"
 CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"

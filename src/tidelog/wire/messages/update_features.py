@@ -1,0 +1,58 @@
+"""UpdateFeatures (key 57), versions 0 and 1: change finalized features (KIP-584).
+
+Version 1 separates safe downgrades from unsafe ones, and validates without a change (KIP-778).
+"""
+
+from __future__ import annotations
+
+from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string
+from tidelog.wire.structs import dataclass
+
+
+@dataclass(slots=True)
+class FeatureUpdateKey:
+    """A feature and its new maximum level; below 1: none."""
+
+    feature: str = string("0+")
+    max_version_level: int = int16("0+")
+    allow_downgrade: bool = boolean("0")
+    upgrade_type: int = int8("1+", 1)
+
+
+@dataclass(slots=True)
+class UpdateFeaturesRequest:
+    """`validate_only` checks and changes nothing."""
+
+    timeout_ms: int = int32("0+", 60_000)
+    feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey, "0+")
+    validate_only: bool = boolean("1+")
+
+
+@dataclass(slots=True)
+class UpdatableFeatureResult:
+    """Outcome of one feature."""
+
+    feature: str = string("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+
+
+@dataclass(slots=True)
+class UpdateFeaturesResponse:
+    """Outcomes, one per feature."""
+
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    results: list[UpdatableFeatureResult] = array(UpdatableFeatureResult, "0-1", ignorable=True)
+
+
+API = Api(
+    key=57,
+    name="UpdateFeatures",
+    request=UpdateFeaturesRequest,
+    response=UpdateFeaturesResponse,
+    min_version=0,
+    max_version=1,
+    first_flexible_version=0,
+)
