@@ -33,6 +33,26 @@ _LIST = re.compile(r"([\w-]*N[\w-]*)(?:,? ?\1)+")
 NOT_TYPED: Final = {
     ("disks", "A disk is slow"): "takes minutes; tests/cluster/test_slow_directories.py does it",
     ("disks", "Balance the disks"): "needs two volumes; tests/cluster/test_drains.py has them",
+    (
+        "reassignment",
+        "One command for a wish",
+    ): "moves 318 MiB; tests/cluster/test_planned_moves.py",
+    ("reassignment", "Progress"): "shows 318 MiB on the move; tests/unit/cli/test_move_watch.py",
+    ("reassignment", "Queue"): "shows moves that wait; tests/unit/cli/test_move_queue.py",
+    ("reassignment", "Cancel"): "shows a broker that hangs; tests/unit/cli/test_reassigning.py",
+}
+#: Guides whose commands a test of this folder types, as far as it goes.
+GUIDES_TYPED: Final = {
+    "clients",
+    "disks",
+    "durability",
+    "older-store",
+    "reassignment",
+    "simulation",
+}
+NOT_TYPED_GUIDES: Final = {
+    "spark": "its commands are those of tests/spark",
+    "zookeeper": "needs ZooKeeper; tests/cluster/test_zookeeper.py does what the guide does",
 }
 #: Commands that need another state than the session before them leaves.
 NOT_REPEATED: Final = ("is too small: N of N bytes are left",)
@@ -190,27 +210,57 @@ def replaced(text: str, places: Mapping[str, str]) -> str:
 REASSIGNMENT = sessions("reassignment")
 
 
+MOVES_TYPED: Final = ("Move", "Freeze", "Throttle")
+
+
 def test_the_guide_to_reassignment(terminal: Terminal) -> None:
-    begin(terminal, "-n 4", "--partitions 2 --replication-factor 2", {})
-    for title in ("Move", "Throttle"):
+    begin(terminal, "-n 4", "--partitions 3 --replication-factor 2", {})
+    for title in MOVES_TYPED:
         type_section(terminal, REASSIGNMENT[title])
         terminal.run("tidelog reassign list --watch\n")
 
 
-def test_every_section_of_the_guide_to_disks_is_typed_or_has_a_reason() -> None:
+def test_every_section_of_the_guides_is_typed_or_has_a_reason() -> None:
     typed = {"A disk fails", "Replace it", "A disk is full", "Take a disk out of use"}
     typed.add("Move replicas to another disk")
     assert DISKS.keys() == typed | {title for guide, title in NOT_TYPED if guide == "disks"}
+    left = {title for guide, title in NOT_TYPED if guide == "reassignment"}
+    assert REASSIGNMENT.keys() == {*MOVES_TYPED} | left
 
 
-def test_the_guide_to_the_simulator(terminal: Terminal) -> None:
-    found = sections(GUIDES / "simulation.md")
-    [commands] = found["Run seeds"].commands
-    quick = commands.replace("0..9", "0..0")
-    assert quick != commands
-    terminal.run(quick)
-    section = found["Run your own mutant"]
+SIMULATION = sections(GUIDES / "simulation.md")
+
+
+@pytest.mark.soak
+def test_the_seeds_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
+    [commands] = SIMULATION["Run seeds"].commands
+    terminal.run(commands)
+
+
+def test_the_mutant_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
+    section = SIMULATION["Run your own mutant"]
     terminal.save(section.files)
     mutant = section.named["mutant"].strip().replace("0..9", "0..0")
     printed = terminal.run(f"{mutant} && exit 1 || test $? = 1\n")
     assert "violations: " in printed
+
+
+def test_single_commands_of_guides_with_few(terminal: Terminal) -> None:
+    begin(terminal, "-n 1", "--partitions 1 --replication-factor 1", {})
+    terminal.run("tidelog topics create payments --partitions 1 --replication-factor 1\n")
+    [switch_on] = sections(GUIDES / "durability.md")["Switch it on"].commands
+    terminal.run(switch_on)
+    printed = terminal.run("tidelog configs describe --topic payments --key flush.before.ack\n")
+    assert "true" in printed
+    [backup] = sections(GUIDES / "older-store.md")["Take a backup"].commands
+    terminal.run(backup)
+    assert (terminal.directory / "metadata-backup.jsonl").stat().st_size > 0
+
+
+def test_every_guide_with_commands_is_typed_or_has_a_reason() -> None:
+    with_commands = {
+        path.stem
+        for path in GUIDES.glob("*.md")
+        if re.search(r"^```sh|^\$ ", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert with_commands == GUIDES_TYPED | NOT_TYPED_GUIDES.keys()

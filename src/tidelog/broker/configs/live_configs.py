@@ -99,7 +99,6 @@ class LiveConfigs:
     async def open(self) -> None:
         """Watch, and take over the stored settings for brokers; wait for the store (S3)."""
         while True:
-            self._everything = False  # a reload from here on reads everything again
             try:
                 names = await self._names()
                 await self._read_broker_settings()
@@ -108,6 +107,7 @@ class LiveConfigs:
             else:
                 break
         self._take(names)
+        self._everything = False
 
     def start(self) -> None:
         """Follow changes from now on."""
