@@ -1,9 +1,9 @@
 """Breaks rules of the brokers one at a time and looks whether the tests of the rule notice.
 
 `make breaks` runs all of tests/rules/breaks.toml (RULES="V12 A4" those of some rules). Each break
-is one changed line in a copy of the sources; tests/rules with `--rule ID` must then fail. The exit
-code is 1 if any break survives without a reason in the table, cannot be applied, does not run, or
-is caught although the table says that it survives.
+is one changed line in a copy of the sources; an assertion of a test in tests/rules with `--rule ID`
+must then fail. The exit code is 1 if any break survives without a reason in the table, cannot be
+applied, is noticed by other errors alone, or is caught although the table says that it survives.
 """
 
 from __future__ import annotations
@@ -20,19 +20,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.breaks.failures import Failure, read_failures
+from tests.support.rules import rules_in_tests
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TABLE = ROOT / "tests" / "rules" / "breaks.toml"
 #: All that the tests of the rules need.
 COPIED = ("pyproject.toml", "src", "tests", "docs")
 #: Tests that have not ended by then never will.
-LIMIT_S = 60
-#: A break that makes these is no broken rule but a broken line.
-NOT_RUNNING = ("NameError:", "SyntaxError:", "ImportError:", "UnboundLocalError:")
-PASSED, FAILED, NOTHING_RUN = 0, 1, 5
+LIMIT_S = 180
+#: Exit codes of pytest. With `INTERRUPTED` it stops at the first test that an assertion failed.
+PASSED, FAILED, INTERRUPTED = 0, 1, 2
 
 
 class BreakError(Exception):
-    """A break that says nothing: it cannot be applied, or what it makes does not run."""
+    """A break that proves nothing: it cannot be applied, or no assertion of a test failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """A run of the tests of some rules."""
+
+    #: None: they did not end within their limit.
+    code: int | None
+    failures: list[Failure]
+    printed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +98,12 @@ class SourceCopy:
 
     def check_healthy(self, rules: Sequence[str]) -> None:
         """BreakError unless the tests of these rules pass while nothing is broken."""
-        code, told = self._run_tests(rules, keeps_bytecode=True)
-        if code != PASSED:
-            raise BreakError(f"the tests fail although no rule is broken:\n{told}")
+        run = self._run_tests(rules, keeps_bytecode=True)
+        if run.code != PASSED:
+            raise BreakError(f"the tests fail although no rule is broken:\n{run.printed}")
 
     def is_caught(self, one: Break) -> bool:
-        """Whether a test of the rule fails with the rule broken; BreakError."""
+        """Whether an assertion of a test of the rule fails with the rule broken; BreakError."""
         path = self._root / "src" / one.file
         whole, stat = path.read_text(encoding="utf-8"), path.stat()
         path.write_text(one.applied(whole), encoding="utf-8")
@@ -99,40 +111,58 @@ class SourceCopy:
         self._applied += 1
         os.utime(path, (stat.st_atime, stat.st_mtime + 1_000 + self._applied))
         try:
-            code, told = self._run_tests([one.rule], keeps_bytecode=False)
+            run = self._run_tests([one.rule], keeps_bytecode=False)
         finally:
             path.write_text(whole, encoding="utf-8")
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        wrong = next((word for word in NOT_RUNNING if word in told), None)
-        if wrong is not None or code not in (PASSED, FAILED):
-            raise BreakError(f"{one}: does not run ({wrong or f'exit code {code}'})\n{told}")
-        return code == FAILED
+        if run.code != PASSED and not any(each.by_assertion for each in run.failures):
+            raise BreakError(f"{one}: {_other_errors(run)}")
+        return run.code != PASSED
 
-    def _run_tests(self, rules: Sequence[str], keeps_bytecode: bool) -> tuple[int, str]:
+    def _run_tests(self, rules: Sequence[str], keeps_bytecode: bool) -> TestRun:
         options = [word for rule in rules for word in ("--rule", rule)]
         environment = {**os.environ, "PYTHONPATH": f"{self._root / 'src'}:{self._root}"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         if not keeps_bytecode:
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        failures = self._root / "failures.jsonl"
+        failures.unlink(missing_ok=True)
+        options += ["-p", "tests.breaks.failures", "--failures", str(failures)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-x", "--tb=short", "tests/rules", *options],
+            [sys.executable, "-m", "pytest", "--tb=short", *files_of(rules), *options],
             cwd=self._root,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        code: int | None = None
         try:
-            told, _ = process.communicate(timeout=LIMIT_S)
+            printed, _ = process.communicate(timeout=LIMIT_S)
+            code = process.returncode
         except subprocess.TimeoutExpired:
             process.kill()
-            told, _ = process.communicate()
-            return FAILED, told
+            printed, _ = process.communicate()
         except BaseException:
             process.kill()
             process.wait()
             raise
-        return process.returncode, told
+        return TestRun(code, read_failures(failures), printed)
+
+
+def files_of(rules: Sequence[str]) -> list[str]:
+    """Return the test files that name any of the rules; to collect all of them takes seconds."""
+    tests = [test for rule in rules for test in rules_in_tests().get(rule, [])]
+    return [f"tests/rules/{name}" for name in sorted({test.partition("::")[0] for test in tests})]
+
+
+def _other_errors(run: TestRun) -> str:
+    """Say why a run in which no assertion failed does not count."""
+    if run.failures:
+        return "; ".join(["no assertion of a test failed", *map(str, run.failures)])
+    if run.code is None:
+        return f"the tests do not end within {LIMIT_S} s"
+    return f"the tests do not run (exit code {run.code})\n{run.printed}"
 
 
 def main(rules: Sequence[str]) -> int:
@@ -150,13 +180,13 @@ def main(rules: Sequence[str]) -> int:
             try:
                 verdict = "caught" if sources.is_caught(one) else "survived"
             except BreakError as error:
-                verdict = "says nothing"
+                verdict = "proves nothing"
                 wrong.append(str(error))
             else:
                 caught += verdict == "caught"
                 if (verdict == "survived") != bool(one.survives):
                     wrong.append(f"{one}: {verdict}")
-            print(f"{verdict:<13}{one}", flush=True)
+            print(f"{verdict:<15}{one}", flush=True)
     for line in wrong:
         print(f"WRONG {line}")
     seconds = time.monotonic() - started

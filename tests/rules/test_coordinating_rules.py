@@ -18,6 +18,7 @@ from tests.support.broker.coordinator import (
     told,
 )
 
+from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.data.consumer_offsets import GROUP_METADATA_VALUE, OFFSET_COMMIT_VALUE
@@ -128,7 +129,7 @@ async def test_a_commit_is_answered_when_it_is_replicated_under_the_leader_epoch
     harness = CoordinatorHarness()
     await harness.lead(7, isr=(1, 2))
     pending = commit(harness, 5)
-    assert not pending.done
+    assert isinstance(pending, Pending) and not pending.done
     assert fetch(harness) == (NONE, -1)
     harness.replicate()
     assert commit_error(answered(pending)) is NONE

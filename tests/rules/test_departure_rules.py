@@ -66,7 +66,9 @@ def test_a_new_topics_replica_never_begins_with_records_of_the_old_one(
     assert isinstance(made.error, StorageError) and made.error.is_full
     assert TP not in directory.logs and directory.failure is None
     make_room(harness)
-    log = directory.create(TP, NEXT_ID, LogConfig()).result()
+    made = directory.create(TP, NEXT_ID, LogConfig())
+    assert made.error is None
+    log = made.result()
     assert log.log_end_offset == 0
     assert (harness.log_path / "00000000000000000000.log").stat().st_size == 0
     append(log, [b"new"])

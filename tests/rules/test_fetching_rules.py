@@ -1,12 +1,12 @@
 """Rules of following, between brokers: V32, V36, V60 to V63, V66, V67, A2, A5, A9, A10.
 
-Real fetchers, fetch sessions, leaders and ISR changes over fake logs
-(`tests.support.broker.fakes`).
+Real fetchers, fetch sessions, leaders and ISR changes over logs of `tests.support.broker.fakes`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.support.broker.fakes import (
 from tidelog.broker.apis import fetch, list_offsets
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.core.completion import Completion
-from tidelog.core.errors import ConnectionLost, ErrorCode
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.alter_partition import (
@@ -574,7 +574,8 @@ def test_produces_are_acknowledged_while_a_change_is_in_flight() -> None:
         leader.see(1, 2, 3, controller_id=9)
         await replicate(cluster, isr=(1, 2))
         assert role_of(leader).isr.in_flight
-        leader.produce(3)
+        with contextlib.suppress(KafkaError):  # what is refused is missing below
+            leader.produce(3)
         await settle()
         assert leader.partition().high_watermark == 3
 
@@ -647,8 +648,7 @@ def test_a_follower_below_the_leaders_log_drops_everything_and_starts_there() ->
 @pytest.mark.rule("V67", "V32")
 @pytest.mark.parametrize("records", [0, 2])
 def test_a_follower_that_holds_nothing_begins_whatever_epoch_it_led(records: int) -> None:
-    """A Kafka broker that led without a record keeps the epoch, and where it is told to begin anew
-    it would ask with it from the same offset again."""
+    """A Kafka broker that led without a record keeps the epoch, and would ask with it for ever."""
 
     async def story() -> None:
         leader = a_cluster()[1]

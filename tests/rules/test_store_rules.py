@@ -49,6 +49,9 @@ from tidelog.metadata.store import (
 )
 from tidelog.runtime.stores.sqlite_database import Database
 
+#: A session that has expired is refused long before it has written so often.
+MAX_WRITES = 500
+
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZookeeper]:
@@ -100,6 +103,7 @@ async def test_a_session_that_was_expired_writes_nothing_any_more(
         else:
             version += 1
             accepted_after_expiry += is_over
+        assert version < MAX_WRITES, "the store never refuses a write"
         await cluster.sleep(10)
     assert accepted_after_expiry == 0
     await cluster.until(lambda: bool(gone))
