@@ -1,6 +1,6 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
-Parts: throughput produce walk failover scale controller shutdown isr flush groups offsets
+Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
 compaction memory reassign jbod simulation spark. With
 `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
 and a registry are; where they are not, one line says so and the parts go on without. The parts
@@ -48,6 +48,7 @@ PARTS = (
     "produce",
     "walk",
     "failover",
+    "clients",
     "scale",
     "controller",
     "shutdown",
@@ -77,6 +78,7 @@ def main() -> None:
     parser.add_argument("--against", metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
     parser.add_argument("--cases", metavar="TEXT", help="of spark: those whose title has the text")
+    parser.add_argument("--clients", metavar="TEXT", help="of clients: those whose name has it")
     options = parser.parse_args()
     stores = (options.store,) if options.store else scale.STORES
     unknown = [part for part in options.parts if part not in PARTS]
@@ -85,6 +87,7 @@ def main() -> None:
     beside = f" --beside {options.beside}" if options.beside else ""
     store = f" --store {options.store}" if options.store else ""
     cases = f" --cases '{options.cases}'" if options.cases else ""
+    cases += f" --clients '{options.clients}'" if options.clients else ""
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
         f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
@@ -99,6 +102,8 @@ def main() -> None:
             texts = produce.run(options.rounds, options.mib * MIB, options.against)
         elif part == "spark":
             texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
+        elif part == "clients":
+            texts = _clients(systems, options.rounds, options.clients or "")
         else:
             texts = _tables(
                 part,
@@ -161,11 +166,17 @@ def _tables(
 def _given(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[str]:
     """Return the options that differ from their defaults, for a turn of one part."""
     words: list[str] = []
-    for name in ("mib", "volume_mib", "store", "cases"):
+    for name in ("mib", "volume_mib", "store", "cases", "clients"):
         value = getattr(options, name)
         if value != parser.get_default(name):
             words += [f"--{name.replace('_', '-')}", str(value)]
     return words
+
+
+def _clients(systems: Sequence[System], rounds: int, names: str) -> list[str]:
+    from bench import failover_clients  # Loaded here alone: it needs the clients, Java and Go.
+
+    return failover_clients.run(systems, rounds, names)
 
 
 def _spark(rounds: int, run_bytes: int, cases: str) -> Iterable[str]:

@@ -1,0 +1,221 @@
+"""A failover, a controlled stop and a move of leaders, as clients with their defaults see them.
+
+A client is a process of its own (`bench.clients`). It writes a record to every partition each 10 ms
+and reports each acknowledgement; or it reads what librdkafka writes, as the only member of a group.
+Measured is its longest silence: the longest time without a record of a partition, from before the
+event to three seconds after it. The partitions whose leader ended or moved are told apart from the
+others. Clients take turns, so that none measures the load of another. The silence of the same time
+without an event is the noise of the machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from bench.rig import table
+from bench.systems import BROKERS, Running, System, started
+from tidelog.client.upkeep import ElectionType
+from tidelog.runtime.blocking import BlockingClient
+
+_TOPIC = "clients"
+_PARTITIONS = 6
+_LIMIT_S = 60.0
+_WINDOW_S = 3.0
+#: Between two events. franz-go asks for metadata at most every 5 s, unless a broker refuses it.
+_SETTLE_S = 6.0
+_POLL_S = 0.02
+_BEFORE_US = 50_000
+_HERE = Path(__file__).resolve().parent / "clients"
+_KAFKA = "4.3.1"
+_GROUPS = itertools.count()
+
+#: The command of a client's program, without its mode.
+Command = Callable[[], list[str]]
+
+
+def _python(module: str) -> list[str]:
+    return [sys.executable, "-m", f"bench.clients.{module}"]
+
+
+def _java() -> list[str]:
+    from tests.support.clients.jars import compiled, jars_of_kafka
+
+    jars = jars_of_kafka(_KAFKA)
+    return ["java", "-cp", f"{compiled(_HERE / 'Default.java', jars)}:{jars}/*", "Default"]
+
+
+def _franz() -> list[str]:
+    from tests.support.clients.franz_program import program
+
+    return [str(program(_HERE / "franz"))]
+
+
+CLIENTS: dict[str, Command] = {
+    "librdkafka": partial(_python, "on_librdkafka"),
+    "kafka-python": partial(_python, "on_kafka_python"),
+    "aiokafka": partial(_python, "on_aiokafka"),
+    f"Java client {_KAFKA}": _java,
+    "franz-go": _franz,
+}
+#: What the best of them can do: librdkafka's back-off of a batch in flight is 100 ms.
+_AIMS_MS = {"librdkafka": 150}
+_AIM_MS = 100
+
+
+class _Client:
+    """A running client, and the times of its records by partition, in microseconds."""
+
+    def __init__(self, words: Sequence[str], log: Path) -> None:
+        self.times: dict[int, list[int]] = defaultdict(list)
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            partition, time_us = line.split()
+            self.times[int(partition)].append(int(time_us))
+
+    def await_records(self, partitions: int, since_us: int) -> None:
+        """Wait until every partition has a record later than that."""
+        deadline = time.monotonic() + _LIMIT_S
+        while any(
+            not self.times[number] or self.times[number][-1] <= since_us
+            for number in range(partitions)
+        ):
+            if self.process.poll() is not None:
+                raise SystemExit(f"bench: a client ended with {self.process.returncode}")
+            if time.monotonic() > deadline:
+                raise SystemExit(f"bench: a client got no record for {_LIMIT_S:.0f} s")
+            time.sleep(_POLL_S)
+
+    def silence_ms(self, partition: int, since_us: int) -> float:
+        """Return the longest time between two records of a partition around that moment."""
+        times = list(self.times[partition])
+        until_us = since_us + int(_WINDOW_S * 1e6)
+        pairs = itertools.pairwise(times)
+        gaps = [b - a for a, b in pairs if b >= since_us - _BEFORE_US and a <= until_us]
+        return max(gaps) / 1e3
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+
+@contextmanager
+def _client(command: Command, *words: str) -> Iterator[_Client]:
+    log = Path(os.environ.get("TIDELOG_BENCH_LOG", os.devnull))
+    client = _Client([*command(), *words], log)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def run(systems: Sequence[System], rounds: int, names: str = "") -> list[str]:
+    """Return the table of producers and consumers; `names`: clients whose name has that text."""
+    rows = []
+    with started(systems) as running:
+        for one in running:
+            with BlockingClient(one.bootstrap) as client:
+                client.create_topic(_TOPIC, _PARTITIONS, 3, {"min.insync.replicas": "2"})
+                client.await_topic(_TOPIC, 3)
+        for name, command in CLIENTS.items():
+            if names not in name:
+                continue
+            for reads in (False, True):
+                measured = [_silences(one, command, rounds, reads) for one in running]
+                rows += _rows(name, measured, reads)
+    title = f"Longest silence of a client with its defaults ({rounds} times each), ms"
+    return [
+        table(title, rows, ("median (worst) of", *(each.name for each in systems), "aim: worst"))
+    ]
+
+
+_KINDS = ("SIGKILL", "controlled stop", "preferred leaders return", "no event")
+
+
+def _rows(
+    name: str, measured: Sequence[dict[str, list[float]]], reads: bool
+) -> list[tuple[str, ...]]:
+    who = f"{name}, {'consumer' if reads else 'producer'}"
+    found = []
+    for what in measured[0]:
+        told = []
+        for figures in measured:
+            times = sorted(figures[what])
+            told.append(f"{times[len(times) // 2]:,.0f} ({times[-1]:,.0f})")
+        is_killed = what.startswith("SIGKILL, moved") and not reads
+        aim = f"<= {_AIMS_MS.get(name, _AIM_MS)}" if is_killed else ""
+        found.append((f"{who}: {what}", *told, aim))
+    return found
+
+
+def _silences(
+    running: Running, command: Command, rounds: int, reads: bool
+) -> dict[str, list[float]]:
+    """Return the silences by kind of event, of the partitions that it moves and the others."""
+    found: dict[str, list[float]] = {
+        f"{kind}, {which}": [] for kind in _KINDS for which in ("moved", "others")
+    }
+    found.pop("no event, moved", None)
+    with ExitStack() as stack:
+        writes = ("produce", running.bootstrap, _TOPIC, str(_PARTITIONS))
+        if reads:
+            stack.enter_context(_client(CLIENTS["librdkafka"], *writes))
+            writes = ("consume", running.bootstrap, _TOPIC, f"bench-{next(_GROUPS)}")
+        client = stack.enter_context(_client(command, *writes))
+        client.await_records(_PARTITIONS, 0)
+        for number in range(rounds):
+            for kind in _KINDS:
+                _event(running, client, kind, number % BROKERS + 1, found)
+    return found
+
+
+def _event(
+    running: Running, client: _Client, kind: str, victim: int, found: dict[str, list[float]]
+) -> None:
+    time.sleep(_SETTLE_S)
+    before = _leaders(running)
+    since_us = time.time_ns() // 1000
+    if kind == "SIGKILL":
+        running.kill(victim)
+    elif kind == "controlled stop":
+        running.stop(victim)
+        running.await_end(victim)
+    elif kind == "preferred leaders return":
+        with BlockingClient(running.bootstrap) as admin:
+            since_us = time.time_ns() // 1000
+            admin.elect_leaders(ElectionType.PREFERRED, None)
+    time.sleep(_WINDOW_S)
+    client.await_records(_PARTITIONS, since_us)
+    after = _leaders(running)
+    for number in range(_PARTITIONS):
+        which = "others" if before[number] == after[number] else "moved"
+        found[f"{kind}, {which}"].append(client.silence_ms(number, since_us))
+    if kind in ("SIGKILL", "controlled stop"):
+        running.start(victim)
+        with BlockingClient(running.bootstrap) as admin:
+            admin.await_topic(_TOPIC, 3)
+            if kind == "SIGKILL":
+                admin.elect_leaders(ElectionType.PREFERRED, None)
+
+
+def _leaders(running: Running) -> list[int]:
+    with BlockingClient(running.bootstrap) as admin:
+        partitions = admin.metadata([_TOPIC]).topics[_TOPIC].partitions
+    return [partitions[number].leader for number in range(_PARTITIONS)]
