@@ -61,7 +61,9 @@ def marked(
     of = replace(settings(), min_insync_replicas=minimum)
     controller = loaded(one_partition(published), of=of)
     writes, _ = step(controller, BrokersRead(brokers(*(live or (1, 2, 3))), MARK))
-    return controller, state_writes(writes)[TP]
+    written = state_writes(writes)
+    assert TP in written, "the partition is taken over as unproven"
+    return controller, written[TP]
 
 
 def ends(controller: Controller, **logs: LogEnd) -> PartitionState:
@@ -200,6 +202,8 @@ def test_where_all_brokers_started_anew_the_first_election_waits_for_all_replica
     again = brokers(broker(1, life=2), broker(3, life=2))
     assert assigned_in_cold_start(found(state()), again) == {1, 2, 3}
     assert assigned_in_cold_start([], again) == frozenset()
+    without_state = TopicFound(Topic("t", bytes(16), {0: (1, 2, 3)}), {})
+    assert assigned_in_cold_start([without_state], again) == frozenset()
 
 
 @pytest.mark.rule("E8")

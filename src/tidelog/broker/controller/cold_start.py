@@ -23,10 +23,11 @@ def assigned_in_cold_start(
     for found in topics:
         if not isinstance(found, TopicFound):
             continue
-        if any(_goes_on(state, brokers) for state in found.states.values()):
-            return frozenset()
-        for replicas in found.topic.assignments.values():
-            assigned.update(replicas)
+        for partition, state in found.states.items():
+            if _goes_on(state, brokers):
+                return frozenset()
+            # A partition without a legible state is left alone: nothing is elected there.
+            assigned.update(found.topic.assignments.get(partition, ()))
     return frozenset(assigned)
 
 
