@@ -59,6 +59,8 @@ class StepLane:
         self.names: list[str] = []
         self._fast_waiting = 0
         self._running = False
+        #: The error of `abandon`.
+        self.abandoned: StorageError | None = None
 
     @property
     def directory(self) -> str:
@@ -70,6 +72,8 @@ class StepLane:
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         self.names.append(name)
+        if self.abandoned is not None:
+            return Completion.failed(self.abandoned)
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             return self._execute(operation)
         completion: Completion[T] = Completion()
@@ -98,6 +102,14 @@ class StepLane:
                 count -= 1
         finally:
             self._running = False
+
+    def abandon(self, error: StorageError) -> None:
+        self.abandoned = error
+        failed = list(self.waiting)
+        self.waiting.clear()
+        self._fast_waiting = 0
+        for _, completion, _ in failed:
+            completion.fail(error)
 
     async def close(self) -> None:
         self.run()

@@ -25,6 +25,9 @@ class OperationCounts(NamedTuple):
     slow_writes: int = 0
     reads: int = 0
     slow_reads: int = 0
+    #: How long the slow ones have taken together, those included that have not ended yet.
+    slow_write_ns: int = 0
+    slow_read_ns: int = 0
 
     def since(self, earlier: OperationCounts) -> OperationCounts:
         """Return what was added to an earlier count."""
@@ -41,6 +44,16 @@ class OperationCounts(NamedTuple):
         return self.slow_writes + self.slow_reads
 
 
+class OpenAges(NamedTuple):
+    """For how long the write and the read under way have been so.
+
+    0 where no operation is open, at least 1 where one waits for a thread.
+    """
+
+    write_ns: int = 0
+    read_ns: int = 0
+
+
 class OperationTimes:
     """The counts of one lane. Its thread counts; the loop reads, and calls `report`."""
 
@@ -48,9 +61,13 @@ class OperationTimes:
         "is_report_due",
         "limit_ns",
         "longest_ns",
+        "on_open",
         "on_slow",
+        "open_ages",
         "reads",
+        "slow_read_ns",
         "slow_reads",
+        "slow_write_ns",
         "slow_writes",
         "writes",
     )
@@ -62,12 +79,19 @@ class OperationTimes:
         self.reads = 0
         self.slow_writes = 0
         self.slow_reads = 0
+        #: Time of the slow operations that have ended.
+        self.slow_write_ns = 0
+        self.slow_read_ns = 0
         #: The longest time of a slow operation since the owner reset it.
         self.longest_ns = 0
         #: A slow operation has ended, and the loop has not called `report` since.
         self.is_report_due = False
         #: Called on the loop after slow operations.
         self.on_slow: Callable[[], None] | None = None
+        #: Called on the loop when a write or read begins that the loop does not wait for.
+        self.on_open: Callable[[], None] | None = None
+        #: Returns the ages of the operations under way; set by the lane.
+        self.open_ages: Callable[[], OpenAges] = OpenAges
 
     def wrote(self, time_ns: int) -> None:
         """Count a write."""
@@ -78,6 +102,7 @@ class OperationTimes:
     def was_slow_write(self, time_ns: int) -> None:
         """Count a write, which `writes` contains, as a slow one."""
         self.slow_writes += 1
+        self.slow_write_ns += time_ns
         self._was_slow(time_ns)
 
     def read(self, time_ns: int) -> None:
@@ -85,6 +110,7 @@ class OperationTimes:
         self.reads += 1
         if time_ns >= self.limit_ns:
             self.slow_reads += 1
+            self.slow_read_ns += time_ns
             self._was_slow(time_ns)
 
     def report(self) -> None:
@@ -96,8 +122,21 @@ class OperationTimes:
 
     @property
     def counts(self) -> OperationCounts:
-        """The counts so far."""
-        return OperationCounts(self.writes, self.slow_writes, self.reads, self.slow_reads)
+        """The counts so far. Operations that are open count with their age."""
+        ages = self.open_ages()
+        return OperationCounts(
+            self.writes,
+            self.slow_writes,
+            self.reads,
+            self.slow_reads,
+            self.slow_write_ns + (ages.write_ns if ages.write_ns >= self.limit_ns else 0),
+            self.slow_read_ns + (ages.read_ns if ages.read_ns >= self.limit_ns else 0),
+        )
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether an operation under way has taken the limit already."""
+        return max(self.open_ages()) >= self.limit_ns
 
     def _was_slow(self, time_ns: int) -> None:
         self.longest_ns = max(self.longest_ns, time_ns)

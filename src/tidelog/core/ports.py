@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.core.completion import Completion
+from tidelog.core.errors import StorageError
 from tidelog.core.operation_times import OperationTimes
 from tidelog.core.receive_budget import ReceiveBudget
 
@@ -187,6 +188,13 @@ class Lane(Protocol):
         FAST operations keep their order among themselves, and so do COMPUTE ones, and SLOW and READ
         ones together. A FAST one never overtakes an earlier FAST one that waits for the thread. A
         NOWAIT one is done when this returns.
+        """
+
+    def abandon(self, error: StorageError) -> None:
+        """Fail every operation that has not ended, and each later one, with `error`. Loop only.
+
+        For a device that hangs. Operations that have not begun never do. The one under way may
+        still take effect, like one of a process that has died.
         """
 
     async def close(self) -> None:

@@ -1,8 +1,11 @@
-"""The watch on the speed of one log directory, and its probes while it is slow (D13).
+"""The watch on the speed of one log directory, its probes while it is slow, and hangs (D13).
 
 The lane counts operations (`core.operation_times`), and `slow_directories` decides. The watch
 begins with a slow operation, and has a timer for each window. Without slow operations there is no
-timer.
+timer, except while a thread has an operation: one that does not end is slow, too. A write or a read
+that has not ended for the hang limit never will: the directory is given up as if it had failed, and
+all that waits for it fails. Time in which this process was stopped does not count. Syncs, deletions
+and other long operations have no limit, for their time depends on their size.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the
@@ -29,6 +32,9 @@ _NS_PER_MS: Final = 1_000_000
 #: The file of the probes; a start removes it as any temporary file.
 _PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
 _PROBE: Final = bytes(4096)
+#: Looks at open operations.
+_LOOKS_PER_WINDOW: Final = 4
+_LOOKS_PER_HANG: Final = 10
 
 
 class SpeedOwner(Protocol):
@@ -45,6 +51,9 @@ class SpeedOwner(Protocol):
     def failed(self, error: BaseException) -> None:
         """Judge a failed operation."""
 
+    def give_up_hanging(self, why: str) -> None:
+        """Fail the directory, and all operations that have not ended."""
+
     def log_note(self, level: int, text: str) -> None:
         """Log a line about the directory."""
 
@@ -54,7 +63,10 @@ class DirectorySpeed:
 
     __slots__ = (
         "_began",
+        "_counts_from_ms",
         "_decision",
+        "_hang_ms",
+        "_is_looking",
         "_is_watching",
         "_owner",
         "_probes_left",
@@ -74,6 +86,12 @@ class DirectorySpeed:
         self.threshold_ms = 0
         self._window_ms = 0
         self._is_watching = False
+        #: Age of an open operation at which the directory is given up; 0: never.
+        self._hang_ms = 0
+        #: A timer looks at the open operations.
+        self._is_looking = False
+        #: Earlier time does not count for open operations: this process did not run.
+        self._counts_from_ms = 0
         #: The counts when the present window began.
         self._began = OperationCounts()
         self._probes_left = 0
@@ -87,6 +105,7 @@ class DirectorySpeed:
         #: Called after each window of a slow directory.
         self.on_still_slow: Callable[[], None] | None = None
         owner.lane.times.on_slow = self._met_slow_operation
+        owner.lane.times.on_open = self._operation_opened
 
     @property
     def is_slow(self) -> bool:
@@ -108,10 +127,18 @@ class DirectorySpeed:
         """The longest operation since the watch began."""
         return self._owner.lane.times.longest_ns // _NS_PER_MS
 
-    def configure(self, threshold_ms: int, window_ms: int) -> None:
-        """Set the threshold of slow operations and the length of windows; threshold 0: no watch."""
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a slow operation is under way."""
+        return self._owner.lane.times.is_stuck
+
+    def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:
+        """Set the threshold of slow operations and the length of windows; threshold 0: no watch.
+
+        `hang_ms` is the age at which an open write or read ends the use of the directory; 0: never.
+        """
         times = self._owner.lane.times
-        self._window_ms = window_ms
+        self._window_ms, self._hang_ms = window_ms, hang_ms
         if threshold_ms == self.threshold_ms:
             return
         self.threshold_ms = threshold_ms
@@ -135,9 +162,55 @@ class DirectorySpeed:
         # The slow operations belong to the window that they begin.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
-            now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads
-        )
+            now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads,
+            before.slow_write_ns, before.slow_read_ns,
+        )  # fmt: skip
         self._watch()
+
+    def _operation_opened(self) -> None:
+        """Look at the operations that threads have, until there are none."""
+        is_watched = self.threshold_ms or self._hang_ms
+        if self._is_looking or self._owner.failure is not None or not is_watched:
+            return
+        self._is_looking = True
+        clock = self._owner.clock
+        interval_ms = self._look_interval_ms()
+        due_ms = clock.monotonic_ms() + interval_ms
+        clock.call_later(interval_ms, lambda: self._look(due_ms, interval_ms))
+
+    def _look_interval_ms(self) -> int:
+        intervals = []
+        if self.threshold_ms:
+            intervals.append(self._window_ms // _LOOKS_PER_WINDOW)
+        if self._hang_ms:
+            intervals.append(self._hang_ms // _LOOKS_PER_HANG)
+        return max(1, min(intervals))
+
+    def _look(self, due_ms: int, interval_ms: int) -> None:
+        self._is_looking = False
+        if self._owner.failure is not None:
+            return
+        now_ms = self._owner.clock.monotonic_ms()
+        if now_ms - due_ms > 2 * interval_ms:
+            self._counts_from_ms = now_ms
+        times = self._owner.lane.times
+        ages = times.open_ages()
+        age_ms = max(ages) // _NS_PER_MS
+        if not max(ages):
+            return
+        if self.threshold_ms and times.is_stuck:
+            times.longest_ns = max(times.longest_ns, *ages)
+            self._met_slow_operation()
+        counted_ms = min(age_ms, now_ms - self._counts_from_ms)
+        if self._hang_ms and counted_ms >= self._hang_ms:
+            what = "a write" if ages.write_ns >= ages.read_ns else "a read"
+            self._owner.tracer.mark("hanging_directory_given_up")
+            self._owner.give_up_hanging(
+                f"{what} in {self._owner.path} has not answered for {counted_ms:,} ms"
+                " (metadata.session.timeout.ms): the device hangs"
+            )
+            return
+        self._operation_opened()
 
     def _watch(self) -> None:
         self._is_watching = True
@@ -150,7 +223,7 @@ class DirectorySpeed:
         times = self._owner.lane.times
         now = times.counts
         self.last, self._began = now.since(self._began), now
-        verdict = self._decision.ended(self.last)
+        verdict = self._decision.ended(self.last, self._window_ms * _NS_PER_MS)
         if verdict is Verdict.REST:
             times.longest_ns = 0
             return

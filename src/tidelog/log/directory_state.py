@@ -262,6 +262,12 @@ class DirectoryState:
         at_ms = self.clock.wall_ms()
         self.failed(StorageError(self.path, "use", self.path, errno.EIO, at_ms, why))
 
+    def give_up_hanging(self, why: str) -> None:
+        """Fail the directory, whose device hangs, and every operation that has not ended."""
+        error = StorageError(self.path, "use", self.path, errno.EIO, self.clock.wall_ms(), why)
+        self.failed(error)
+        self.lane.abandon(error)
+
     def damaged(
         self, topic_partition: TopicPartition, path: str, error: CorruptBatch, *, is_located: bool
     ) -> None:

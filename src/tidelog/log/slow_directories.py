@@ -4,7 +4,9 @@ The p99 of a kind of operations is over the threshold if more than one in a hund
 that long. So two counters decide, and no times are kept. Writes and reads are judged apart:
 thousands of writes into the page cache must not hide that every read waits.
 
-A window is judged when it has enough operations; until then it goes on. A directory turns slow
+A window is judged when it has enough operations; until then it goes on. The slower a disk is, the
+fewer operations end in a window, so time counts as well: a window is over the threshold if slow
+operations took half of it. Those that have not ended count with their age. A directory turns slow
 after `SLOW_WINDOWS` windows in a row over the threshold, and fast after `FAST_WINDOWS` under it.
 More windows are needed for the way back, so that a directory at the threshold does not alternate.
 A directory that is not slow is watched only from its first slow operation to its first good window.
@@ -57,12 +59,12 @@ class SlowDirectory:
         #: Operations of all windows since the last one with enough.
         self._counts = OperationCounts()
 
-    def ended(self, window: OperationCounts) -> Verdict:
-        """Judge a window that has ended, by the operations in it."""
+    def ended(self, window: OperationCounts, window_ns: int = 0) -> Verdict:
+        """Judge a window that has ended, by the operations in it; length 0: by numbers alone."""
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
         )
-        is_over_now = is_over(counts)
+        is_over_now = is_over(counts) or takes_up(window, window_ns)
         if not is_over_now and _is_open(counts):
             return self._lacks_operations(window)
         self._undecided = 0
@@ -85,7 +87,8 @@ class SlowDirectory:
 
     def _lacks_operations(self, window: OperationCounts) -> Verdict:
         # Where each operation takes longer than a window, few of them end.
-        self._undecided = 0 if window.slow else self._undecided + 1
+        is_stuck = window.slow or window.slow_write_ns or window.slow_read_ns
+        self._undecided = 0 if is_stuck else self._undecided + 1
         if self.is_slow or self._undecided < MOST_UNDECIDED:
             return Verdict.UNDECIDED
         self.reset()
@@ -97,6 +100,11 @@ def is_over(counts: OperationCounts) -> bool:
     return _is_kind_over(counts.writes, counts.slow_writes) or _is_kind_over(
         counts.reads, counts.slow_reads
     )
+
+
+def takes_up(window: OperationCounts, window_ns: int) -> bool:
+    """Return whether slow operations of one kind took at least half of a window."""
+    return 0 < window_ns <= 2 * max(window.slow_write_ns, window.slow_read_ns)
 
 
 def proves_fast(counts: OperationCounts) -> bool:

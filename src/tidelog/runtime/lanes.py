@@ -18,12 +18,13 @@ import queue
 import resource
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
-from tidelog.core.operation_times import OperationTimes
+from tidelog.core.operation_times import OpenAges, OperationTimes
 from tidelog.core.ports import Clock, Files, Work
 from tidelog.runtime.files import CallError, OsFiles, lock_directory
 
@@ -33,6 +34,9 @@ T = TypeVar("T")
 SLOW_CALL_NS = 20_000_000
 #: Time without a slow operation after which the loop runs them again.
 CLEAN_NS = 10_000_000_000
+#: Age of a sync, a read or another operation on a thread from which the loop runs none: the device
+#: may hang, and an operation on the loop could not be given up.
+STALL_NS = 250_000_000
 #: SYNC operations at the same time. A device merges the syncs that it gets together.
 SYNC_THREADS = 8
 
@@ -55,12 +59,17 @@ class _Worker:
         self.waiting = 0
         #: When the operation under way began (monotonic), 0 while there is none.
         self.under_way_since_ns = 0
+        #: The kind of the operation under way.
+        self.under_way: Work | None = None
+        #: The operations that have not been delivered, in order; of the loop.
+        self.pending: deque[Completion[Any]] = deque()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def put(self, operation: _Operation, completion: Completion[Any], work: Work) -> None:
         """Queue an operation; on the loop."""
         self.waiting += 1
+        self.pending.append(completion)
         self._jobs.put((operation, completion, work))
 
     def end(self) -> None:
@@ -70,6 +79,9 @@ class _Worker:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             operation, completion, work = job
+            if self._lane.abandoned is not None:
+                continue
+            self.under_way = work
             self.under_way_since_ns = time.monotonic_ns()
             result, failure = self._lane.execute(operation, work)
             self.under_way_since_ns = 0
@@ -105,6 +117,11 @@ class ThreadLane:
         self._waking = False
         self._slow_until_ns = 0
         self._times = OperationTimes()
+        self._times.open_ages = self._open_ages
+        #: Why no operation is run any more (`abandon`); None while they are.
+        self.abandoned: StorageError | None = None
+        #: Operations on threads beside that of the FAST ones.
+        self._beside = 0
         self._closed = False
         self._drained: asyncio.Future[None] | None = None
 
@@ -126,27 +143,62 @@ class ThreadLane:
     @property
     def is_fast(self) -> bool:
         """Whether a FAST operation submitted now is done when `submit` returns."""
-        return not self._fast.waiting and (
-            not self._slow_until_ns or time.monotonic_ns() >= self._slow_until_ns
+        return (
+            not self._fast.waiting
+            and (not self._slow_until_ns or time.monotonic_ns() >= self._slow_until_ns)
+            and not (self._beside and self._is_stalled())
         )
 
-    @property
-    def fast_under_way_since_ns(self) -> int:
-        """When the thread's present FAST operation began (monotonic), 0 while it has none."""
-        return self._fast.under_way_since_ns
+    def _is_stalled(self) -> bool:
+        """Return whether another thread's operation takes so long that one on the loop may, too."""
+        before_ns = time.monotonic_ns() - STALL_NS
+        return any(
+            0 < worker.under_way_since_ns < before_ns for worker in (self._slow, *self._syncs)
+        )
+
+    def _open_ages(self) -> OpenAges:
+        """Return the ages of the write and the read under way; 1 where one may wait in a queue."""
+        now_ns, fast, slow = time.monotonic_ns(), self._fast, self._slow
+        write_ns, read_ns = fast.under_way_since_ns, slow.under_way_since_ns
+        if slow.under_way is not Work.READ:
+            read_ns = 0
+        return OpenAges(
+            now_ns - write_ns if write_ns else min(fast.waiting, 1),
+            now_ns - read_ns if read_ns else min(slow.waiting, 1),
+        )
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)`; see the port."""
         if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed ({name})")
+        if self.abandoned is not None:
+            return Completion.failed(self.abandoned)
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             result, failure = self.execute(operation, work)
             if self._times.is_report_due:
                 self._times.report()
             return Completion.of(result) if failure is None else Completion.failed(failure)
         completion: Completion[T] = Completion()
-        self._worker(work).put(operation, completion, work)
+        worker = self._worker(work)
+        worker.put(operation, completion, work)
+        if worker is not self._fast:
+            self._beside += 1
+        if work is Work.FAST or work is Work.READ:
+            times = self._times
+            if times.on_open is not None:
+                times.on_open()
         return completion
+
+    def abandon(self, error: StorageError) -> None:
+        """Fail all operations and run none any more; see the port."""
+        self.abandoned = error
+        for worker in self._workers():
+            pending, worker.pending = worker.pending, deque()
+            worker.waiting = 0
+            for completion in pending:
+                completion.fail(error)
+        self._beside = 0
+        self._now_drained()
 
     def _worker(self, work: Work) -> _Worker:
         if work is Work.FAST:
@@ -179,7 +231,8 @@ class ThreadLane:
         self._closed = True
         for worker in self._workers():
             worker.end()
-        if self._lock_descriptor is not None:
+        # A thread that hangs may still write: another process must wait for the end of this one.
+        if self._lock_descriptor is not None and self.abandoned is None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
@@ -229,9 +282,14 @@ class ThreadLane:
         with self._wake_lock:
             results, self._results = self._results, []
             self._waking = False
+        if self.abandoned is not None:
+            return
         self._times.report()
         for number, (worker, (completion, result, failure)) in enumerate(results):
             worker.waiting -= 1
+            worker.pending.popleft()
+            if worker is not self._fast:
+                self._beside -= 1
             try:
                 if failure is None:
                     completion.resolve(result)
@@ -244,6 +302,9 @@ class ThreadLane:
                     self._results[:0] = results[number + 1 :]
                 self._loop.call_soon(self._deliver)
                 raise
+        self._now_drained()
+
+    def _now_drained(self) -> None:
         drained, self._drained = self._drained, None
         if drained is not None:  # `close` checks once more for waiting operations
             drained.set_result(None)

@@ -120,7 +120,6 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     def open_watched_lane(directory: str) -> Lane:
         lane = open_lane(directory, loop, clock, files_of(directory))
         memory.add(lane.release_buffers)
-        watchdog.watch_calls(f"a write in {directory}", lambda: lane.fast_under_way_since_ns)
         return lane
 
     network = SocketNetwork(loop, lambda where, error: halt(f"{where}: {error!r}"))

@@ -1,12 +1,11 @@
-"""A watchdog that ends a process whose loop or disk hangs (DESIGN.md, rule 4).
+"""A watchdog that ends a process whose loop hangs (DESIGN.md, rule 4).
 
 The loop records the time at every tick; a thread compares it. A loop that has not turned for the
 session timeout has lost its session. It must not go on as if nothing had happened, so the process
-ends at once. The process also ends when a write on a slow disk's thread has not ended for as long.
-The loop then still turns, but the broker's partitions make no progress, and no other broker would
-take over. When the whole process was stopped (SIGSTOP, a suspended machine), the thread's own sleep
-is late, too. All then get their time again, and the broker serves nothing until the store has
-confirmed its session (`broker.membership.self_fencing`, V47).
+ends at once. A write that hangs on a disk's thread is not its concern: the loop gives that log
+directory up (`log.directory_speed`, D13). When the whole process was stopped (SIGSTOP, a suspended
+machine), the thread's own sleep is late, too. The loop then gets its time again, and the broker
+serves nothing until the store has confirmed its session (`broker.membership.self_fencing`, V47).
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class Watchdog:
         self._last_tick_ns = time.monotonic_ns()
         #: Earlier time does not count: the whole process did not run.
         self._counts_from_ns = 0
-        self._calls: dict[str, Callable[[], int]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -47,14 +45,6 @@ class Watchdog:
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
-
-    def watch_calls(self, name: str, under_way_since_ns: Callable[[], int]) -> None:
-        """Watch the calls of a thread, too; call it before `start`.
-
-        `under_way_since_ns` returns the monotonic time at which the present call began, 0 without
-        one.
-        """
-        self._calls[name] = under_way_since_ns
 
     def _tick(self) -> None:
         self._last_tick_ns = time.monotonic_ns()
@@ -75,11 +65,6 @@ class Watchdog:
             silent_ms = self._ms_since(self._last_tick_ns, now_ns)
             if silent_ms >= self._timeout_ms:
                 self._on_hang(f"the event loop has not turned for {silent_ms} ms")
-            for name, under_way_since_ns in self._calls.items():
-                began_ns = under_way_since_ns()
-                if began_ns and self._ms_since(began_ns, now_ns) >= self._timeout_ms:
-                    silent_ms = self._ms_since(began_ns, now_ns)
-                    self._on_hang(f"{name} has not answered for {silent_ms} ms")
 
     def _ms_since(self, moment_ns: int, now_ns: int) -> int:
         return (now_ns - max(moment_ns, self._counts_from_ns)) // 1_000_000

@@ -83,6 +83,10 @@ class SimDisk:
         #: Range of the time of a read from the disk while reads are slow and nothing of the logs is
         #: in memory; None otherwise.
         self.read_ns: tuple[int, int] | None = None
+        #: Whether the device hangs: no operation that begins now ends before it comes back.
+        self.hangs = False
+        #: Called when the device comes back, with what waits for it.
+        self.stuck: list[Callable[[], None]] = []
         #: Number of power losses that lost at least one change.
         self.losses = 0
         #: For `NodeLogs`: files changed since its last look, each with the lowest changed position,
@@ -299,6 +303,13 @@ class SimDisk:
         if report:
             self.losses += 1
         return report
+
+    def come_back(self) -> None:
+        """End a hang: the operations that wait for the device go on."""
+        self.hangs = False
+        stuck, self.stuck = self.stuck, []
+        for go_on in stuck:
+            go_on()
 
     # Space
 

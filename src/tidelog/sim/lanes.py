@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tidelog.core.completion import Completion
 from tidelog.core.errors import StorageError
-from tidelog.core.operation_times import OperationTimes
+from tidelog.core.operation_times import OpenAges, OperationTimes
 from tidelog.core.ports import Files, Work
 from tidelog.sim.files import SimFiles
 from tidelog.sim.loop import Scheduler
@@ -35,7 +35,7 @@ _FSYNC_CALLS = ("fsync", "fsync_directory", "sync_volume")
 class _Job:
     """An operation that waits for the worker."""
 
-    __slots__ = ("completion", "name", "operation", "time_ns", "work")
+    __slots__ = ("begun_ns", "completion", "name", "operation", "time_ns", "work")
 
     def __init__(
         self, operation: Callable[[Files], Any], work: Work, name: str, completion: Completion[Any]
@@ -46,6 +46,8 @@ class _Job:
         self.completion = completion
         #: The time that the operation takes, drawn when it begins.
         self.time_ns = 0
+        #: When it began, or was submitted where it still waits; monotonic.
+        self.begun_ns = 0
 
 
 class SimLane:
@@ -67,10 +69,13 @@ class SimLane:
         self._jobs: deque[_Job] = deque()
         self._busy = False
         #: SYNC operations under way.
-        self._syncing = 0
+        self._syncs: dict[_Job, None] = {}
+        #: Why no operation is run any more; None while they are.
+        self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False
         self._times = OperationTimes()
+        self._times.open_ages = self._open_ages
         #: Completed with the next operation.
         self._draining: Completion[None] | None = None
 
@@ -87,13 +92,34 @@ class SimLane:
     @property
     def is_fast(self) -> bool:
         """Whether a FAST operation submitted now is done when `submit` returns."""
-        return not self._files.disk.slow and self._fast_waiting == 0
+        disk = self._files.disk
+        return not disk.slow and not disk.hangs and self._fast_waiting == 0
+
+    def _open_ages(self) -> OpenAges:
+        """Return the ages of the write and the read under way.
+
+        A real lane has a thread for writes alone. So where the disk hangs, a write hangs that waits
+        for another operation here.
+        """
+        write: _Job | None = None
+        read: _Job | None = None
+        if self._busy:
+            head = self._jobs[0]
+            read = head if head.work is Work.READ else None
+            writes = (job for job in self._jobs if job.work is Work.FAST)
+            if head.work is Work.FAST or self._files.disk.hangs:
+                write = next(writes, None)
+        now_ns = self._process.clock.monotonic_ns()
+        least = min(len(self._jobs), 1)
+        return OpenAges(*(least if job is None else now_ns - job.begun_ns for job in (write, read)))
 
     def submit(self, operation: Callable[[Files], T], work: Work, name: str) -> Completion[T]:
         """Run `operation(files)` now or later; see the port."""
         self._process.check_alive()
         if self._closed:
             raise RuntimeError(f"the lane of {self._directory} is closed")
+        if self._abandoned is not None:
+            return Completion.failed(self._abandoned)
         if work is Work.NOWAIT or (work is Work.FAST and self.is_fast):
             if work is Work.FAST:
                 self._times.wrote(0)
@@ -110,14 +136,30 @@ class SimLane:
         if work is Work.FAST:
             self._fast_waiting += 1
             self._files.disk.count("waited")
-        self._jobs.append(_Job(operation, work, name, completion))
+        job = _Job(operation, work, name, completion)
+        job.begun_ns = self._process.clock.monotonic_ns()
+        self._jobs.append(job)
         self._start()
+        if (work is Work.FAST or work is Work.READ) and self._times.on_open is not None:
+            self._times.on_open()
         return completion
+
+    def abandon(self, error: StorageError) -> None:
+        """Fail all operations and run none any more; see the port."""
+        self._process.check_alive()
+        self._abandoned = error
+        failed = [*self._jobs, *self._syncs]
+        self._jobs.clear()
+        self._syncs.clear()
+        self._busy = False
+        for job in failed:
+            job.completion.fail(error)
+        self._now_drained()
 
     async def close(self) -> None:
         """Finish all submitted operations; see the port."""
         self._process.check_alive()
-        while self._busy or self._syncing:
+        while self._busy or self._syncs:
             if self._draining is None:
                 self._draining = Completion()
             await self._draining
@@ -130,11 +172,16 @@ class SimLane:
         self._schedule(self._jobs[0])
 
     def _sync(self, job: _Job) -> None:
-        self._syncing += 1
+        self._syncs[job] = None
         self._schedule(job)
 
     def _schedule(self, job: _Job) -> None:
         disk = self._files.disk
+        job.begun_ns = self._process.clock.monotonic_ns()
+        if disk.hangs:
+            disk.count("hangs")
+            disk.stuck.append(lambda: self._go_on(job))
+            return
         low, high = disk.slow_ns if disk.slow else QUICK_NS
         if disk.read_ns is not None and job.name == DISK_READ:
             disk.count("slow reads")
@@ -143,7 +190,14 @@ class SimLane:
         runs_after_ns = self._draw.randrange(time_ns)
         self._scheduler.after(runs_after_ns, self._process, self._run, job, time_ns - runs_after_ns)
 
+    def _go_on(self, job: _Job) -> None:
+        """Begin an operation after the device has come back."""
+        if self._process.alive and self._abandoned is None:
+            self._schedule(job)
+
     def _run(self, job: _Job, rest_ns: int) -> None:
+        if self._abandoned is not None:
+            return
         result: Any = None
         failure: BaseException | None = None
         try:
@@ -159,8 +213,10 @@ class SimLane:
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 
     def _deliver(self, job: _Job, result: Any, failure: BaseException | None) -> None:
+        if self._abandoned is not None:
+            return
         if job.work is Work.SYNC:
-            self._syncing -= 1
+            self._syncs.pop(job)
         else:
             self._jobs.popleft()
             self._busy = False
@@ -176,6 +232,9 @@ class SimLane:
             job.completion.fail(failure)
         else:
             job.completion.resolve(result)
+        self._now_drained()
+
+    def _now_drained(self) -> None:
         draining, self._draining = self._draining, None
         if draining is not None:  # `close` looks again whether anything waits
             draining.resolve(None)

@@ -317,7 +317,11 @@ class SimCluster:
 
     def _halted(self, incarnation: Incarnation, reason: str) -> None:
         broker = self.brokers.get(incarnation.node_id)
-        is_explained = broker is not None and (broker.has_met_failed_call or broker.was_damaged)
+        is_explained = broker is not None and (
+            broker.has_met_failed_call
+            or broker.was_damaged
+            or self.log_dirs.has_hung(incarnation.node_id)
+        )
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")
         elif broker is not None and not broker.was_damaged:
@@ -366,7 +370,8 @@ class SimCluster:
         def operate() -> None:
             if broker.life is not life or life is None:
                 return
-            is_failing = any(disk.fault is not None for disk in broker.logs.disks)
+            disks = broker.logs.disks
+            is_failing = any(disk.fault is not None or disk.hangs for disk in disks)
             if is_failing or not broker.crash(Loss.NONE, "an operator has looked at its disks"):
                 self.simulator.scheduler.after(_OPERATOR_NS, None, operate)
 

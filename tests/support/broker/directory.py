@@ -36,6 +36,7 @@ class FakeSpeed:
 
     def __init__(self) -> None:
         self.is_slow = False
+        self.is_stuck = False
         self.slow_ms = 7
         self.longest_ms = 1_234
         self.periods = 0
@@ -45,8 +46,9 @@ class FakeSpeed:
         self.on_change: Callable[[], None] | None = None
         self.on_still_slow: Callable[[], None] | None = None
 
-    def configure(self, threshold_ms: int, window_ms: int) -> None:
+    def configure(self, threshold_ms: int, window_ms: int, hang_ms: int) -> None:
         self.threshold_ms, self.window_ms = threshold_ms, window_ms
+        self.hang_ms = hang_ms
 
     def turn(self, *, is_slow: bool) -> None:
         """Turn slow, or fast again."""

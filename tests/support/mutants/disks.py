@@ -6,6 +6,7 @@ Each trusts a disk wrongly, or forgets a refusal of the disk.
 
 from __future__ import annotations
 
+import errno
 from typing import Any, Final
 
 from tests.support.mutants.logs import FULL_FOR_ONE_WRITE
@@ -249,3 +250,29 @@ def age_from_the_making_of_a_segment(_: Any) -> Any:
         return known if known >= 0 else made
 
     return property(largest_timestamp_ms)
+
+
+@_breaks(
+    "D13",
+    "tidelog.log.directory_state:DirectoryState.give_up_hanging",
+    profile="hanging_directories",
+)
+def hanging_directory_waited_for(_: Any) -> Any:
+    """A broker waits for a log directory that hangs, and gives none up."""
+    return lambda directory, why: None
+
+
+@_breaks(
+    "D13",
+    "tidelog.log.directory_state:DirectoryState.give_up_hanging",
+    profile="hanging_directories",
+)
+def hanging_directory_ends_the_broker(_: Any) -> Any:
+    """A broker ends when one of its log directories hangs, although others are good."""
+
+    def give_up_hanging(directory: Any, why: str) -> None:
+        error = StorageError(directory.path, "use", directory.path, errno.EIO, 0, why)
+        directory.failure = error
+        directory.on_failure.func.__self__._services.ports.halt(f"log directory failed: {error}")
+
+    return give_up_hanging

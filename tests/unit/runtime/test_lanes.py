@@ -144,7 +144,7 @@ def test_writes_and_reads_are_counted_by_their_time_on_the_disk(
         seen: list[tuple[int, ...]] = []
         times = lane.times
         times.limit_ns = 50_000_000
-        times.on_slow = lambda: seen.append(tuple(times.counts))
+        times.on_slow = lambda: seen.append(tuple(times.counts[:4]))
         lane.submit(taking(10), Work.FAST, "write").result()
         assert seen == []
         lane.submit(taking(50), Work.FAST, "write").result()
@@ -156,7 +156,7 @@ def test_writes_and_reads_are_counted_by_their_time_on_the_disk(
         assert seen == [(2, 1, 0, 0), (3, 1, 1, 1)]
         with pytest.raises(StorageError):
             await lane.submit(fails, Work.READ, "read from disk")
-        assert times.counts == (3, 1, 2, 2) and times.longest_ns == 70_000_000
+        assert times.counts[:4] == (3, 1, 2, 2) and times.longest_ns == 70_000_000
 
     run(test, tmp_path)
 
@@ -510,3 +510,80 @@ def test_syncs_of_several_files_run_at_the_same_time(tmp_path: Path) -> None:
         await beyond
 
     run(test, tmp_path)
+
+
+def test_a_lane_that_is_given_up_fails_what_waits_and_runs_no_more(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def hangs(_: Files) -> str:
+        begun.set()
+        go_on.wait()
+        return "late"
+
+    async def test(lane: ThreadLane) -> None:
+        slow_down(lane)
+        opened: list[None] = []
+        lane.times.on_open = lambda: opened.append(None)
+        lane.times.limit_ns = 1
+        hanging = lane.submit(hangs, Work.FAST, "append")
+        behind = lane.submit(lambda _: ran.append("behind"), Work.FAST, "append")
+        await asyncio.to_thread(begun.wait)
+        assert len(opened) == 2 and not hanging.done
+        ages = lane.times.open_ages()
+        assert ages.write_ns > 1 and ages.read_ns == 0 and lane.times.is_stuck
+        assert lane.times.counts.slow_write_ns >= ages.write_ns, "it counts before it has ended"
+        error = StorageError(str(tmp_path), "use", str(tmp_path), errno.EIO, 0, "it hangs")
+        lane.abandon(error)
+        assert hanging.error is error and behind.error is error
+        for work in (Work.FAST, Work.NOWAIT, Work.SLOW, Work.SYNC, Work.READ, Work.COMPUTE):
+            assert lane.submit(lambda _: ran.append("after"), work, "late").error is error
+        # The end of the lane does not wait for the thread, and its result finds nothing.
+        await lane.close()
+        go_on.set()
+        for worker in (lane._fast, lane._slow):
+            await asyncio.to_thread(worker._thread.join)
+        await asyncio.sleep(0)
+        assert hanging.error is error and ran == []
+
+    run(test, tmp_path)
+
+
+@pytest.mark.parametrize("work", [Work.SYNC, Work.SLOW, Work.READ])
+def test_the_loop_runs_no_operation_while_another_one_stalls(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "STALL_NS", 0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hangs(_: Files) -> None:
+        begun.set()
+        go_on.wait()
+
+    async def test(lane: ThreadLane) -> None:
+        stalled = lane.submit(hangs, work, "fsync")
+        await asyncio.to_thread(begun.wait)
+        assert not lane.is_fast
+        elsewhere = lane.submit(here, Work.FAST, "append")
+        assert await elsewhere != threading.get_ident()
+        go_on.set()
+        await stalled
+        assert lane.is_fast
+
+    run(test, tmp_path)
+
+
+def test_a_directory_that_is_given_up_stays_locked(tmp_path: Path) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        lane = open_lane(str(tmp_path), loop, SystemClock(loop))
+        descriptor = lane._lock_descriptor
+        assert descriptor is not None
+        lane.abandon(StorageError(str(tmp_path), "use", str(tmp_path), errno.EIO, 0))
+        await lane.close()
+        with pytest.raises(ConfigError, match="mounted twice|in use"):
+            lock_directory(str(tmp_path))
+        os.close(descriptor)
+        os.close(lock_directory(str(tmp_path)))
+
+    asyncio.run(test())

@@ -61,12 +61,12 @@ def test_writes_and_reads_are_counted_by_their_simulated_time(simulator: Simulat
     lane.submit(append("/data/a", b"a"), Work.FAST, "append")
     lane.submit(append("/data/a", b"b"), Work.READ, "read")
     simulator.run_until(simulator.now_ns + S)
-    assert times.counts == (1, 0, 1, 0) and slow == []
+    assert times.counts[:4] == (1, 0, 1, 0) and slow == []
     disk.slow, disk.slow_ns = True, (5 * MS, 6 * MS)
     for work in (Work.FAST, Work.READ, Work.SLOW, Work.SYNC):
         lane.submit(append("/data/a", b"c"), work, work.value)
     simulator.run_until(simulator.now_ns + S)
-    assert times.counts == (2, 1, 2, 1) and slow == [1, 2]
+    assert times.counts[:4] == (2, 1, 2, 1) and slow == [1, 2]
     assert 5 * MS <= times.longest_ns < 6 * MS
 
 

@@ -332,7 +332,9 @@ class ReplicaSet:
             directory.default_config = self.default_log_config()
             directory.space.free.reserve_bytes = config.log_dir_reserve_bytes
             directory.speed.configure(
-                config.log_dir_slow_threshold_ms, config.log_dir_slow_window_ms
+                config.log_dir_slow_threshold_ms,
+                config.log_dir_slow_window_ms,
+                config.metadata_session_timeout_ms,
             )
         self.upkeep.configured()
         self.drains.configured()

@@ -50,7 +50,11 @@ class SlowDirectories:
         config, speed = self._services.config, directory.speed
         speed.on_change = lambda: self._changed(directory)
         speed.on_still_slow = lambda: self._still_slow(directory)
-        speed.configure(config.log_dir_slow_threshold_ms, config.log_dir_slow_window_ms)
+        speed.configure(
+            config.log_dir_slow_threshold_ms,
+            config.log_dir_slow_window_ms,
+            config.metadata_session_timeout_ms,
+        )
 
     def close(self) -> None:
         """Do nothing more: the broker has left the cluster."""
@@ -150,6 +154,7 @@ class SlowDirectories:
             before is not None
             and directory.path not in self._replicas.failed
             and not directory.speed.is_slow
+            and not directory.speed.is_stuck
             and proves_fast(directory.speed.counts.since(before))
         )
 

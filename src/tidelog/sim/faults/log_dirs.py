@@ -16,6 +16,7 @@ from tidelog.sim.disk import SimDisk
 from tidelog.sim.faults.context import LOSSES, FaultContext
 from tidelog.sim.faults.kinds import kind_of_log_dirs
 from tidelog.sim.log_dir_failure import CHANGES, DEVICE_ERRNOS, LogDirFailure
+from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation, Strike
 from tidelog.sim.sim_broker import SimBroker
 
@@ -78,6 +79,56 @@ def fail_directory(context: FaultContext) -> bool:
     context.note(f"{name} fails with {errno.errorcode[number]} in {left} calls")
     _repair_later(context, failure)
     return True
+
+
+@kind_of_log_dirs
+def hang_directory(context: FaultContext) -> bool:
+    """Hang the device of one log directory: no operation ends until it is replaced."""
+    broker = context.any_broker()
+    if broker is None:
+        return False
+    disk = context.any_disk(broker)
+    if disk.hangs or disk.fault is not None:
+        return False
+    draw = context.draw
+    disk.hangs = True
+    name = context.named(broker, disk)
+    context.note(f"{name} hangs")
+    context.cluster.log_dirs.hangs(broker.node_id)
+    _watch_hang(context, broker, disk)
+
+    def come_back() -> None:
+        if disk.hangs:
+            context.note(f"{name} answers again")
+            disk.come_back()
+
+    # Long enough to be found, and sometimes not.
+    context.later(draw.choice((400, 3_000, 9_000)) * draw.uniform(0.5, 1.5), come_back)
+    context.at_end(come_back)
+    return True
+
+
+def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
+    """Check that a broker gives a directory up in which a write or a read hangs (D13)."""
+    cluster = context.cluster
+    limit_ns = 2 * cluster.settings.session_timeout_ms * NS_PER_MS
+
+    def look() -> None:
+        life = broker.life
+        if life is not None and life.runs and broker.broker is not None:
+            for directory in broker.broker.replicas.directories:
+                waits_ns = max(directory.lane.times.open_ages())
+                is_served = directory.path == disk.root and directory.failure is None
+                if is_served and waits_ns > limit_ns:
+                    cluster.simulator.violate(
+                        f"broker {broker.node_id} has waited {waits_ns // NS_PER_MS} ms for"
+                        f" {disk.root}, which hangs (D13)"
+                    )
+                    return
+        if disk.hangs:
+            context.later(_ATTEMPTS_MS, look)
+
+    context.later(_ATTEMPTS_MS, look)
 
 
 def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:

@@ -103,6 +103,7 @@ _ORDER: Final = (
     "leaders_end",
     "recreated_offsets",
     "untimed_records",
+    "hanging_directories",
     "readers_led_on",
     "older_stores",
     "patient_fetches",

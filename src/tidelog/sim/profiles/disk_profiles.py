@@ -385,6 +385,28 @@ DISKS: Final = (
         log_dirs=(1, 2),
         has_own_streams=True,
     ),
+    # Devices of log directories hang for seconds or for good, one directory at a time (D13). A
+    # broker with another good one gives the directory up and goes on, the last one ends it.
+    Profile(
+        "hanging_directories",
+        weights={
+            "hang_directory": 6.0,
+            "slow_disk": 1.0,
+            "crash_leader": 1.0,
+            "stop": 1.5,
+            "expire_session": 1.0,
+            "elect_preferred": 2.0,
+            "crash_controller": 0.5,
+            "slow_link": 1.0,
+        },
+        left_out=0.1,
+        mean_interval_ms=(600, 2_500),
+        restart_ms=((20, 400), (200, 2_500)),
+        properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
+        brokers=4,
+        log_dirs=(2, 3),
+        has_own_streams=True,
+    ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
     # idempotent producer of all these partitions bumps its epoch for a batch out of sequence
