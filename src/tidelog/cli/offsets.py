@@ -9,18 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import typer
 
+from tidelog.cli.times import timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-_DURATION = re.compile(
-    r"P?(?:(?P<days>\d+)D)?T?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?",
-    re.IGNORECASE,
-)
 _WORDS = {
     "beginning": EARLIEST,
     "earliest": EARLIEST,
@@ -77,31 +73,6 @@ def _where(word: str) -> Where:
         f"{word!r} is no place to begin: beginning, end, stored, an offset as 42, the last ones as"
         " -10, a time as s@2026-01-31T12:00 or s@1700000000000"
     )
-
-
-def timestamp_ms(text: str) -> int:
-    """Return milliseconds since 1970 of a number or an ISO 8601 time (UTC if it has no zone)."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no time: 2026-01-31T12:00, or milliseconds since 1970 expected"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
-
-
-def duration_ms(text: str) -> int:
-    """Return milliseconds of PT1H30M as in ISO 8601, or of 1h30m."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
-        raise typer.BadParameter(f"{text!r} is no duration: PT1H30M, P2D, or 1h30m expected")
-    parts = {name: int(value or 0) for name, value in match.groupdict().items()}
-    minutes = (parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]
-    return (minutes * 60 + parts["seconds"]) * 1000
 
 
 def resolve(

@@ -96,9 +96,14 @@ def json_line(it: ConsumedRecord) -> bytes:
         record.timestamp_ms,
         _text(record.key),
         _text(record.value),
-        [documents.Header(key, _text(value)) for key, value in record.headers],
+        [documents.Header(_shown(key), _text(value)) for key, value in record.headers],
     )
     return json.dumps(asdict(document), ensure_ascii=True).encode() + b"\n"
+
+
+def _shown(key: str) -> str:
+    """Return a header's key for JSON: bytes that are not UTF-8 are replaced."""
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _text(data: bytes | None) -> str | dict[str, str] | None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import typer
 
 from tidelog.cli.names import NotFoundError, PartitionWord, partitions_named
-from tidelog.cli.offsets import duration_ms, positions, timestamp_ms
+from tidelog.cli.offsets import positions
 from tidelog.cli.output import say
+from tidelog.cli.times import duration_ms, timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -54,7 +55,9 @@ def plan_of(
     if to_datetime is not None:
         return ResetPlan(timestamp=timestamp_ms(to_datetime))
     if by_duration is not None:
-        return ResetPlan(timestamp=time.time_ns() // 1_000_000 - duration_ms(by_duration))
+        return ResetPlan(
+            timestamp=time.time_ns() // 1_000_000 - duration_ms(by_duration, signed=True)
+        )
     if shift_by is not None:
         return ResetPlan(shift=shift_by)
     by_flag = {

@@ -184,8 +184,9 @@ def read_records(
 ) -> tuple[list[Record], int]:
     """Return the records of fetched batches from `position` on, and the next offset to fetch.
 
-    Control batches and the transactions in `aborted` are left out. Raises CorruptBatch, whose
-    position counts from the start of `data`.
+    Control batches and the transactions in `aborted` are left out. Keys of headers keep bytes that
+    are not UTF-8 as surrogates. Raises CorruptBatch, whose position counts from the start of
+    `data`.
     """
     records: list[Record] = []
     waiting = deque(sorted(aborted, key=lambda each: each.first_offset))
@@ -197,7 +198,8 @@ def read_records(
         if batch.is_control:
             _end_transaction(batch, aborting)
         elif not (batch.is_transactional and batch.producer_id in aborting):
-            records += [each for each in iter_records(batch) if each.offset >= position]
+            found = iter_records(batch, keeps_bytes=True)
+            records += [each for each in found if each.offset >= position]
         position = max(position, batch.last_offset + 1)
     return records, position
 

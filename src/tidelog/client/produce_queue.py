@@ -55,7 +55,7 @@ class ProduceBatch:
         view = BatchView(self.data)
         records = [
             NewRecord(each.key, each.value, each.timestamp_ms, each.headers)
-            for each in iter_records(view)
+            for each in iter_records(view, keeps_bytes=True)
         ]
         middle = len(records) // 2
         made = []

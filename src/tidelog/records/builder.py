@@ -146,7 +146,7 @@ def _add_record(
     _add_bytes(body, record.value)
     add_varint(body, len(record.headers))
     for key, value in record.headers:
-        _add_bytes(body, key.encode("utf-8"))
+        _add_bytes(body, key.encode("utf-8", "surrogateescape"))
         _add_bytes(body, value)
     add_varint(payload, len(body))
     payload += body

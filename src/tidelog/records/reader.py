@@ -77,8 +77,13 @@ def read_columns(
     *,
     with_headers: bool = True,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    keeps_bytes: bool = False,
 ) -> RecordColumns:
-    """Return all records of a batch, column by column. Control batches are read like others."""
+    """Return all records of a batch, column by column. Control batches are read like others.
+
+    Bytes in keys of headers that are not UTF-8 are replaced, as in Kafka's clients, or kept as
+    surrogates with `keeps_bytes`.
+    """
     payload = records_payload(batch, max_decompressed_bytes)
     columns = RecordColumns([], [], [], [], [])
     if batch.record_count * MIN_RECORD_BYTES > len(payload):
@@ -87,7 +92,9 @@ def read_columns(
             f"{batch.record_count} records do not fit the {len(payload)} bytes that are here",
         )
     try:
-        end = _walk(batch, payload, columns, with_headers)
+        end = _walk(
+            batch, payload, columns, with_headers, "surrogateescape" if keeps_bytes else "replace"
+        )
     except IndexError:
         raise InvalidBatch(batch.position, _at(columns, "the records end too early")) from None
     except _BadRecord as error:
@@ -198,10 +205,15 @@ def _walk_keys(data: bytes, count: int, records: list[KeyedRecord]) -> int:
 
 
 def iter_records(
-    batch: BatchView, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    batch: BatchView,
+    *,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    keeps_bytes: bool = False,
 ) -> Iterator[Record]:
     """Return the records of a batch, one by one; the whole batch is read before the first."""
-    columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
+    columns = read_columns(
+        batch, max_decompressed_bytes=max_decompressed_bytes, keeps_bytes=keeps_bytes
+    )
     return map(Record, *columns)
 
 
@@ -238,7 +250,9 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def _walk(batch: BatchView, data: bytes, columns: RecordColumns, with_headers: bool) -> int:
+def _walk(
+    batch: BatchView, data: bytes, columns: RecordColumns, with_headers: bool, errors: str
+) -> int:
     """Fill `columns`; return where the last record ends. Raises IndexError beyond the data."""
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp
@@ -290,7 +304,7 @@ def _walk(batch: BatchView, data: bytes, columns: RecordColumns, with_headers: b
             position += 1
             headers = NO_HEADERS
         else:
-            headers, position = _headers(data, position, end)
+            headers, position = _headers(data, position, end, errors)
         if position != end:
             raise _BadRecord(f"its size is off by {position - end} bytes")
         add_offset(base_offset + offset_delta)
@@ -302,7 +316,7 @@ def _walk(batch: BatchView, data: bytes, columns: RecordColumns, with_headers: b
     return position
 
 
-def _headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+def _headers(data: bytes, position: int, end: int, errors: str) -> tuple[Headers, int]:
     count, position = _varint(data, position)
     if count < 0 or count * 2 > end - position:
         raise _BadRecord(f"{count} headers do not fit")
@@ -311,8 +325,7 @@ def _headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         size, position = _varint(data, position)
         if size < 0 or position + size > end:
             raise _BadRecord(f"a header key of {size} bytes does not fit")
-        # As in Kafka's clients: bytes that are not UTF-8 are replaced, not rejected.
-        key = data[position : position + size].decode("utf-8", "replace")
+        key = data[position : position + size].decode("utf-8", errors)
         position += size
         size, position = _varint(data, position)
         if position + max(size, 0) > end:

@@ -15,13 +15,15 @@ from tests.support.cli import check
 
 from tidelog.cli import documents
 from tidelog.cli.names import PartitionWord, nearest, partition_numbers, partition_word
-from tidelog.cli.offsets import Where, duration_ms, parse_span, timestamp_ms
+from tidelog.cli.offsets import Where, parse_span
 from tidelog.cli.record_input import InputError, RecordShape, headers_of, pieces, unescaped
 from tidelog.cli.record_output import formatter, json_line, plain_format
-from tidelog.client.consuming import ConsumedRecord
+from tidelog.cli.times import duration_ms, timestamp_ms
+from tidelog.client.consuming import ConsumedRecord, read_records
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.core.types import TopicPartition
+from tidelog.records.builder import NewRecord, build_batch
 from tidelog.records.reader import Record
 
 BEGINNING = Where(timestamp=EARLIEST)
@@ -219,10 +221,20 @@ class TestPlaces:
     def test_durations(self, text: str, expected: int) -> None:
         assert duration_ms(text) == expected
 
-    @pytest.mark.parametrize("text", ["", "P", "PT", "1", "1w", "-PT1H"])
+    @pytest.mark.parametrize("text", ["", "P", "PT", "1", "1w", "PT1H1D"])
     def test_no_durations(self, text: str) -> None:
         with pytest.raises(typer.BadParameter, match="is no duration"):
             duration_ms(text)
+
+
+def test_headers_are_printed_as_they_were_produced() -> None:
+    headers = [("k\udcff", b"\xfe=\x00"), ("k", None)]
+    batch = build_batch([NewRecord(None, b"v", 1, headers)])
+    assert b"k\xff" in batch
+    [record], _ = read_records(memoryview(batch), 0)
+    read = ConsumedRecord(TopicPartition("t", 0), record)
+    assert formatter("%h", False)(read) == b"k\xff=\xfe=\x00,k=NULL"
+    assert json.loads(json_line(read))["headers"][0]["key"] == "k\ufffd"
 
 
 class TestNames:

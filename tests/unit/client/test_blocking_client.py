@@ -189,7 +189,7 @@ class TestVersions:
         self, cluster: FakeCluster, client: BlockingClient
     ) -> None:
         cluster[1].served[LIST_OFFSETS] = (10, 11)
-        with pytest.raises(KafkaError, match=r"serves ListOffsets 10 to 11.*needs 1 to 9") as info:
+        with pytest.raises(KafkaError, match=r"serves ListOffsets 10 to 11.*needs 0 to 9") as info:
             client.list_offsets({T0: -1})
         assert info.value.code is ErrorCode.UNSUPPORTED_VERSION
 

@@ -13,7 +13,6 @@ import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.offsets import duration_ms
 from tidelog.cli.output import OutputFormat, OutputOption, say
 from tidelog.cli.pipelines.running import (
     CoresOption,
@@ -24,6 +23,7 @@ from tidelog.cli.pipelines.running import (
 )
 from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
+from tidelog.cli.times import duration_ms
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?(?:/s)?", re.IGNORECASE)
 _POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
