@@ -9,6 +9,8 @@ import pytest
 from tests.support.controller.reassigning import begin, caught_up, cluster, outcome
 from tests.support.controller.values import (
     TP,
+    alter,
+    isr_answer,
     reassign,
     refused_moves,
     run,
@@ -81,6 +83,20 @@ def test_an_in_sync_replica_that_the_new_target_wants_stays() -> None:
     begin(controller, 4, 2, 3)
     assert controller.image.states[TP].isr == (1, 2, 4)
     assert controller.image.move(TP).removing == (5, 1)  # type: ignore[union-attr]  # it moves
+
+
+@pytest.mark.rule("R10")
+def test_a_dropped_replica_does_not_rejoin_whatever_its_leader_asks() -> None:
+    controller = caught_up_on(1, 2, 4, leader=1, target=(4, 5, 3))
+    begin(controller, 5, 2, 3)
+    now = controller.image.states[TP]
+    asked = alter(1, 2, 4, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
+    _, effects = step(controller, asked)
+    assert isr_answer(effects).error_code == ErrorCode.INELIGIBLE_REPLICA
+    # The next target wants it again.
+    begin(controller, 4, 2, 3)
+    caught_up(controller, 1, 2, 4)
+    assert controller.image.states[TP].isr == (1, 2, 4)
 
 
 @pytest.mark.rule("R10")

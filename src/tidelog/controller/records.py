@@ -70,6 +70,12 @@ def before(replicas: Replicas, move: Move) -> Replicas:
     return move.original or tuple(replica for replica in replicas if replica not in move.adding)
 
 
+def unwanted(replicas: Replicas, move: Move) -> Replicas:
+    """Return the replicas that only an earlier target added, or a move that is cancelled (R10)."""
+    original = before(replicas, move)
+    return tuple([each for each in move.removing if each not in original])
+
+
 def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
     """Return the replicas that do not copy: the move pauses, or needs them no more (R3, R10).
 
@@ -77,9 +83,8 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
     Members of the ISR go on. So do superfluous replicas that are eligible, because committed
     records may be on few others. While the move pauses, eligible ones keep what they have.
     """
-    original, out = before(replicas, move), (*state.isr, *state.elr)
-    superfluous = (each for each in move.removing if each not in original and each not in out)
-    found = dict.fromkeys(superfluous)
+    out = (*state.isr, *state.elr)
+    found = dict.fromkeys(each for each in unwanted(replicas, move) if each not in out)
     if is_paused:
         found.update(dict.fromkeys(each for each in move.adding if each not in state.isr))
     return tuple(found)

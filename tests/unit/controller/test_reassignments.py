@@ -439,7 +439,7 @@ class TestAnotherTarget:
         assert found.assignments[0] == (5, 2, 1, 4, 3)
         assert (found.moves[0].adding, found.moves[0].removing) == ((5, 4), (4, 3))
         assert found.moves[0].original == (1, 2, 3), "the first ones are kept"
-        caught_up(controller, 1, 2, 3, 4, 5)
+        caught_up(controller, 1, 2, 3, 5)
         effects = step(controller)[1]
         assert controller.image.states[TP].isr == (1, 2, 5)
         assert stops(effects.commands) == {3: True, 4: True}

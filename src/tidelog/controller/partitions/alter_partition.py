@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tidelog.controller import records
 from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.draft import Draft
 from tidelog.controller.events import Event
+from tidelog.controller.image import Image
+from tidelog.controller.incarnations import Brokers
 from tidelog.controller.orders import SendRoleAgain
 from tidelog.controller.partitions import expansions, isr
 from tidelog.controller.partitions.expansions import HeldExpansion, HeldExpansions
@@ -132,6 +135,26 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
     return TopicPartition(name, asked.data.partition_index)
 
 
+def _brokers_that_may_join(
+    topic_partition: TopicPartition, state: PartitionState, image: Image
+) -> Brokers:
+    """Return the live brokers without those that no target of a move wants back in the ISR (R10).
+
+    A leader of ours proposes none of them. A leader of Kafka does not know that.
+    """
+    move = image.move(topic_partition)
+    if move is None:
+        return image.brokers
+    out = [
+        each
+        for each in records.unwanted(image.assigned(topic_partition), move)
+        if each not in state.isr
+    ]
+    if not out:
+        return image.brokers
+    return {each: broker for each, broker in image.brokers.items() if each not in out}
+
+
 def _subject(
     topic: RequestTopicData, data: RequestPartitionData, state: PartitionState | None = None
 ) -> Proposed:
@@ -164,7 +187,7 @@ def _alter(
         wanted,
         state,
         replicas,
-        image.brokers,
+        _brokers_that_may_join(topic_partition, state, image),
         draft.settings.controller_epoch,
         asked.version,
         minimum,

@@ -23,6 +23,7 @@ from dataclasses import replace
 from tidelog.controller import incarnations
 from tidelog.controller.incarnations import Brokers
 from tidelog.controller.records import Move, Replicas, before, target_of
+from tidelog.controller.records import unwanted as unwanted_by
 from tidelog.core import eligible_replicas
 from tidelog.core.types import NO_LEADER, PartitionState
 
@@ -71,13 +72,8 @@ def without_unwanted(
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
     live = [member for member in state.isr if member in brokers and member not in absent]
-    unwanted = [
-        member
-        for member in live
-        if member in move.removing
-        and member not in before(replicas, move)
-        and member != state.leader
-    ]
+    superfluous = unwanted_by(replicas, move)
+    unwanted = [member for member in live if member in superfluous and member != state.leader]
     unwanted = unwanted[: max(len(live) - minimum, 0)]
     if not unwanted:
         return None
