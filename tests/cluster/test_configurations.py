@@ -263,3 +263,19 @@ def test_brokers_refuse_with_kafkas_code(cluster: LocalCluster, key: str, value:
     [answer] = ask(cluster, INCREMENTAL_ALTER_CONFIGS, 1, message).responses
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert key in answer.error_message
+
+
+def test_levels_of_loggers_change_while_the_broker_runs(cluster: LocalCluster) -> None:
+    logger, broker_logger = "tidelog.request", 8
+    for level in ("DEBUG", "INFO"):
+        changes = [AlterableConfig(logger, 0, level)]
+        message = IncrementalAlterConfigsRequest(
+            [AlterConfigsResource(broker_logger, "1", changes)]
+        )
+        [answer] = ask(cluster, INCREMENTAL_ALTER_CONFIGS, 1, message).responses
+        assert (answer.error_code, answer.error_message) == (0, None)
+        [result] = describe(cluster, (broker_logger, "1", [logger]))
+        [entry] = result.configs
+        assert (entry.name, entry.value, entry.config_source) == (logger, level, 6)
+    [result] = describe(cluster, (broker_logger, "1", []))
+    assert {"root", "tidelog.server"} <= {entry.name for entry in result.configs}

@@ -49,6 +49,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_LOGGER = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,6 +317,16 @@ class Tracer(Protocol):
         """Log a line for operators; `level` as in stdlib logging."""
 
 
+class Loggers(Protocol):
+    """Loggers of the process by name; levels are the numbers of Python's logging."""
+
+    def levels(self) -> dict[str, int]:
+        """Return the level in force of each logger; `root` is above all others."""
+
+    def set_level(self, name: str, level: int | None) -> None:
+        """Set a level, None: that of the logger above."""
+
+
 @dataclass(slots=True)
 class Ports:
     """All ports of one node; the store is opened by the composition."""
@@ -332,3 +342,5 @@ class Ports:
     open_lane: Callable[[str], Lane]
     #: Ends the node at once without clean-up, as a crash does; the reason goes to the log.
     halt: Callable[[str], None]
+    #: Loggers of the process, whose levels clients read and set; None: it has none.
+    loggers: Loggers | None = None

@@ -25,6 +25,10 @@ from typing import Any
 from tidelog.runtime.log_floods import Floods
 
 _FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+#: Name of the logger above all others of brokers.
+_ROOT = "tidelog"
+#: Streams that clients see before their first line.
+_STREAMS = ("controller", "request", "server", "state_change", "store")
 #: Lines that may wait for a blocked disk; later ones are dropped and counted.
 _QUEUE_LINES = 100_000
 #: How often the thread looks for ended floods while no other line is written.
@@ -148,7 +152,9 @@ def start_logging(level: int = logging.INFO) -> LogThread:
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
     output = logging.StreamHandler(sys.stderr)
     output.setFormatter(logging.Formatter(_FORMAT))
-    root = logging.getLogger("tidelog")
+    root = logging.getLogger(_ROOT)
+    for stream in _STREAMS:
+        logging.getLogger(f"{_ROOT}.{stream}")
     root.setLevel(level)
     root.propagate = False
     root.handlers = [_DroppingQueueHandler(lines)]
@@ -161,6 +167,22 @@ def start_logging(level: int = logging.INFO) -> LogThread:
 def _stop_quietly(listener: logging.handlers.QueueListener) -> None:
     if listener._thread is not None:  # None after an earlier stop
         listener.stop()
+
+
+class LogLevels:
+    """Levels of the `tidelog` loggers of this process; `root` is the one above them."""
+
+    def levels(self) -> dict[str, int]:
+        """Return the level in force of each logger."""
+        below = f"{_ROOT}."
+        names = [each for each in logging.root.manager.loggerDict if each.startswith(below)]
+        found = {name: logging.getLogger(name).getEffectiveLevel() for name in names}
+        return {"root": logging.getLogger(_ROOT).level, **found}
+
+    def set_level(self, name: str, level: int | None) -> None:
+        """Set a level; None takes that of the logger above."""
+        logger = logging.getLogger(_ROOT if name == "root" else name)
+        logger.setLevel(logging.NOTSET if level is None else level)
 
 
 class LogTracer:

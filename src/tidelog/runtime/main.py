@@ -38,7 +38,7 @@ from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.lanes import open_lane
-from tidelog.runtime.logging import LogThread, LogTracer, start_logging
+from tidelog.runtime.logging import LogLevels, LogThread, LogTracer, start_logging
 from tidelog.runtime.memory import MemoryAtRest, use_one_arena
 from tidelog.runtime.network import SocketNetwork
 from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
@@ -133,6 +133,7 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
         on_turn=turns.on_turn,
         open_lane=open_watched_lane,
         halt=halt,
+        loggers=LogLevels(),
     )
     store = make_store(
         config, loop, log=lambda message: tracer.log("store", logging.WARNING, message)

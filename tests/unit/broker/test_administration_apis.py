@@ -250,7 +250,6 @@ class TestEntities:
             (2, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION, "'a/b'"),
             (4, "2", ErrorCode.INVALID_REQUEST, "this is broker 1"),
             (4, "<default>", ErrorCode.INVALID_REQUEST, "leave the name empty"),
-            (8, "1", ErrorCode.INVALID_REQUEST, "levels of loggers are not"),
             (99, "x", ErrorCode.INVALID_REQUEST, "resource type 99"),
         ],
     )

@@ -3,7 +3,7 @@
 Any broker describes topics and the defaults of all brokers; only the broker itself describes its
 own configuration. Stored settings are read from the store, so that a client sees its completed
 changes. Values that may be secrets are null. Resources and their keys come in the order of the
-request. Levels of loggers are not supported.
+request. The broker itself also describes the levels of its loggers (KIP-412).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.broker.configs.config_requests import entity_of
+from tidelog.broker.configs import logger_levels
+from tidelog.broker.configs.config_requests import LOGGER_RESOURCE, entity_of
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core import config_entries
@@ -48,11 +49,16 @@ async def _describe(
         result = DescribeConfigsResult(resource_type=resource_type, resource_name=name)
         results.append(result)
         try:
+            if resource_type == LOGGER_RESOURCE:
+                _describe_loggers(context, message, result, names)
+                continue
             entity = entity_of(context.services, resource_type, name)
         except KafkaError as error:
             _refuse(result, error)
         else:
             wanted.append((result, entity, names))
+    if not wanted:
+        return DescribeConfigsResponse(results=results)
     own = (BROKERS, str(context.services.broker_id))
     entities = list(dict.fromkeys(entity for _, entity, _ in wanted))
     try:
@@ -75,6 +81,20 @@ async def _describe(
         # About a millisecond each: the loop serves other requests in between.
         await context.services.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
+
+
+def _describe_loggers(
+    context: ApiContext,
+    message: DescribeConfigsRequest,
+    result: DescribeConfigsResult,
+    names: Sequence[str],
+) -> None:
+    services = context.services
+    loggers = logger_levels.check_broker(
+        services.ports.loggers, result.resource_name, services.broker_id
+    )
+    entries = config_entries.chosen(logger_levels.entries(loggers), names)
+    result.configs = [_result_of(entry, message) for entry in entries]
 
 
 def _questions(message: DescribeConfigsRequest) -> Iterable[tuple[int, str, tuple[str, ...]]]:

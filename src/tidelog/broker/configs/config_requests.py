@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.configs import logger_levels
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
 from tidelog.core import dynamic_config
 from tidelog.core.config import BrokerConfig
@@ -73,7 +74,6 @@ def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, s
         )
     # As Kafka 3.9 with ZooKeeper, where groups have no configuration either.
     what = {
-        LOGGER_RESOURCE: "levels of loggers",
         CLIENT_METRICS_RESOURCE: "subscriptions of client metrics",
         GROUP_RESOURCE: "configurations of groups",
     }.get(resource_type, "these")
@@ -123,6 +123,17 @@ async def _alter(
     replace: bool,
     validate_only: bool,
 ) -> None:
+    if resource.type == LOGGER_RESOURCE:
+        if replace:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "AlterConfigs cannot change levels of loggers: IncrementalAlterConfigs does",
+            )
+        loggers = logger_levels.check_broker(
+            services.ports.loggers, resource.name, services.broker_id
+        )
+        logger_levels.alter(loggers, resource.alterations, validate_only=validate_only)
+        return
     if resource.type == TOPIC_RESOURCE and not resource.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a topic is empty")
     is_foreign_rate = _sets_rates_of_another(services, resource)
