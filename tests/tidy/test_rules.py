@@ -15,7 +15,7 @@ from tests.tidy.sources import ROOT, project_files
 
 #: What reads as the id of a rule. A longer number, a digit 0 at its beginning, or letters around
 #: it make another word of it: an error code of ruff, a name in a program, an escape in a string.
-CITATION = re.compile(r"\b[VARDFEGS][1-9][0-9]?\b")
+CITATION = re.compile(r"\b[VARDFEGSL][1-9][0-9]?\b")
 #: Headings of the level that only rules have.
 HEADING = re.compile(r"^### (.*)$", re.MULTILINE)
 
@@ -49,7 +49,7 @@ def test_rules_stand_in_the_order_of_their_ids() -> None:
     groups: dict[str, list[int]] = {}
     for rule in rule_ids():
         groups.setdefault(rule[0], []).append(int(rule[1:]))
-    assert "".join(groups) == "VARDFEGS"
+    assert "".join(groups) == "VARDFEGSL"
     assert [prefix for prefix, numbers in groups.items() if numbers != sorted(numbers)] == []
     assert [rule for rule in rule_ids() if not CITATION.fullmatch(rule)] == []
 

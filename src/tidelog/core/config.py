@@ -460,7 +460,7 @@ class BrokerConfig:
         "Bytes of responses that clients have not read yet, over all connections; brokers have as "
         "many of their own. The less are left, the fewer records a fetch gets. At the limit, a "
         "connection that reads nothing for 10 s is closed, the one with the most bytes first.",
-        at_least=16 * limits.MIB,
+        at_least=64 * limits.KIB,
         ours=True,
     )
     max_connections: int = integer(

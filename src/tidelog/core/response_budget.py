@@ -184,7 +184,8 @@ class ResponseRoom:
         self.max_in_flight = SHORT_IN_FLIGHT if self._waiting else MAX_IN_FLIGHT_PER_CONNECTION
         self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES if used < most // 2 else SHORT_QUEUE_BYTES
         if used >= most:
-            self._begin_checks()
+            # Without connections that hold bytes, a check at once could only be repeated.
+            self._begin_checks(is_urgent=used >= 2 * most and bool(self.holders))
         if was_exhausted and not self.is_exhausted and self._waiting and not self._is_looking:
             self._is_looking = True
             self._clock.call_later(0, self._next_turn)
@@ -201,10 +202,11 @@ class ResponseRoom:
             self.holders.pop(share, None)
         self._changed()
 
-    def _begin_checks(self) -> None:
-        if self.used_bytes >= 2 * self._max_bytes and not self._is_urgent:
-            self._is_urgent = True
-            self._clock.call_later(0, self._check)
+    def _begin_checks(self, *, is_urgent: bool = False) -> None:
+        if is_urgent:
+            if not self._is_urgent:
+                self._is_urgent = True
+                self._clock.call_later(0, self._check)
         elif not self._is_checking:
             self._is_checking = True
             self._clock.call_later(_CHECK_MS, self._check_later)

@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.support.mutants import (
     control,
+    crowds,
     direct,
     directory_moves,
     disks,
@@ -58,6 +59,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         throttles,
         directory_moves,
         planned_moves,
+        crowds,
     )
     for name, mutant in part.CATALOGUE.mutants.items()
 }

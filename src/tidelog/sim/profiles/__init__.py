@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.sim.profiles.controller_profiles import CONTROLLERS
+from tidelog.sim.profiles.crowd_profiles import CROWDS
 from tidelog.sim.profiles.direct_profiles import DIRECT
 from tidelog.sim.profiles.disk_profiles import DISKS
 from tidelog.sim.profiles.general_profiles import GENERAL
@@ -108,10 +109,21 @@ _ORDER: Final = (
     "older_stores",
     "patient_fetches",
     "rogue_isr_changes",
+    "crowded",
 )
 _BY_NAME: Final = {
     profile.name: profile
-    for group in (GENERAL, TOPICS, REPLICAS, CONTROLLERS, PROCESSES, DISKS, SLOW_LEADERS, DIRECT)
+    for group in (
+        GENERAL,
+        TOPICS,
+        REPLICAS,
+        CONTROLLERS,
+        PROCESSES,
+        DISKS,
+        SLOW_LEADERS,
+        DIRECT,
+        CROWDS,
+    )
     for profile in group
 }
 assert sorted(_BY_NAME) == sorted(_ORDER)

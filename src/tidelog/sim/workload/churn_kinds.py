@@ -5,6 +5,7 @@ Other modules import churn from here, so that no kind is missing.
 
 from tidelog.sim.workload import (  # noqa: F401
     client_churn,
+    crowd_churn,
     description_churn,
     directory_churn,
     drain_churn,

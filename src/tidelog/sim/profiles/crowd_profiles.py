@@ -1,0 +1,30 @@
+"""Profiles of crowds: clients that take all connections, or read none of their responses.
+
+Connections of brokers break meanwhile, so that each must connect again through the crowd (L1).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.sim.profiles.profile import Profile
+
+CROWDS: Final = (
+    # Nothing fails but connections, which a broker restores at once. So no follower may leave.
+    Profile(
+        "crowded",
+        weights={"reset_connections": 1.0},
+        left_out=0.0,
+        mean_interval_ms=(300, 1_500),
+        recreates=0.0,
+        properties={
+            "max.connections": "60",
+            "queued.max.response.bytes": "65536",
+            "replica.lag.time.max.ms": "600",
+        },
+        churn=("crowds",),
+        isr_stands=True,
+        session_timeout_ms=4_000,
+        has_own_streams=True,
+    ),
+)

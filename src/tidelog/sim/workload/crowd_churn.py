@@ -1,0 +1,206 @@
+"""Churn of crowds: clients that take all connections, read no responses, or send no UTF-8.
+
+The brokers must serve each other and their steady clients meanwhile: no follower leaves an ISR for
+a crowd (L1), unread responses have a bound (L2), and text that is no UTF-8 is answered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from tidelog.core import limits
+from tidelog.core.errors import ConnectionLost
+from tidelog.core.ports import Transport
+from tidelog.sim.checkers.unread_checker import UnreadChecker
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.wire.codec import encode_request
+from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.registry import FETCH, METADATA
+
+#: Connections that a crowd opens above the limit.
+_ABOVE: Final = 10
+#: Connections of a crowd where the limit is higher.
+_MOST: Final = 90
+#: Readers of nothing, and the fetches that each of them sends at once.
+_READERS: Final = 12
+_FETCHES: Final = 100
+#: How often a crowd breaks all connections to its broker.
+_BREAKS: Final = 0.5
+_CONNECT_TIMEOUT_MS: Final = 1_500
+_LOOK_MS: Final = 20
+#: Looks until an answer must be here, where the connection is not lost.
+_ANSWER_LOOKS: Final = 150
+#: Requests in a row of which one must be answered: connections break.
+_ODD_REQUESTS: Final = 10
+_METADATA_VERSION: Final = 1
+_FETCH_VERSION: Final = 11
+_NAME: Final = b"NAME"
+
+
+class CrowdConnection:
+    """One connection of a crowd; the FrameHandler of its transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.frames = 0
+        self.is_open = True
+
+    def frames_received(self, frames: list[memoryview]) -> None:
+        """Count responses."""
+        self.frames += len(frames)
+
+    def connection_lost(self, reason: str) -> None:
+        """Note the end."""
+        self.is_open = False
+
+    def send_queue_changed(self, sent_bytes: int) -> None:
+        """Ignore this: a crowd does not wait."""
+
+
+@churn
+class Crowds(ChurnKind):
+    """Crowds of one client after the other, at random brokers."""
+
+    name: ClassVar[str] = "crowds"
+    is_drawn: ClassVar[bool] = False
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        simulator = work.cluster.simulator
+        config = work.cluster.settings.of(1)
+        self._flood = min(config.max_connections, _MOST) + _ABOVE
+        self._unread = UnreadChecker(
+            simulator.network, config.queued_max_response_bytes, simulator.violate
+        )
+
+    async def run(self) -> None:
+        kinds: tuple[Callable[[], object], ...] = (
+            self._take_all,
+            self._read_nothing,
+            self._no_utf_8,
+        )
+        self.client.tasks.spawn("looks at what is unread", self._look())
+        while not self.stopping:
+            kind = self.draw.choice(kinds)
+            try:
+                await kind()  # type: ignore[misc]  # each is a coroutine function
+            except ConnectionLost as error:
+                self.failed(kind.__name__, error)
+            await self.pause(20, 400)
+        self.is_done = True
+
+    async def _look(self) -> None:
+        while True:
+            self._unread.look(
+                (broker.node_id, broker.life)
+                for broker in self.work.cluster.brokers.values()
+                if broker.life is not None
+            )
+            await self.client.tasks.sleep(_LOOK_MS)
+
+    async def _connect(self) -> CrowdConnection:
+        address = self.draw.choice(self.client.bootstrap)
+        (connection,) = await self._connect_to(address.host, address.port, 1)
+        return connection
+
+    async def _connect_to(self, host: str, port: int, count: int) -> list[CrowdConnection]:
+        """Open connections at the same time."""
+        opened: list[CrowdConnection] = []
+
+        def handler(transport: Transport) -> CrowdConnection:
+            opened.append(CrowdConnection(transport))
+            return opened[-1]
+
+        connect = self.client.ports.network.connect
+        for attempt in [
+            connect(host, port, handler, _CONNECT_TIMEOUT_MS, limits.MAX_RESPONSE_BYTES)
+            for _ in range(count)
+        ]:
+            await attempt
+        return opened
+
+    async def _take_all(self) -> None:
+        """Take all connections of a broker for a while; again and again, those to it break."""
+        address = self.draw.choice(self.client.bootstrap)
+        crowd: list[CrowdConnection] = []
+        until_ns = self.client.now_ns + self.draw.randrange(3_000, 7_000) * NS_PER_MS
+        try:
+            while self.client.now_ns < until_ns and not self.stopping:
+                crowd = [each for each in crowd if each.is_open]
+                missing = self._flood - len(crowd)
+                crowd += await self._connect_to(address.host, address.port, missing)
+                await self.pause(300, 1_200)
+                if self.draw.random() < _BREAKS:
+                    self._break_connections(address.host)
+                    crowd.clear()  # and it is back at once
+            self.succeeded(f"{len(crowd)} connections to {address.host}")
+        finally:
+            _close(crowd)
+
+    def _break_connections(self, host: str) -> None:
+        """Reset all connections to a broker, so that other brokers come back through the crowd."""
+        cluster = self.work.cluster
+        for broker in cluster.brokers.values():
+            if broker.life is not None and broker.node.host == host:
+                cluster.simulator.network.reset_connections(broker.life)
+
+    async def _read_nothing(self) -> None:
+        """Fetch much again and again, and read no response for a while."""
+        partition = self.draw.choice(self.work.steady)
+        wanted = FetchPartition(partition.partition, fetch_offset=0)
+        wanted.partition_max_bytes = limits.MIB
+        message = FetchRequest(
+            max_wait_ms=100, max_bytes=limits.MIB, min_bytes=1,
+            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+        )  # fmt: skip
+        crowd: list[CrowdConnection] = []
+        try:
+            for _ in range(_READERS):
+                reader = await self._connect()
+                crowd.append(reader)
+                reader.transport.pause_reading()
+                for number in range(_FETCHES):
+                    parts = encode_request(FETCH, _FETCH_VERSION, number, "crowd", message)
+                    reader.transport.send(parts)
+            await self.pause(500, 4_000)
+            self.succeeded(f"{sum(each.is_open for each in crowd)} readers of nothing stayed")
+        finally:
+            _close(crowd)
+
+    async def _no_utf_8(self) -> None:
+        """Ask for a topic whose name is no UTF-8: connections break, but one answer comes (L3)."""
+        for _ in range(_ODD_REQUESTS):
+            if await self._is_answered():
+                self.succeeded("a name that is no UTF-8 was answered")
+                return
+            if self.stopping:
+                return
+            await self.pause(20, 100)
+        self.work.cluster.simulator.violate(
+            f"{_ODD_REQUESTS} requests in a row with text that is no UTF-8 were not answered (L3)"
+        )
+
+    async def _is_answered(self) -> bool:
+        connection = await self._connect()
+        name = MetadataRequestTopic(name=_NAME.decode())
+        parts = encode_request(METADATA, _METADATA_VERSION, 1, "crowd", MetadataRequest([name]))
+        bad = self.draw.choice((b"\xff\xfe\xfd\xfc", b"\xed\xa0\x80a", b"a\xc3(\x80"))
+        try:
+            connection.transport.send([b"".join(map(bytes, parts)).replace(_NAME, bad)])
+            for _ in range(_ANSWER_LOOKS):
+                if connection.frames or not connection.is_open or self.stopping:
+                    break
+                await self.client.tasks.sleep(_LOOK_MS)
+            return connection.frames > 0
+        finally:
+            _close([connection])
+
+
+def _close(crowd: list[CrowdConnection]) -> None:
+    for each in crowd:
+        if each.is_open:
+            each.transport.close("the crowd leaves")
