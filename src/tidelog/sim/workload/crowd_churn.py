@@ -108,7 +108,7 @@ class Crowds(ChurnKind):
         return connection
 
     async def _connect_to(self, host: str, port: int, count: int) -> list[CrowdConnection]:
-        """Open connections at the same time."""
+        """Open connections at the same time; return those that were established, at least one."""
         opened: list[CrowdConnection] = []
 
         def handler(transport: Transport) -> CrowdConnection:
@@ -116,11 +116,18 @@ class Crowds(ChurnKind):
             return opened[-1]
 
         connect = self.client.ports.network.connect
-        for attempt in [
+        attempts = [
             connect(host, port, handler, _CONNECT_TIMEOUT_MS, limits.MAX_RESPONSE_BYTES)
             for _ in range(count)
-        ]:
-            await attempt
+        ]
+        failure: ConnectionLost | None = None
+        for attempt in attempts:
+            try:
+                await attempt
+            except ConnectionLost as error:
+                failure = error
+        if failure is not None and not opened:
+            raise failure
         return opened
 
     async def _take_all(self) -> None:
