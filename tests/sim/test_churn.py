@@ -22,7 +22,6 @@ from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.workload import churning
 from tidelog.sim.workload.churn_kinds import CHURN, ChurnKind
 
-
 #: Kinds that take from others what these need: their own profiles play them.
 ALONE = ("crowds",)
 
