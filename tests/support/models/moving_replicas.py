@@ -34,12 +34,14 @@ class Assigned(NamedTuple):
     partition_epoch: int
     replicas: tuple[int, ...]
     has_eligible: bool
+    #: Replicas that do not copy: no target of a move wants them (R10).
+    idle: tuple[int, ...] = ()
 
 
 class MovingReplica(Replica):
     """A replica whose partition's replicas change."""
 
-    __slots__ = ("alive", "has_eligible", "minimum", "replicas")
+    __slots__ = ("alive", "has_eligible", "idle", "minimum", "replicas")
 
     def __init__(
         self, number: int, broker_epoch: int, minimum: int, alive: tuple[int, ...]
@@ -52,26 +54,32 @@ class MovingReplica(Replica):
         self.replicas: tuple[int, ...] = ()
         #: Whether it named eligible replicas outside the ISR (E1).
         self.has_eligible = False
+        #: Replicas that it named as idle.
+        self.idle: tuple[int, ...] = ()
+
+    def _may_join(self, replica: int) -> bool:
+        return replica in self.alive and replica not in self.idle
 
     def copy(self) -> MovingReplica:
         """An independent copy."""
         other = super().copy()
         assert isinstance(other, MovingReplica)
         other.minimum, other.replicas = self.minimum, self.replicas
-        other.has_eligible, other.alive = self.has_eligible, self.alive
+        other.has_eligible, other.alive, other.idle = self.has_eligible, self.alive, self.idle
         return other
 
     def key(self) -> tuple[object, ...]:
         """The whole state as a value."""
         role = self.leading
         leading = None if role is None else (role.replicas, role.has_eligible)
-        return (*super().key(), self.replicas, self.alive, leading)
+        return (*super().key(), self.replicas, self.alive, self.idle, leading)
 
     def assign(self, command: Assigned) -> bool:
         """Carry out a role; return False for one that is too old (V30)."""
         if not commands.is_current(*self.known, command.leader_epoch, command.partition_epoch):
             return False
         self.replicas, self.has_eligible = command.replicas, command.has_eligible
+        self.idle = command.idle
         role = self.role
         if role is not None and role.leader_epoch == command.leader_epoch:
             self.known = (command.leader_epoch, command.partition_epoch)
@@ -80,12 +88,12 @@ class MovingReplica(Replica):
                     command.isr,
                     command.replicas,
                     command.partition_epoch,
-                    self.alive.__contains__,
+                    self._may_join,
                     NOW_MS,
                     has_eligible=command.has_eligible,
                 )
             return True
-        return self.obey(Command(*command[:4]), self.alive.__contains__, self.minimum)
+        return self.obey(Command(*command[:4]), self._may_join, self.minimum)
 
     def _lead(self, command: Command, is_alive: Callable[[int], bool], minimum: int) -> None:
         end = len(self.log)
@@ -113,7 +121,7 @@ class MovingReplica(Replica):
         """Take over which brokers are alive."""
         self.alive = alive
         if self.leading is not None:
-            self.leading.eligibility_changed(alive.__contains__, NOW_MS)
+            self.leading.eligibility_changed(self._may_join, NOW_MS)
 
     def restart(self, broker_epoch: int) -> None:
         """The process ends, and begins again with its log."""
@@ -186,6 +194,7 @@ def _take_role(
             state.partition_epoch,
             tuple(state.replicas),
             bool(state.eligible),
+            tuple(state.idle),
         )
     )
     return replica, ErrorCode.NONE if is_current else ErrorCode.STALE_CONTROLLER_EPOCH
@@ -205,5 +214,6 @@ def commands_key(pending: Commands) -> tuple[object, ...]:
             tuple(state.replicas),
             state.is_new,
             tuple(state.eligible),
+            tuple(state.idle),
         )
     return (pending.full, pending.stops.get(TP), of_role)
