@@ -220,7 +220,7 @@ def test_resources_and_keys_are_answered_in_the_order_asked_for(
     assert len(results) == 5, "the same question is answered once"
 
 
-@pytest.mark.parametrize("kind", [LOGGER, CLIENT_METRICS, GROUP, 77])
+@pytest.mark.parametrize("kind", [CLIENT_METRICS, GROUP, 77])
 def test_other_resources_are_refused_as_by_kafka_with_zookeeper(
     cluster: LocalCluster, kind: int
 ) -> None:
@@ -266,7 +266,7 @@ def test_brokers_refuse_with_kafkas_code(cluster: LocalCluster, key: str, value:
 
 
 def test_levels_of_loggers_change_while_the_broker_runs(cluster: LocalCluster) -> None:
-    logger, broker_logger = "tidelog.request", 8
+    logger, broker_logger = "tidelog.request", LOGGER
     for level in ("DEBUG", "INFO"):
         changes = [AlterableConfig(logger, 0, level)]
         message = IncrementalAlterConfigsRequest(
