@@ -380,7 +380,12 @@ def test_health_names_a_failed_directory(cluster: SimCluster) -> None:
 def test_kinds_that_need_several_directories_are_not_drawn_for_one() -> None:
     """So profiles with all kinds and one directory draw what they drew before."""
     alone = [name for name, kind in KINDS.items() if kind.needs_log_dirs]
-    assert alone == ["fail_directory", "fail_operation", "strike_directory_move"]
+    assert alone == [
+        "fail_directory",
+        "hang_directory",
+        "fail_operation",
+        "strike_directory_move",
+    ]
     for profile in PROFILES.values():
         if profile.log_dirs == (1,) and not profile.has_all_kinds:
             assert not set(alone) & set(profile.weights), profile.name

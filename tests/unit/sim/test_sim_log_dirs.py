@@ -310,4 +310,6 @@ def test_only_profiles_of_log_directories_have_more_than_one() -> None:
         "full_directories",
         "slow_directories",
         "drained_directories",
+        "untimed_records",
+        "hanging_directories",
     ]
