@@ -61,7 +61,7 @@ class CommandBuilder:
         if not self._has_roles(topic_partition):
             return
         role = self._role(topic_partition, is_new)
-        for replica in role.state.replicas:
+        for replica in self._image.replicas(topic_partition):
             if replica in self._image.brokers and not self._may_not_lead(replica, topic_partition):
                 made = replica in new_replicas and not is_new
                 self._of(replica).roles[topic_partition] = as_new(role) if made else role
