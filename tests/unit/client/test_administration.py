@@ -77,7 +77,9 @@ def client(cluster: FakeCluster) -> Iterator[BlockingClient]:
         yield blocking
 
 
-def configs_answer(error: int = 0, message: str | None = None) -> DescribeConfigsResponse:
+def configs_answer(
+    error: int = 0, message: str | None = None, resource: tuple[int, str] = (TOPIC, "t")
+) -> DescribeConfigsResponse:
     entry = DescribeConfigsResourceResult(
         name="retention.ms",
         value="5",
@@ -91,7 +93,7 @@ def configs_answer(error: int = 0, message: str | None = None) -> DescribeConfig
         name="password", value=None, config_source=5, is_sensitive=True, read_only=True
     )
     configs = [] if error else [entry, secret]
-    result = DescribeConfigsResult(error, message, TOPIC, "t", configs)
+    result = DescribeConfigsResult(error, message, *resource, configs)
     return DescribeConfigsResponse(results=[result])
 
 
@@ -115,7 +117,7 @@ class TestConfigs:
     def test_a_brokers_own_are_asked_of_that_broker(
         self, cluster: FakeCluster, client: BlockingClient
     ) -> None:
-        cluster[2].on(DESCRIBE_CONFIGS, lambda _: configs_answer())
+        cluster[2].on(DESCRIBE_CONFIGS, lambda _: configs_answer(resource=(BROKER, "2")))
         client.describe_configs(ConfigResource(BROKER, "2"), ["retention.ms"])
         (asked,) = cluster[2].asked(DESCRIBE_CONFIGS)
         assert list(asked.resources[0].configuration_keys) == ["retention.ms"]
@@ -124,7 +126,8 @@ class TestConfigs:
     def test_a_refusal_names_the_resource(
         self, cluster: FakeCluster, client: BlockingClient
     ) -> None:
-        cluster[1].on(DESCRIBE_CONFIGS, lambda _: configs_answer(42, "no such thing"))
+        refusal = configs_answer(42, "no such thing", (BROKER, ""))
+        cluster[1].on(DESCRIBE_CONFIGS, lambda _: refusal)
         with pytest.raises(KafkaError, match="INVALID_REQUEST: all brokers: no such thing"):
             client.describe_configs(ConfigResource(BROKER, ""))
 
