@@ -50,7 +50,7 @@ def runs(
 
 def test_every_kind_gets_somewhere_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [name for name in CHURN if name not in ALONE]
-    result = runs(monkeypatch, 1, kinds, {"slow_link": 2.0, "crash_any": 1.0})
+    result = runs(monkeypatch, 2, kinds, {"slow_link": 2.0, "crash_any": 1.0})
     assert not result.violation, result.violation
     assert [name for name in kinds if not result.churn[name]] == []
 
