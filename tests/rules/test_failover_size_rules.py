@@ -20,7 +20,7 @@ from tests.support.controller.values import (
 from tidelog.broker import apis
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.controller import store_ops
-from tidelog.broker.server.requests import Request
+from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Served
 from tidelog.controller.commands import Sender
 from tidelog.controller.registrations import BrokersRead
@@ -103,8 +103,18 @@ def test_clients_are_told_published_leaders_only_and_find_each_next_one(
 
         def handle(request: Request[Any]) -> Any:
             answer = entry.handle(request)
-            told[0].compare(answer)
-            return answer
+            if not isinstance(answer, Pending):
+                told[0].compare(answer)
+                return answer
+            later = Pending()
+
+            def compare(message: MetadataResponse) -> None:
+                told[0].compare(message)
+                later.complete(message)
+
+            later.on_cancel(answer.cancel)
+            answer.deliver_to(compare)
+            return later
 
         return {**served, METADATA.key: Served(entry.card, handle)}
 

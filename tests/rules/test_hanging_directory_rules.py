@@ -105,21 +105,28 @@ def test_a_directory_with_one_operation_that_does_not_end_is_found_slow(
 
 
 @pytest.mark.rule("D13")
-@pytest.mark.parametrize("kind", ["write", "read"])
+def test_a_read_that_does_not_end_gives_no_directory_up(tmp_path: Path) -> None:
+    hanging = Hanging(tmp_path)
+    hanging.begin("read")
+    hanging.clock.advance(10 * HANG_MS)
+    assert hanging.failure == "" and hanging.speed.is_stuck
+
+
+@pytest.mark.rule("D13")
 @pytest.mark.parametrize("threshold_ms", [0, THRESHOLD_MS])
 def test_a_directory_that_hangs_is_given_up_with_all_that_waits(
-    tmp_path: Path, kind: str, threshold_ms: int
+    tmp_path: Path, threshold_ms: int
 ) -> None:
     hanging = Hanging(tmp_path, threshold_ms)
     lane, log = hanging.harness.lane, hanging.log
     lane.slow_disk = True
     waiting = log.plan_leader_append(batch_of([b"a"]), 0, hanging.clock.wall_ms())
     log.submit_planned()
-    hanging.begin(kind)
+    hanging.begin("write")
     hanging.clock.advance(HANG_MS - 1)
     assert hanging.failure == "" and not waiting.done
     hanging.clock.advance(HANG_MS // 10 + 1)
-    assert f"a {kind} in {log.directory.path} has not answered for" in hanging.failure
+    assert f"a write in {log.directory.path} has not answered for" in hanging.failure
     assert isinstance(waiting.error, StorageError)
     late = lane.submit(lambda files: files.exists("/"), Work.SLOW, "late")
     assert late.error is lane.abandoned

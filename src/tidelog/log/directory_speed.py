@@ -2,10 +2,11 @@
 
 The lane counts operations (`core.operation_times`), and `slow_directories` decides. The watch
 begins with a slow operation, and has a timer for each window. Without slow operations there is no
-timer, except while a thread has an operation: one that does not end is slow, too. A write or a read
-that has not ended for the hang limit never will: the directory is given up as if it had failed, and
-all that waits for it fails. Time in which this process was stopped does not count. Syncs, deletions
-and other long operations have no limit, for their time depends on their size.
+timer, except while a thread has an operation: one that does not end is slow, too. A write that
+has not ended for the hang limit never will: the directory is given up as if it had failed, and all
+that waits for it fails. Time in which this process was stopped does not count. Reads have no limit:
+a leader keeps its followers through slow ones (F5), and a hanging device is found by its writes.
+Nor have syncs, deletions and other long operations, for their time depends on their size.
 
 A slow directory whose leaders have moved away may have too few operations to be judged. Then probes
 write, sync and read a small file, one after the other. They go to the device, where reads from the
@@ -86,7 +87,7 @@ class DirectorySpeed:
         self.threshold_ms = 0
         self._window_ms = 0
         self._is_watching = False
-        #: Age of an open operation at which the directory is given up; 0: never.
+        #: Age of an open write at which the directory is given up; 0: never.
         self._hang_ms = 0
         #: A timer looks at the open operations.
         self._is_looking = False
@@ -135,7 +136,7 @@ class DirectorySpeed:
     def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:
         """Set the threshold of slow operations and the length of windows; threshold 0: no watch.
 
-        `hang_ms` is the age at which an open write or read ends the use of the directory; 0: never.
+        `hang_ms` is the age at which an open write ends the use of the directory; 0: never.
         """
         times = self._owner.lane.times
         self._window_ms, self._hang_ms = window_ms, hang_ms
@@ -195,18 +196,16 @@ class DirectorySpeed:
             self._counts_from_ms = now_ms
         times = self._owner.lane.times
         ages = times.open_ages()
-        age_ms = max(ages) // _NS_PER_MS
         if not max(ages):
             return
         if self.threshold_ms and times.is_stuck:
             times.longest_ns = max(times.longest_ns, *ages)
             self._met_slow_operation()
-        counted_ms = min(age_ms, now_ms - self._counts_from_ms)
+        counted_ms = min(ages.write_ns // _NS_PER_MS, now_ms - self._counts_from_ms)
         if self._hang_ms and counted_ms >= self._hang_ms:
-            what = "a write" if ages.write_ns >= ages.read_ns else "a read"
             self._owner.tracer.mark("hanging_directory_given_up")
             self._owner.give_up_hanging(
-                f"{what} in {self._owner.path} has not answered for {counted_ms:,} ms"
+                f"a write in {self._owner.path} has not answered for {counted_ms:,} ms"
                 " (metadata.session.timeout.ms): the device hangs"
             )
             return

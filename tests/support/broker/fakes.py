@@ -25,9 +25,11 @@ from tidelog.broker.held_answers import HeldAnswers
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.membership.controlled_shutdown import ControlledShutdown
 from tidelog.broker.membership.producer_ids import ProducerIds
+from tidelog.broker.replicas.command_requests import CommandRequests
 from tidelog.broker.replicas.commands import ReplicaCommands
 from tidelog.broker.replicas.fetch_sessions import FetchSessions
 from tidelog.broker.replicas.fetchers import Fetchers
+from tidelog.broker.replicas.foreign_isr_changes import ForeignIsrChanges
 from tidelog.broker.replicas.isr_changes import isr_changes
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.planned_appends import PlannedAppends
@@ -325,6 +327,9 @@ class FakeBroker:
             self.cluster_events,
         )
         self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
+        self.foreign_isr_changes = ForeignIsrChanges(
+            services, self.replicas, CommandRequests(services)
+        )
         self.fetchers = Fetchers(services, self.replicas.throttles)
         self.replicas.renew_fetch = self.fetchers.renew
         self.replicas.throttles.fetch_again = self.fetchers.throttle_changed

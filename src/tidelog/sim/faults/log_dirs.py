@@ -109,7 +109,7 @@ def hang_directory(context: FaultContext) -> bool:
 
 
 def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
-    """Check that a broker gives a directory up in which a write or a read hangs (D13)."""
+    """Check that a broker gives a directory up in which a write hangs (D13)."""
     cluster = context.cluster
     limit_ns = 2 * cluster.settings.session_timeout_ms * NS_PER_MS
 
@@ -117,7 +117,7 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
         life = broker.life
         if life is not None and life.runs and broker.broker is not None:
             for directory in broker.broker.replicas.directories:
-                waits_ns = max(directory.lane.times.open_ages())
+                waits_ns = directory.lane.times.open_ages().write_ns
                 is_served = directory.path == disk.root and directory.failure is None
                 if is_served and waits_ns > limit_ns:
                     cluster.simulator.violate(
