@@ -13,12 +13,24 @@ const {
 const kafkajsVersion = require('kafkajs/package.json').version
 const SnappyCodec = require('kafkajs-snappy')
 const lz4 = require('lz4js')
+const xxh32 = require('lz4js/xxh32')
 const zstd = require('@bokuweb/zstd-wasm')
 const fzstd = require('fzstd')
 
 CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec
+// lz4js marks blocks as linked, which no client of Kafka's reads and brokers refuse. The blocks of up
+// to 4 MiB that it writes do not refer to earlier ones: the mark and its checksum are put right.
+const LZ4_VERSION_AND_INDEPENDENT_BLOCKS = 0x60
+
+function compressedLz4(buffer) {
+  const frame = Buffer.from(lz4.compress(buffer))
+  frame[4] = LZ4_VERSION_AND_INDEPENDENT_BLOCKS
+  frame[6] = (xxh32.hash(0, frame, 4, 2) >> 8) & 0xff
+  return frame
+}
+
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
+  compress: async encoder => compressedLz4(encoder.buffer),
   decompress: async data => Buffer.from(lz4.decompress(data)),
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
