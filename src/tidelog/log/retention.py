@@ -2,10 +2,10 @@
 
 A segment goes when all of it is below the high watermark and one of three conditions holds. It is
 too old, the log is too large without it, or the log starts after it. Oldest first, and none is left
-out: a crash may then undo a removal only as a longer log without a hole. The last segment goes too
-when all its records are too old: a new, empty one is begun first. What the records say of their
-producers outlives them: a snapshot is on disk before they go (V64). Source:
-UnifiedLog.deleteOldSegments.
+out. A removal is on disk before the next one begins, because names may reach the disk in any order:
+a crash may undo removals only as a longer log without a hole. The last segment goes too when all
+its records are too old: a new, empty one is begun first. What the records say of their producers
+outlives them: a snapshot is on disk before they go (V64). Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -192,22 +192,36 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
     log.drop_oldest(count)
     first = log.segments[0].base_offset
     assert first <= high_watermark, f"{log.path}: removed up to {first}, beyond {high_watermark}"
-    paths = [
-        segment.path(suffix)
+    groups = [
+        [
+            segment.path(suffix)
+            for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+        ]
         for segment in gone
-        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
     ]
     if any(offset >= first for offset in log.snapshots):
         old = [offset for offset in log.snapshots if offset < first]
-        paths += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
+        groups[-1] += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
         log.snapshots = log.snapshots[len(old) :]
-    log.names_changed = True
+    # An earlier removal may not be on disk, nor the name of the segment that is left.
+    names_unsynced, log.names_changed = log.names_unsynced, True
 
     def rename(files: Files) -> list[str]:
-        there = [path for path in paths if files.exists(path)]
-        for path in there:
-            files.rename(path, path + names.DELETED)
-        return [path + names.DELETED for path in there]
+        """Rename segment by segment, each when the change before it is durable.
+
+        Behind a hole above the recovery point, recovery would take good segments for lost ones.
+        """
+        renamed: list[str] = []
+        sync_first = names_unsynced
+        for group in groups:
+            there = [path for path in group if files.exists(path)]
+            if there and sync_first:
+                files.fsync_directory(log.path)
+            for path in there:
+                files.rename(path, path + names.DELETED)
+            renamed += [path + names.DELETED for path in there]
+            sync_first = True
+        return renamed
 
     def renamed(done: Completion[list[str]]) -> None:
         log.end_turn()

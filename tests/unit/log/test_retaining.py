@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.log import NOW_MS, TP, LogHarness, append, batch_of, values_of
+from tests.support.log import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    LogHarness,
+    SimLogHarness,
+    append,
+    batch_of,
+    values_of,
+)
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.log.config import LogConfig
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.builder import Producer
+from tidelog.sim.disk import Loss
 
 Small = Callable[..., LogConfig]
 
@@ -169,3 +179,43 @@ def test_a_crash_after_retention_forgets_no_batch_of_a_producer(
     assert log.enforce_retention(NOW_MS, 30).result() == gone
     loaded = harness.open(config).logs[TP].producers.entry(7)
     assert loaded is not None and loaded.batches == entry.batches
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("rounds", [(6,), (2, 6), (2, 4, 6), (8,), (3, 8)])
+def test_a_power_loss_after_retention_loses_no_record_that_was_left(
+    rounds: tuple[int, ...], seed: int
+) -> None:
+    """Names reach the disk in any order, and no recovery point is on disk.
+
+    Each round removes the segments up to one offset. The last round may leave an empty segment.
+    """
+    harness = SimLogHarness(seed, LogConfig(segment_bytes=150, retention_ms=0))
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
+    for number in range(8):
+        append(log, [bytes([number]) * 50], timestamp_ms=NOW_MS)
+    log.flush().result()
+    assert log.base_offsets == list(range(8))
+    for end in rounds:
+        log.enforce_retention(NOW_MS * 2, end).result()
+        assert log.log_start_offset == end
+    harness.life.alive = False
+    harness.disk.lose_power(harness.draw, Loss.REORDERED)
+    log = harness.open().logs[TP]
+    assert log.log_end_offset == 8
+    assert log.log_start_offset <= rounds[-1]
+    assert values_of(log) == [bytes([number]) * 50 for number in range(log.log_start_offset, 8)]
+
+
+def test_removals_cost_no_sync_where_the_names_are_durable(
+    harness: LogHarness, small: Small
+) -> None:
+    log = filled(harness, small(retention_ms=100))
+    log.flush().result()
+    second, fourth = log.base_offsets[1], log.base_offsets[3]
+    harness.files.calls.clear()
+    assert log.enforce_retention(NOW_MS + second + 100, 30).result() == 1
+    assert "fsync_directory" not in dict(harness.files.calls)
+    assert log.enforce_retention(NOW_MS + fourth + 100, 30).result() == 2
+    syncs = [path for call, path in harness.files.calls if call == "fsync_directory"]
+    assert syncs == [log.path] * 2, "one for the first removal, one between the others"
