@@ -282,7 +282,6 @@ class TestBrokers:
         [
             ("num_partitions", "read-only while the broker runs"),
             ("zookeeper_connect", "read-only while the broker runs"),
-            ("listener_name_x_ssl_keystore_location", "not supported here"),
         ],
     )
     def test_a_key_that_cannot_be_set_says_why(

@@ -21,12 +21,14 @@ from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.wire.codec import decode_response
 from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tidelog.wire.messages.list_groups import ListGroupsRequest
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidelog.wire.primitives import encode_uvarint
 from tidelog.wire.registry import (
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -84,10 +86,22 @@ def test_odd_names_of_groups_are_names_or_refused(cluster: LocalCluster, name: s
     assert_works(cluster)
 
 
-def test_a_name_of_ten_megabytes_closes_its_connection(cluster: LocalCluster) -> None:
+def test_ten_megabytes_behind_a_request_are_passed_over_as_kafka_does(
+    cluster: LocalCluster,
+) -> None:
     with RawConnection(cluster) as connection:
         body = request(HEARTBEAT, 4, HeartbeatRequest("", 1, "m"))[4:]
         connection.send(sized(body + b"\0" * (10 * MIB)))
+        answer = decode_response(HEARTBEAT, 4, connection.answer())[1]
+        assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+    assert_works(cluster)
+
+
+def test_a_name_of_ten_megabytes_closes_its_connection(cluster: LocalCluster) -> None:
+    with RawConnection(cluster) as connection:
+        head, tail = request(HEARTBEAT, 4, HeartbeatRequest("@", 1, "m"))[4:].split(b"\x02@")
+        name = encode_uvarint(10 * MIB + 1) + b"g" * (10 * MIB)
+        connection.send(sized(head + name + tail))
         assert connection.until_closed() == b""
     assert_works(cluster)
 
