@@ -190,7 +190,11 @@ def located(typed: list[Typed], cluster: LocalCluster) -> list[Typed]:
     with BlockingClient(cluster.bootstrap) as client:
         partitions = client.metadata(["flights"]).topics["flights"].partitions
         held = {
-            found.path[-1]: [each.tp for each in found.replicas if each.tp.topic == "flights"]
+            found.path[-1]: [
+                each.tp
+                for each in (*found.replicas, *found.last_known)
+                if each.tp.topic == "flights"
+            ]
             for found in client.describe_log_dirs(1)
         }
     followed = next(tp for tp in held["0"] if partitions[tp.partition].leader != 1)

@@ -88,7 +88,8 @@ class FailedDirectories:
         lost = [each for each in replicas.all() if each.directory.path == path]
         led = sum(each.is_leader for each in lost)
         replicas.directories = [each for each in replicas.directories if each.path != path]
-        replicas.held_by_failed[path] = {each.topic_partition: each.log.size_bytes for each in lost}
+        held = replicas.held_by_failed.setdefault(path, {})
+        held.update({each.topic_partition: each.log.size_bytes for each in lost})
         replicas.moves.directory_failed(path)
         for partition in lost:
             replicas.forget(partition)
