@@ -21,8 +21,8 @@ from tidelog.runtime.stores.zookeeper import ZookeeperStore
 from tidelog.runtime.stores.zookeeper_chroot import create_chroot
 from tidelog.runtime.stores.zookeeper_servers import parse_servers
 
-#: Requests to add, to remove and to reassign partitions are the design's own (V7, R12, R20), and what
-#: shows that a store went back (E8).
+#: Requests to add, to remove and to reassign partitions are the design's own (V7, R12, R20). So is
+#: what shows that a store went back (E8).
 OURS_ALONE = (
     "/brokers/stamps",
     "/brokers/stamps/1",

@@ -14,9 +14,16 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.controller import cluster_events
+from tidelog.controller import cluster_events, store_went_back
 from tidelog.controller.cluster_events import ClusterEvent, StateChange, of_state
-from tidelog.core.types import NO_LEADER, RECOVERING, BrokerInfo, PartitionState
+from tidelog.core.types import (
+    NO_LEADER,
+    NO_STAMP,
+    RECOVERING,
+    BrokerInfo,
+    PartitionState,
+    StoreWentBack,
+)
 
 BEFORE = state((1, 2, 3))
 
@@ -190,3 +197,17 @@ def test_a_term_begins_and_ends() -> None:
     ended = cluster_events.controller_resigned(1, 7, "the session has expired")
     assert (ended.kind, ended.identity) == ("controller_resignation", "7")
     assert ended.fields["cause"] == "the session has expired"
+
+
+def test_a_store_that_went_back_is_an_event_and_a_sentence() -> None:
+    mark = StoreWentBack(broker_id=2, seen=1_900, found=900, timestamp_ms=0, zxid=2_000)
+    event = cluster_events.store_went_back(mark, 3, controller_epoch=7)
+    assert (event.kind, event.identity) == (cluster_events.STORE_WENT_BACK, "2000/7")
+    assert event.fields == {
+        "broker": 2, "seen": 1_900, "found": 900, "partitions": 3, "controller_epoch": 7,
+    }  # fmt: skip
+    assert "there is of transaction 900, its log directories have seen transaction 1900" in (
+        store_went_back.text(mark)
+    )
+    without = replace(mark, found=NO_STAMP)
+    assert "there is missing" in store_went_back.text(without)

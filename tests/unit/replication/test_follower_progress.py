@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.replication.pending_reads import PendingReads
 from tidelog.replication.progress import NEVER_MS, UNKNOWN_OFFSET, FollowerProgress
 
 LAG_MS = 10_000
@@ -86,3 +87,19 @@ def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
     copy.fetched(6, 0, 9, 1, 1_000)
     assert copy.key() != progress.key()
     assert progress.log_end_offset == 5
+
+
+def test_a_copy_has_reads_of_its_own_also_those_that_are_shown_alone() -> None:
+    progress = follower()
+    shown = progress.reads_shown = PendingReads(30_000)
+    copy = progress.copy()
+    assert copy.reads_shown is not shown and copy.reads_shown is not None
+    assert copy.reads_shown.key() == shown.key() and copy.reads is None
+
+
+def test_a_copy_shows_no_reads_where_none_are_shown() -> None:
+    progress = follower()
+    progress.reads = PendingReads(30_000)
+    copy = progress.copy()
+    assert copy.reads_shown is None
+    assert copy.reads is not None and copy.reads is not progress.reads

@@ -27,6 +27,7 @@ from tidelog.replication.effects import (
 )
 from tidelog.replication.isr import IsrState
 from tidelog.replication.leader import REFUSED_JOIN_BACKOFF_MS, epoch_error
+from tidelog.replication.pending_reads import PendingReads
 
 
 def dead_but(*alive: int) -> Callable[[int], bool]:
@@ -345,6 +346,16 @@ def test_latest_has_an_answer_once_the_high_watermark_reached_the_epoch() -> Non
     fetch(leader, 2, 8)
     fetch(leader, 3, 8)
     assert leader.is_watermark_current
+
+
+@pytest.mark.rule("F7")
+def test_a_leader_that_leads_on_knows_nothing_of_a_replica_that_is_new() -> None:
+    former = a_leader(isr=(1, 2), replicas=(1, 2))
+    reads = former.followers[2].reads_shown = PendingReads(30_000)
+    leader = a_leader(isr=(1, 2), replicas=(1, 2, 3))
+    leader.continues(former, 0)
+    assert leader.followers[2].reads_shown is reads
+    assert leader.followers[3].reads_shown is None
 
 
 def test_key_holds_the_whole_state_and_copies_are_independent() -> None:
