@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,17 +49,16 @@ class TestDescribeLogDirs:
         *,
         is_slow: bool = False,
         last: VolumeSize | None = None,
+        failed: Mapping[str, StorageError] | None = None,
     ) -> Any:
         cluster = a_cluster()
         await replicate(cluster)
         broker = cluster[1]
-        broker.log().set_segments = [
-            SimpleNamespace(size_bytes=30),
-            SimpleNamespace(size_bytes=12),
-        ]
+        broker.log().fill(*[0] * 42)
         broker.directory.path, broker.directory.lane = "/data", Lane(outcome)  # type: ignore[assignment]  # a fake stands in
         broker.directory.speed.is_slow = is_slow
         broker.directory.space.free.volume = last
+        broker.replicas.failed.update(failed or {})
         message = DescribeLogDirsRequest(topics=None if topics is None else list(topics))
         asked: Any = Request(RequestHeader(35, 4, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
         pending = describe_log_dirs.handle(broker, asked)  # type: ignore[arg-type]  # a fake stands in
@@ -112,5 +111,18 @@ class TestDescribeLogDirs:
             assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert (result.total_bytes, result.usable_bytes) == (-1, -1)
             assert result.topics == []
+            [topic] = result.last_known  # what it holds is known: only its volume is not
+            assert [(topic.name, each.partition_size) for each in topic.partitions] == [("t", 42)]
+
+        run(story())
+
+    @pytest.mark.rule("D11")
+    def test_a_directory_that_fails_meanwhile_is_listed_once(self) -> None:
+        async def story() -> None:
+            error = StorageError("/data", "statvfs", "/data", 5, 0)
+            for outcome in (VOLUME, error):
+                result = await self.described(outcome, failed={"/data": error})
+                assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert [topic.name for topic in result.last_known] == ["t"]
 
         run(story())

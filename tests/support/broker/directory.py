@@ -79,7 +79,6 @@ class FakeLog:
         self.directory = SimpleNamespace(failure=None, space=FakeSpace(), speed=FakeSpeed())
         self.config: Any = LogConfig()
         #: Taken instead of the one segment that holds the records.
-        self.set_segments: list[Any] | None = None
         self.log_start_offset = 0
         #: Where segments begin; `roll` begins another one.
         self.base_offsets = [0]
@@ -133,8 +132,6 @@ class FakeLog:
 
     @property
     def segments(self) -> list[Any]:
-        if self.set_segments is not None:
-            return self.set_segments
         index = SimpleNamespace(floor=lambda offset: offset - self.log_start_offset)
         return [
             SimpleNamespace(

@@ -3,8 +3,8 @@
 The response has the bytes of each replica, and how far its log end is behind its high watermark.
 A future replica, which moves to the directory, lags behind the present one; -1 where that one is in
 a failed directory.
-A directory that has failed is listed with KAFKA_STORAGE_ERROR and without replicas, as in Kafka. A
-tagged field has those that it held when it failed at run time.
+A directory that has failed, or cannot be looked at, is listed with KAFKA_STORAGE_ERROR and without
+replicas, as in Kafka. A tagged field has those that it held when it failed at run time.
 From version 4 on it also has the size and the free space of the directory's volume (KIP-827).
 """
 
@@ -63,11 +63,15 @@ async def _describe(
             is_slow=directory.speed.is_slow,
             is_draining=directory.path in config.draining_log_dirs,
         )
-        response.results.append(result)
         try:
             result.total_bytes, result.usable_bytes = await _volume_size(directory)
         except StorageError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            result.last_known = _last_known(_held(context, directory.path), wanted)
+        if directory.path in context.replicas.failed:
+            continue  # it failed at run time, and stands below
+        response.results.append(result)
+        if result.error_code:
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
         for partition in context.replicas.all():
@@ -85,11 +89,21 @@ async def _describe(
         DescribeLogDirsResult(
             error_code=ErrorCode.KAFKA_STORAGE_ERROR,
             log_dir=path,
-            last_known=_last_known(context.replicas.held_by_failed.get(path, {}), wanted),
+            last_known=_last_known(_held(context, path), wanted),
         )
         for path in context.replicas.failed
     ]
     return response
+
+
+def _held(context: ApiContext, path: str) -> dict[TopicPartition, int]:
+    """Sizes of the logs in a directory; of one that has failed, as they were then."""
+    held = {
+        partition.topic_partition: partition.log.size_bytes
+        for partition in context.replicas.all()
+        if partition.directory.path == path
+    }
+    return {**context.replicas.held_by_failed.get(path, {}), **held}
 
 
 def _last_known(
@@ -124,7 +138,7 @@ def _result_of(number: int, partition: Partition) -> DescribeLogDirsPartition:
     log = partition.log
     return DescribeLogDirsPartition(
         partition_index=number,
-        partition_size=sum(segment.size_bytes for segment in log.segments),
+        partition_size=log.size_bytes,
         offset_lag=max(0, partition.high_watermark - log.log_end_offset),
     )
 
