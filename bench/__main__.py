@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
     parser.add_argument("--cases", metavar="TEXT", help="of spark: those whose title has the text")
     parser.add_argument("--clients", metavar="TEXT", help="of clients: those whose name has it")
+    parser.add_argument("--kills", action="store_true", help="of clients: producers at kills alone")
     options = parser.parse_args()
     stores = (options.store,) if options.store else scale.STORES
     unknown = [part for part in options.parts if part not in PARTS]
@@ -88,6 +89,7 @@ def main() -> None:
     store = f" --store {options.store}" if options.store else ""
     cases = f" --cases '{options.cases}'" if options.cases else ""
     cases += f" --clients '{options.clients}'" if options.clients else ""
+    cases += " --kills" if options.kills else ""
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
         f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
@@ -103,7 +105,7 @@ def main() -> None:
         elif part == "spark":
             texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
         elif part == "clients":
-            texts = _clients(systems, options.rounds, options.clients or "")
+            texts = _clients(systems, options.rounds, options.clients or "", options.kills)
         else:
             texts = _tables(
                 part,
@@ -170,13 +172,13 @@ def _given(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list
         value = getattr(options, name)
         if value != parser.get_default(name):
             words += [f"--{name.replace('_', '-')}", str(value)]
-    return words
+    return [*words, *(["--kills"] if options.kills else [])]
 
 
-def _clients(systems: Sequence[System], rounds: int, names: str) -> list[str]:
+def _clients(systems: Sequence[System], rounds: int, names: str, kills: bool) -> list[str]:
     from bench import failover_clients  # Loaded here alone: it needs the clients, Java and Go.
 
-    return failover_clients.run(systems, rounds, names)
+    return failover_clients.run(systems, rounds, names, kills)
 
 
 def _spark(rounds: int, run_bytes: int, cases: str) -> Iterable[str]:

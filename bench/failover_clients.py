@@ -6,6 +6,9 @@ Measured is its longest silence: the longest time without a record of a partitio
 event to three seconds after it. The partitions whose leader ended or moved are told apart from the
 others. Clients take turns, so that none measures the load of another. The silence of the same time
 without an event is the noise of the machine.
+
+With `--kills` all producers, each with a topic of its own, see the same kills: a twentieth of the
+time, for a load of some thousand records a second.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +30,6 @@ from bench.systems import BROKERS, Running, System, started
 from tidelog.client.upkeep import ElectionType
 from tidelog.runtime.blocking import BlockingClient
 
-_TOPIC = "clients"
 _PARTITIONS = 6
 _LIMIT_S = 60.0
 _WINDOW_S = 3.0
@@ -127,27 +129,46 @@ def _client(command: Command, *words: str) -> Iterator[_Client]:
         client.close()
 
 
-def run(systems: Sequence[System], rounds: int, names: str = "") -> list[str]:
-    """Return the table of producers and consumers; `names`: clients whose name has that text."""
+def run(systems: Sequence[System], rounds: int, names: str = "", kills: bool = False) -> list[str]:
+    """Return the table of producers and consumers; `names`: clients whose name has that text.
+
+    With `kills`, of producers at a SIGKILL, all of them at the same time.
+    """
+    commands = {name: each for name, each in CLIENTS.items() if names in name}
     rows = []
     with started(systems) as running:
         for one in running:
             with BlockingClient(one.bootstrap) as client:
-                client.create_topic(_TOPIC, _PARTITIONS, 3, {"min.insync.replicas": "2"})
-                client.await_topic(_TOPIC, 3)
-        for name, command in CLIENTS.items():
-            if names not in name:
-                continue
-            for reads in (False, True):
-                measured = [_silences(one, command, rounds, reads) for one in running]
-                rows += _rows(name, measured, reads)
-    title = f"Longest silence of a client with its defaults ({rounds} times each), ms"
+                for topic in commands:
+                    client.create_topic(_topic(topic), _PARTITIONS, 3, _CONFIGS)
+                    client.await_topic(_topic(topic), 3)
+        if kills:
+            at_once = [
+                _silences(one, commands, rounds, reads=False, kinds=_KILLS) for one in running
+            ]
+            for name in commands:
+                rows += _rows(name, [found[name] for found in at_once], reads=False)
+        else:
+            for name, command in commands.items():
+                for reads in (False, True):
+                    measured = [
+                        _silences(one, {name: command}, rounds, reads)[name] for one in running
+                    ]
+                    rows += _rows(name, measured, reads)
+    how = "producers at the same time" if kills else "clients in turns"
+    title = f"Longest silence of a client with its defaults ({rounds} times each, {how}), ms"
     return [
         table(title, rows, ("median (worst) of", *(each.name for each in systems), "aim: worst"))
     ]
 
 
+def _topic(client: str) -> str:
+    return "for-" + "-".join(client.split())
+
+
+_CONFIGS = {"min.insync.replicas": "2"}
 _KINDS = ("SIGKILL", "controlled stop", "preferred leaders return", "no event")
+_KILLS = ("SIGKILL", "no event")
 
 
 def _rows(
@@ -155,7 +176,9 @@ def _rows(
 ) -> list[tuple[str, ...]]:
     who = f"{name}, {'consumer' if reads else 'producer'}"
     found = []
-    for what in measured[0]:
+    for what in (f"{kind}, {which}" for kind in _KINDS for which in ("moved", "others")):
+        if not all(figures[what] for figures in measured):
+            continue  # no partition was moved without an event
         told = []
         for figures in measured:
             times = sorted(figures[what])
@@ -166,32 +189,44 @@ def _rows(
     return found
 
 
+#: The silences of one client, by kind of event.
+Silences = dict[str, list[float]]
+
+
 def _silences(
-    running: Running, command: Command, rounds: int, reads: bool
-) -> dict[str, list[float]]:
-    """Return the silences by kind of event, of the partitions that it moves and the others."""
-    found: dict[str, list[float]] = {
-        f"{kind}, {which}": [] for kind in _KINDS for which in ("moved", "others")
-    }
-    found.pop("no event, moved", None)
+    running: Running,
+    commands: Mapping[str, Command],
+    rounds: int,
+    reads: bool,
+    kinds: Sequence[str] = _KINDS,
+) -> dict[str, Silences]:
+    """Return each client's silences, of the partitions that an event moves and of the others."""
+    found: dict[str, Silences] = {name: defaultdict(list) for name in commands}
     with ExitStack() as stack:
-        writes = ("produce", running.bootstrap, _TOPIC, str(_PARTITIONS))
-        if reads:
-            stack.enter_context(_client(CLIENTS["librdkafka"], *writes))
-            writes = ("consume", running.bootstrap, _TOPIC, f"bench-{next(_GROUPS)}")
-        client = stack.enter_context(_client(command, *writes))
-        client.await_records(_PARTITIONS, 0)
+        clients = {}
+        for name, command in commands.items():
+            words = ("produce", running.bootstrap, _topic(name), str(_PARTITIONS))
+            if reads:
+                stack.enter_context(_client(CLIENTS["librdkafka"], *words))
+                words = ("consume", running.bootstrap, _topic(name), f"bench-{next(_GROUPS)}")
+            clients[name] = stack.enter_context(_client(command, *words))
+        for client in clients.values():
+            client.await_records(_PARTITIONS, 0)
         for number in range(rounds):
-            for kind in _KINDS:
-                _event(running, client, kind, number % BROKERS + 1, found)
+            for kind in kinds:
+                _event(running, clients, kind, number % BROKERS + 1, found)
     return found
 
 
 def _event(
-    running: Running, client: _Client, kind: str, victim: int, found: dict[str, list[float]]
+    running: Running,
+    clients: Mapping[str, _Client],
+    kind: str,
+    victim: int,
+    found: Mapping[str, Silences],
 ) -> None:
     time.sleep(_SETTLE_S)
-    before = _leaders(running)
+    before = _leaders(running, clients)
     since_us = time.time_ns() // 1000
     if kind == "SIGKILL":
         running.kill(victim)
@@ -203,20 +238,27 @@ def _event(
             since_us = time.time_ns() // 1000
             admin.elect_leaders(ElectionType.PREFERRED, None)
     time.sleep(_WINDOW_S)
-    client.await_records(_PARTITIONS, since_us)
-    after = _leaders(running)
-    for number in range(_PARTITIONS):
-        which = "others" if before[number] == after[number] else "moved"
-        found[f"{kind}, {which}"].append(client.silence_ms(number, since_us))
+    for client in clients.values():
+        client.await_records(_PARTITIONS, since_us)
+    after = _leaders(running, clients)
+    for (name, number), leader in after.items():
+        which = "others" if before[name, number] == leader else "moved"
+        found[name][f"{kind}, {which}"].append(clients[name].silence_ms(number, since_us))
     if kind in ("SIGKILL", "controlled stop"):
         running.start(victim)
         with BlockingClient(running.bootstrap) as admin:
-            admin.await_topic(_TOPIC, 3)
+            for name in clients:
+                admin.await_topic(_topic(name), 3)
             if kind == "SIGKILL":
                 admin.elect_leaders(ElectionType.PREFERRED, None)
 
 
-def _leaders(running: Running) -> list[int]:
+def _leaders(running: Running, clients: Iterable[str]) -> dict[tuple[str, int], int]:
+    topics = {_topic(name): name for name in clients}
     with BlockingClient(running.bootstrap) as admin:
-        partitions = admin.metadata([_TOPIC]).topics[_TOPIC].partitions
-    return [partitions[number].leader for number in range(_PARTITIONS)]
+        described = admin.metadata(list(topics)).topics
+    return {
+        (name, number): described[topic].partitions[number].leader
+        for topic, name in topics.items()
+        for number in range(_PARTITIONS)
+    }
