@@ -85,6 +85,23 @@ def test_the_limits_of_the_queue_change_while_brokers_run(cluster: LocalCluster)
         assert json.loads(said(cluster, *words)[0])["configs"][0]["value"] == "7"
 
 
+def test_metrics_of_every_broker_are_shown(cluster: LocalCluster) -> None:
+    cluster.kill(2)
+    eventually(lambda: "unled" in findings(cluster) or bool(findings(cluster)), "2 is missed")
+    cluster.start(2)
+    name = "tidelog_controller_isr_shrinks_total"
+    words = ("metrics", name, "tidelog_controller_failover_ms", "-o", "json")
+    shown = json.loads(said(cluster, *words)[0])
+    assert {(each["metric"], each["kind"]) for each in shown} >= {(name, "counter")}, shown
+    all_of_one = json.loads(said(cluster, "metrics", "--broker", "2", "-o", "json")[0])
+    assert {each["broker"] for each in all_of_one} == {2}
+    assert "tidelog_cluster_events_dropped_total" in {each["metric"] for each in all_of_one}
+    table, _ = said(cluster, "metrics", name)
+    assert "replicas that left an ISR" in table and "cause=session" in table
+    _, errors = said(cluster, "metrics", "made_up", code=1)
+    assert "made_up" in errors
+
+
 def test_a_plan_is_one_line_of_json(cluster: LocalCluster) -> None:
     words = ("brokers", "decommission", "3", "--dry-run", "-o", "json", "--compact")
     printed, _ = said(cluster, *words)

@@ -15,6 +15,7 @@ from tests.support.controller.harness import (
 )
 from tests.support.controller.values import state, topic
 
+from tidelog.broker.controller.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.commands import Commands, Sender
 from tidelog.controller.image import Image
@@ -23,7 +24,6 @@ from tidelog.controller.topics.changes import TopicFound
 from tidelog.controller.topics.deletion import deletion_order
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
 from tidelog.metadata import layout
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -43,10 +43,10 @@ def three() -> Iterator[ControllerHarness]:
 def overdue(around: ControllerHarness) -> list[tuple[int, str]]:
     """Who counts whom as overdue."""
     return [
-        (one.broker_id, label)
+        (one.broker_id, each.labels[0])
         for one in around.brokers.values()
-        for name, label, value in one.metrics
-        if name == COMMANDS_OVERDUE and value
+        for each in one.metrics.samples(COMMANDS_OVERDUE)
+        if each.value
     ]
 
 

@@ -28,6 +28,7 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.replicas.damaged_replicas import DamagedReplicas
+from tidelog.broker.replicas.metrics import PARTITIONS_DAMAGED
 from tidelog.broker.replicas.relinquishing import DAMAGE_PAUSE_MS, Relinquishing
 from tidelog.controller.controller import Controller
 from tidelog.controller.elections import election
@@ -35,7 +36,6 @@ from tidelog.controller.elections.circumstances import Circumstances
 from tidelog.controller.elections.relinquishing import RelinquishAsked
 from tidelog.controller.registrations import BrokersRead
 from tidelog.core.errors import ConnectionLost, ErrorCode
-from tidelog.core.metrics import PARTITIONS_DAMAGED
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 from tidelog.log.log_state import Damage

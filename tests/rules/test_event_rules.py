@@ -26,11 +26,12 @@ from tests.support.controller.values import (
 )
 
 from tidelog.broker.apis.produce import _topic_refusal
+from tidelog.broker.controller.metrics import FAILOVER_MS, PARTITIONS_UNLED
 from tidelog.broker.events.cluster_events import ClusterEvents
+from tidelog.broker.events.metrics import EVENTS_DROPPED
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
 from tidelog.controller.writes import Conflict
 from tidelog.core.errors import ConnectionLost, ErrorCode
-from tidelog.core.metrics import EVENTS_DROPPED, FAILOVER_MS, FAILOVERS, PARTITIONS_UNLED
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.metadata import layout
 from tidelog.sim.batches import read_batches, read_records
@@ -82,8 +83,7 @@ def test_a_failover_is_recorded_phase_by_phase_and_partition_by_partition(
     assert (event.fields["cause"], event.fields["detection_ms"]) == ("death", -1)
     kinds = [one.kind for one in told]
     assert kinds.count("leader_change") == 2 and kinds.count("session_loss") == 1
-    metrics = controller.metrics
-    counted = {phase for name, phase, _ in metrics if name == FAILOVERS}
+    counted = {phase for each in controller.metrics.samples(FAILOVER_MS) for phase in each.labels}
     assert counted == set(event.fields["phases_ms"]), "and none for what was not seen"
 
 
@@ -104,7 +104,7 @@ def test_how_long_a_death_went_unnoticed_is_told_where_it_was_seen(
     whole_ms = event.fields["detection_ms"] + sum(event.fields["phases_ms"].values())
     assert event.fields["detection_ms"] > 0, "a session ends after its timeout"
     assert whole_ms <= controller.clock.monotonic_ms() - silent_ms
-    assert controller.metrics.value(FAILOVERS, "detect") == 1
+    assert controller.metrics.sample(FAILOVER_MS, "detect").count == 1
     assert controller.metrics.value(FAILOVER_MS, "detect") == event.fields["detection_ms"]
 
 

@@ -22,10 +22,10 @@ from tests.support.controller.values import TP, epoch, loaded, one_partition, st
 from tests.support.log import NOW_MS, LogHarness, append, batch_of, directory_of, values_of
 from tests.support.log import TOPIC_ID as LOG_TOPIC_ID
 
+from tidelog.broker.replicas.metrics import FULL_LOG_DIRECTORIES, USABLE_BYTES
 from tidelog.controller.elections.preferred import RebalanceDue
 from tidelog.controller.elections.relinquishing import RelinquishAsked
 from tidelog.core.errors import ConnectionLost, ErrorCode, StorageError
-from tidelog.core.metrics import FULL_LOG_DIRECTORIES, USABLE_BYTES
 from tidelog.core.ports import VolumeSize
 from tidelog.log.config import LogConfig
 from tidelog.log.directory_space import FIRST_PROBE_MS, PROBE_MS
@@ -424,7 +424,7 @@ def test_space_that_returned_is_reported_until_the_controller_responds() -> None
         await settle()
         await at.broker.clock.advance(10_000)
         assert len(at.asked) == 2
-        assert FULL_LOG_DIRECTORIES not in [name for name, _, _ in at.broker.metrics]
+        assert not at.broker.metrics.samples(FULL_LOG_DIRECTORIES)
 
     run(story())
 

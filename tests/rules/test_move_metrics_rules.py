@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
 
-from tidelog.core.metrics import (
+from tidelog.broker.replicas.metrics import (
     REASSIGNING_PARTITIONS,
     REASSIGNMENT_BYTES_IN,
     REASSIGNMENT_BYTES_OUT,

@@ -23,11 +23,11 @@ from tests.support.broker.fakes import (
 )
 
 from tidelog.broker.apis import offset_for_leader_epoch
+from tidelog.broker.replicas.metrics import TAKEOVER_MS
 from tidelog.broker.replicas.takeovers import WATCHED_MS
 from tidelog.broker.server.requests import Request
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.core import limits
-from tidelog.core.metrics import TAKEOVER_MS, TAKEOVERS
 from tidelog.core.types import TopicPartition
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.offset_for_leader_epoch import (
@@ -102,7 +102,7 @@ def test_a_takeover_is_told_with_the_time_of_each_of_its_phases() -> None:
         assert (takeover["leader"], takeover["leader_epoch"]) == (2, 1)
         assert takeover["ended_by"] == "all_seen" and cluster[2].takeovers.watched == {}
         metrics = cluster[2].metrics
-        assert metrics.value(TAKEOVERS, "truncate") == 1
+        assert metrics.sample(TAKEOVER_MS, "truncate").count == 1
         assert metrics.value(TAKEOVER_MS, "truncate") == 37
 
     run(story)
@@ -230,7 +230,9 @@ def test_times_are_counted_where_no_events_are_told() -> None:
         cluster[1].produce()
         await settle()
         assert cluster[1].takeovers.watched == {} and cluster[1].cluster_events.is_idle
-        counted = {phase for name, phase, _ in cluster[1].metrics if name == TAKEOVERS}
+        counted = {
+            label for each in cluster[1].metrics.samples(TAKEOVER_MS) for label in each.labels
+        }
         assert counted == {"connect", "first_fetch", "acknowledge"}
 
     run(story)

@@ -24,11 +24,14 @@ from tests.support.broker.fakes import (
 from tidelog.broker.configs.config_requests import BROKER_RESOURCE, Outcome, Resource, alter
 from tidelog.broker.configs.config_store import Change
 from tidelog.broker.replicas.fetch_sessions import FetchSession, SessionPartition
+from tidelog.broker.replicas.metrics import (
+    FOLLOWER_REPLICATION_BYTE_RATE,
+    LEADER_REPLICATION_BYTE_RATE,
+)
 from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.dynamic_config import Alteration, dynamic_keys
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.wire.messages.fetch import FetchRequest

@@ -11,7 +11,7 @@ import pytest
 from bench import isr_slow_reads
 from tests.sim import coverage
 from tests.sim.coverage_summary import KEPT, read_summary
-from tests.tidy import prose
+from tests.tidy import metrics_page, prose
 from tests.tidy.sources import ROOT, Source, python_sources
 
 
@@ -52,6 +52,10 @@ PAGES = {
     "docs/reference/cli.md": Generated(
         "python -m tidelog.cli.reference docs/reference/cli.md",
         "test_command_line_reference.py::test_the_reference_is_up_to_date",
+    ),
+    "docs/reference/metrics.md": Generated(
+        "python -m tests.tidy.metrics_page",
+        "test_generated_pages.py::test_the_page_of_metrics_is_what_the_declarations_say",
     ),
     # Measured: a run draws other points into the same frame.
     "docs/slow-leader-reads.svg": Generated(
@@ -134,6 +138,10 @@ def test_the_page_and_the_test_that_compares_it_exist(page: str) -> None:
 
 def test_every_record_exists() -> None:
     assert [path for path in RECORDS if not (ROOT / path).is_file()] == []
+
+
+def test_the_page_of_metrics_is_what_the_declarations_say() -> None:
+    assert metrics_page.PAGE.read_text() == metrics_page.text()
 
 
 def test_the_page_of_coverage_is_what_the_last_search_found() -> None:

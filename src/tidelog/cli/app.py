@@ -41,6 +41,7 @@ _COMMANDS: Final = (
     ("strays", "strays", "app"),
     ("records", "partitions", "records_app"),
     ("events", "events", "app"),
+    ("metrics", "metrics", "register"),
     ("store", "stores", "app"),
     ("break", "faults", "app"),
     ("sim", "simulation", "app"),

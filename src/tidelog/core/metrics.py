@@ -1,108 +1,136 @@
 """Numbers that a broker keeps of itself, under the names that dashboards use.
 
-A metric is declared here with its meaning; an undeclared one cannot be counted. Labels are few and
+A package declares its metrics in a module `metrics` beside the code that counts them, each with
+kind, meaning and the names of its labels; `declared` lists those of modules. Labels are few and
 bounded (brokers of the cluster, phases of failovers). Finished labels are dropped, so that nothing
 grows. Reads no clock and writes nothing: other modules publish the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import ModuleType
 from typing import Final
 
-COMMANDS_OVERDUE: Final = "tidelog_controller_commands_overdue"
-COMMANDS_REPEATED: Final = "tidelog_controller_commands_repeated_total"
-COMMANDS_DROPPED: Final = "tidelog_controller_commands_dropped_total"
-PARTITIONS_UNLED: Final = "tidelog_controller_partitions_unled"
-ISR_SHRINKS: Final = "tidelog_controller_isr_shrinks_total"
-ISR_EXPANDS: Final = "tidelog_controller_isr_expands_total"
-LEADERS_AWAITED: Final = "tidelog_controller_leaders_awaited_total"
-FAILOVERS: Final = "tidelog_controller_failovers_total"
-FAILOVER_MS: Final = "tidelog_controller_failover_ms_total"
-TAKEOVERS: Final = "tidelog_takeovers_total"
-TAKEOVER_MS: Final = "tidelog_takeover_ms_total"
-EVENTS_DROPPED: Final = "tidelog_cluster_events_dropped_total"
-PARTITIONS_DAMAGED: Final = "tidelog_log_damaged_partitions"
-#: `byte-rate` of kafka.server:type=LeaderReplication and type=FollowerReplication, under the names
-#: that exporters of Kafka's metrics give them.
-LEADER_REPLICATION_BYTE_RATE: Final = "kafka_server_leaderreplication_byte_rate"
-FOLLOWER_REPLICATION_BYTE_RATE: Final = "kafka_server_followerreplication_byte_rate"
-#: `ReassigningPartitions` of kafka.server:type=ReplicaManager, and `ReassignmentBytesInPerSec` and
-#: `ReassignmentBytesOutPerSec` of kafka.server:type=BrokerTopicMetrics, of all topics.
-REASSIGNING_PARTITIONS: Final = "kafka_server_replicamanager_reassigningpartitions"
-REASSIGNMENT_BYTES_IN: Final = "kafka_server_brokertopicmetrics_reassignmentbytesin_total"
-REASSIGNMENT_BYTES_OUT: Final = "kafka_server_brokertopicmetrics_reassignmentbytesout_total"
-#: `OfflineReplicaCount` of kafka.server:type=ReplicaManager, and `OfflineLogDirectoryCount` of
-#: kafka.log:type=LogManager.
-OFFLINE_REPLICAS: Final = "kafka_server_replicamanager_offlinereplicacount"
-OFFLINE_LOG_DIRECTORIES: Final = "kafka_log_logmanager_offlinelogdirectorycount"
-#: `MaxLag` of kafka.server:type=ReplicaAlterLogDirsManager, and `byte-rate` of
-#: kafka.server:type=AlterLogDirsReplication.
-DIRECTORY_MOVE_MAX_LAG: Final = "kafka_server_replicaalterlogdirsmanager_maxlag"
-DIRECTORY_MOVE_BYTE_RATE: Final = "kafka_server_alterlogdirsreplication_byte_rate"
-FULL_LOG_DIRECTORIES: Final = "tidelog_log_directory_full"
-SLOW_LOG_DIRECTORIES: Final = "tidelog_log_directory_slow"
-USABLE_BYTES: Final = "tidelog_log_directory_usable_bytes"
 
-METRICS: Final[Mapping[str, str]] = {
-    COMMANDS_OVERDUE: "1 while a broker acknowledges no command for controller.socket.timeout.ms",
-    COMMANDS_REPEATED: "commands resent because a broker did not acknowledge them or rejected them",
-    COMMANDS_DROPPED: "command backlogs of a broker that were replaced by the full state",
-    PARTITIONS_UNLED: "partitions whose published leader has not acknowledged its role yet",
-    ISR_SHRINKS: "replicas that left an ISR, by cause; counted by the controller",
-    ISR_EXPANDS: "replicas that joined an ISR; counted by the controller",
-    LEADERS_AWAITED: "changes of what partitions without a leader wait for",
-    FAILOVERS: "failovers by this controller, by phase; `detect` counts those that were detected",
-    FAILOVER_MS: "total duration of these failovers, by phase",
-    TAKEOVERS: "sampled leaderships of this broker in which a phase ended, by phase",
-    TAKEOVER_MS: "total time from the role to the phase's end in these leaderships, by phase",
-    EVENTS_DROPPED: "events missing in __cluster_events: too many waited, or none could be sent",
-    PARTITIONS_DAMAGED: "replicas of this broker whose log has a damaged batch, not refetched yet",
-    LEADER_REPLICATION_BYTE_RATE: "bytes a second sent to followers of throttled partitions",
-    FOLLOWER_REPLICATION_BYTE_RATE: "bytes a second fetched of throttled partitions",
-    REASSIGNING_PARTITIONS: "partitions led by this broker while replicas are added or removed",
-    REASSIGNMENT_BYTES_IN: "bytes that added replicas of this broker fetched, of all topics",
-    REASSIGNMENT_BYTES_OUT: "bytes that this broker sent to added replicas, of all topics",
-    OFFLINE_REPLICAS: "replicas of this broker in log directories that failed while it ran",
-    OFFLINE_LOG_DIRECTORIES: "log directories of this broker that have failed",
-    DIRECTORY_MOVE_MAX_LAG: "most records that a future replica is behind the present one",
-    DIRECTORY_MOVE_BYTE_RATE: "bytes a second copied between log directories",
-    FULL_LOG_DIRECTORIES: "1 while a log directory, the label, is read-only as its disk is full",
-    SLOW_LOG_DIRECTORIES: "1 while a log directory, the label, is slow",
-    USABLE_BYTES: "usable bytes of a log directory, the label, at the last look while it was full",
-}
+class Kind(StrEnum):
+    """What a metric's number does (Prometheus' types)."""
 
-#: A metric, and the value of its label.
-Key = tuple[str, str]
+    #: Grows only, from 0 at the start of the broker.
+    COUNTER = "counter"
+    #: A state that changes both ways.
+    GAUGE = "gauge"
+    #: How often an observation was at most so large, by bounds; their number and their sum.
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metric:
+    """A declared metric: `labels` are names; `bounds` are upper ones of a histogram's buckets."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+
+def counter(name: str, meaning: str, *labels: str) -> Metric:
+    """Declare a counter; its name ends in `_total`."""
+    return Metric(name, Kind.COUNTER, meaning, labels)
+
+
+def gauge(name: str, meaning: str, *labels: str) -> Metric:
+    """Declare a gauge."""
+    return Metric(name, Kind.GAUGE, meaning, labels)
+
+
+def histogram(name: str, meaning: str, *labels: str, bounds: tuple[int, ...]) -> Metric:
+    """Declare a histogram with these rising bounds; the last bucket has what is larger."""
+    return Metric(name, Kind.HISTOGRAM, meaning, labels, bounds)
+
+
+def declared(*modules: ModuleType) -> list[Metric]:
+    """Return the metrics that these modules declare, in the order of their names."""
+    found = [
+        each for module in modules for each in vars(module).values() if isinstance(each, Metric)
+    ]
+    return sorted(found, key=lambda metric: metric.name)
+
+
+#: Durations from a loop's turn to a long outage.
+BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+
+
+@dataclass(slots=True)
+class Sample:
+    """A metric's number for one set of label values.
+
+    `value` of a histogram is the sum of its observations; `buckets` has how many fell into each.
+    """
+
+    labels: tuple[str, ...]
+    value: int = 0
+    buckets: list[int] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Observations of a histogram."""
+        return sum(self.buckets)
 
 
 class Metrics:
-    """The numbers of one broker, by metric and value of the label (empty: none)."""
+    """The numbers of one broker."""
 
     def __init__(self) -> None:
-        self._values: dict[Key, int] = {}
+        self._samples: dict[tuple[Metric, tuple[object, ...]], Sample] = {}
 
-    def add(self, name: str, count: int = 1, label: object = "") -> None:
-        """Add to a counter; KeyError for a metric that is not declared."""
-        METRICS[name]
-        key = (name, str(label))
-        self._values[key] = self._values.get(key, 0) + count
+    def add(self, metric: Metric, count: int = 1, *labels: object) -> None:
+        """Add to a counter."""
+        self.sample(metric, *labels).value += count
 
-    def put(self, name: str, value: int, label: object = "") -> None:
-        """Set the value of a metric; KeyError for a metric that is not declared."""
-        METRICS[name]
-        self._values[name, str(label)] = value
+    def put(self, metric: Metric, value: int, *labels: object) -> None:
+        """Set a gauge."""
+        self.sample(metric, *labels).value = value
 
-    def drop(self, name: str, label: object = "") -> None:
-        """Remove a metric's value; harmless where it has none."""
-        self._values.pop((name, str(label)), None)
+    def observe(self, metric: Metric, value: int, *labels: object) -> None:
+        """Count an observation in a histogram."""
+        sample = self.sample(metric, *labels)
+        sample.value += value
+        sample.buckets[bisect_left(metric.bounds, value)] += 1
 
-    def value(self, name: str, label: object = "") -> int:
+    def drop(self, metric: Metric, *labels: object) -> None:
+        """Remove a metric's number; harmless where it has none."""
+        self._samples.pop((metric, labels), None)
+
+    def sample(self, metric: Metric, *labels: object) -> Sample:
+        """Return the sample, a new one of 0 where nothing was counted.
+
+        Raises ValueError where the values do not fit the names of the labels.
+        """
+        found = self._samples.get((metric, labels))
+        if found is None:
+            if len(labels) != len(metric.labels):
+                raise ValueError(f"{metric.name} has the labels {metric.labels}, not {labels}")
+            buckets = [0] * (len(metric.bounds) + 1) if metric.kind is Kind.HISTOGRAM else []
+            found = Sample(tuple(str(each) for each in labels), 0, buckets)
+            self._samples[metric, labels] = found
+        return found
+
+    def value(self, metric: Metric, *labels: object) -> int:
         """Return the number, 0 where nothing was counted."""
-        return self._values.get((name, str(label)), 0)
+        found = self._samples.get((metric, labels))
+        return 0 if found is None else found.value
 
-    def __iter__(self) -> Iterator[tuple[str, str, int]]:
-        """Return (metric, value of the label, number), sorted."""
-        return iter(
-            [(name, label, self._values[name, label]) for name, label in sorted(self._values)]
-        )
+    def samples(self, metric: Metric) -> Sequence[Sample]:
+        """Return the samples of a metric, in the order of their labels.
+
+        A counter without labels always has one.
+        """
+        if metric.kind is Kind.COUNTER and not metric.labels:
+            return [self.sample(metric)]
+        found = [sample for (each, _), sample in self._samples.items() if each is metric]
+        return sorted(found, key=lambda sample: sample.labels)

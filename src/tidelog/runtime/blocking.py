@@ -28,6 +28,7 @@ from tidelog.client.fetching import (
 from tidelog.client.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions
+from tidelog.client.metrics import Sample, broker_metrics
 from tidelog.client.move_sampling import MoveSampler, MoveSamples
 from tidelog.client.moving import MoveAdmin, MoveAsked, Moves, MoveUnderWay
 from tidelog.client.producing import LogWriter
@@ -297,6 +298,10 @@ class BlockingClient:
     ) -> dict[TopicPartition, PartitionReplicas]:
         """Return the replicas of partitions as a broker knows them; the leader knows the most."""
         return self.run(self._replicas.describe(broker_id, partitions))
+
+    def broker_metrics(self, broker_id: int, names: Sequence[str] | None = None) -> list[Sample]:
+        """Return the numbers that a broker keeps of itself, of these metrics (None: all)."""
+        return self.run(broker_metrics(self._router, broker_id, names))
 
     def list_strays(self, broker_id: int) -> list[StrayReplica]:
         """Return the replicas that a broker has set aside."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.core.metrics import EVENTS_DROPPED
+from tidelog.broker.events.metrics import EVENTS_DROPPED
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.history.operations import Operation
 from tidelog.sim import rereading

@@ -39,6 +39,7 @@ from tidelog.wire.messages import (
     describe_delegation_token,
     describe_groups,
     describe_log_dirs,
+    describe_metrics,
     describe_producers,
     describe_replicas,
     describe_topic_partitions,
@@ -155,6 +156,7 @@ DESCRIBE_REPLICAS: Final = FIRST_OWN_KEY + 4
 RELINQUISH_LEADERSHIP: Final = FIRST_OWN_KEY + 5
 MARK_LOG_DIRS_BAD: Final = FIRST_OWN_KEY + 6
 PLAN_LOG_DIR_MOVES: Final = FIRST_OWN_KEY + 7
+DESCRIBE_METRICS: Final = FIRST_OWN_KEY + 8
 
 #: All APIs by key, in ascending order of keys.
 API: Final[dict[int, Api]] = {
@@ -230,6 +232,7 @@ API: Final[dict[int, Api]] = {
         relinquish_leadership.API,
         mark_log_dirs_bad.API,
         plan_log_dir_moves.API,
+        describe_metrics.API,
     )
 }
 
@@ -271,6 +274,7 @@ __all__ = [
     "ALTER_CONFIGS",
     "ALTER_REPLICA_LOG_DIRS",
     "DESCRIBE_LOG_DIRS",
+    "DESCRIBE_METRICS",
     "SASL_AUTHENTICATE",
     "CREATE_PARTITIONS",
     "CREATE_DELEGATION_TOKEN",

@@ -45,6 +45,7 @@ from tidelog.wire.messages.describe_configs import (
     DescribeConfigsResource,
 )
 from tidelog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tidelog.wire.messages.describe_metrics import DescribeMetricsRequest
 from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -100,6 +101,7 @@ from tidelog.wire.registry import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_METRICS,
     DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
     FETCH,
@@ -145,6 +147,7 @@ CLIENT_APIS = [
     ALTER_STRAYS,
     MARK_LOG_DIRS_BAD,
     PLAN_LOG_DIR_MOVES,
+    DESCRIBE_METRICS,
     *GROUP_REQUESTS,
     *UNSERVED_REQUESTS,
 ]
@@ -301,6 +304,7 @@ _MAKERS: dict[int, Callable[[int, str, bytes, int], Any]] = {
     ALTER_STRAYS: lambda version, topic, topic_id, partition: AlterStraysRequest(DELETE, []),
     MARK_LOG_DIRS_BAD: lambda *_: MarkLogDirsBadRequest(["/none/of/the/brokers"]),
     PLAN_LOG_DIR_MOVES: lambda *_: PlanLogDirMovesRequest([]),
+    DESCRIBE_METRICS: lambda *_: DescribeMetricsRequest(),
     ELECT_LEADERS: _elect_leaders,
     ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     LIST_PARTITION_REASSIGNMENTS: lambda version, topic, topic_id, partition: (

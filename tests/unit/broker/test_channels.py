@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 from tests.support.controller.harness import Candidate, ControllerHarness, controller_harness
 
+from tidelog.broker.controller.metrics import COMMANDS_REPEATED
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import COMMANDS_REPEATED
 from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.node import NodeTracer

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.controller.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.broker.peers import PeerConnection, api_name
 from tidelog.controller.commands import Commands, Outgoing, Part, Role, Sender, endpoint_of
 from tidelog.controller.elections.recoveries import LogEndsReported
@@ -31,7 +32,6 @@ from tidelog.controller.replica_answers import (
     StopReplicaAnswered,
 )
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import COMMANDS_DROPPED, COMMANDS_OVERDUE, COMMANDS_REPEATED
 from tidelog.core.tasks import Signal
 from tidelog.core.types import BrokerInfo, TopicPartition
 from tidelog.wire.messages.get_replica_log_info import GetReplicaLogInfoResponse, PartitionLogInfo
@@ -108,7 +108,7 @@ class Channel:
         if not waiting.has_outgrown:
             return
         waiting.drop_shown()
-        self._services.metrics.add(COMMANDS_DROPPED, label=self.info.broker_id)
+        self._services.metrics.add(COMMANDS_DROPPED, 1, self.info.broker_id)
         self._services.tracer.event("commands_dropped", to=self.info.broker_id)
         self._log(
             logging.WARNING,
@@ -145,7 +145,7 @@ class Channel:
         if self._repetition is not None:
             self._repetition.cancel()
         self._disconnect("the broker's registration, or the controller's term, is over")
-        self._services.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._services.metrics.drop(COMMANDS_OVERDUE, self.info.broker_id)
         self._idle()
 
     def _idle(self) -> None:
@@ -259,11 +259,11 @@ class Channel:
         self._log(logging.DEBUG if problem in self._reported else logging.WARNING, problem)
         if len(self._reported) < _MAX_REPORTED:
             self._reported[problem] = None
-        self._services.metrics.add(COMMANDS_REPEATED, label=self.info.broker_id)
+        self._services.metrics.add(COMMANDS_REPEATED, 1, self.info.broker_id)
         behind_ms = self._overdue.failed(self._services.clock.monotonic_ms())
         if behind_ms is None:
             return
-        self._services.metrics.put(COMMANDS_OVERDUE, 1, label=self.info.broker_id)
+        self._services.metrics.put(COMMANDS_OVERDUE, 1, self.info.broker_id)
         self._services.tracer.event("commands_overdue", to=self.info.broker_id, behind_ms=behind_ms)
         self._report_behind(behind_ms, is_over=False)
         self._log(
@@ -278,7 +278,7 @@ class Channel:
         behind_ms = self._overdue.answered(now_ms, more=self._waiting is not None)
         if behind_ms is None:
             return
-        self._services.metrics.drop(COMMANDS_OVERDUE, label=self.info.broker_id)
+        self._services.metrics.drop(COMMANDS_OVERDUE, self.info.broker_id)
         self._services.tracer.event("commands_taken", to=self.info.broker_id, behind_ms=behind_ms)
         self._report_behind(behind_ms, is_over=True)
         self._log(

@@ -13,6 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.controller.metrics import (
+    FAILOVER_MS,
+    ISR_EXPANDS,
+    ISR_SHRINKS,
+    LEADERS_AWAITED,
+    PARTITIONS_UNLED,
+)
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
 from tidelog.controller.elections.waits import WaitChanged
@@ -22,14 +29,6 @@ from tidelog.controller.registrations import BrokerArrived, BrokerGone
 from tidelog.controller.store_went_back import StoreFoundOlder
 from tidelog.controller.topics.deletion import TopicRemoved
 from tidelog.core.errors import ErrorCode
-from tidelog.core.metrics import (
-    FAILOVER_MS,
-    FAILOVERS,
-    ISR_EXPANDS,
-    ISR_SHRINKS,
-    LEADERS_AWAITED,
-    PARTITIONS_UNLED,
-)
 from tidelog.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ class TermEvents:
         metrics = self._services.metrics
         causes = [cause for change in changes for _, cause in change.shrinks]
         for cause, count in Counter(causes).items():
-            metrics.add(ISR_SHRINKS, count, label=cause.word)
+            metrics.add(ISR_SHRINKS, count, cause.word)
         joined = 0
         for change in changes:
             if change.before is not None:
@@ -269,8 +268,7 @@ class TermEvents:
         metrics = self._services.metrics
         for phase, ms in (("detect", fields["detection_ms"]), *fields["phases_ms"].items()):
             if ms >= 0:
-                metrics.add(FAILOVERS, label=phase)
-                metrics.add(FAILOVER_MS, ms, phase)
+                metrics.observe(FAILOVER_MS, ms, phase)
 
     def _record(self, events: Iterable[ClusterEvent]) -> None:
         self._cluster_events.record(events)

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from tidelog.broker.events.metrics import EVENTS_DROPPED
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.limits import MAX_CLUSTER_EVENTS_QUEUED
-from tidelog.core.metrics import EVENTS_DROPPED
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.core.tasks import Signal
 from tidelog.core.types import NO_LEADER, TopicPartition

@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.broker.replicas.directory_move import DirectoryMove, future_config
+from tidelog.broker.replicas.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_PREFERRED_LOG_DIRS
 from tidelog.core.log_dir_keys import CORDON, slow_action_includes, takes_no_new
-from tidelog.core.metrics import DIRECTORY_MOVE_BYTE_RATE, DIRECTORY_MOVE_MAX_LAG
 from tidelog.core.ports import Files, Work
 from tidelog.core.throttle_keys import UNLIMITED
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition

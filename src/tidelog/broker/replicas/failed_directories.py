@@ -13,13 +13,13 @@ from collections.abc import Callable
 from errno import errorcode
 from typing import TYPE_CHECKING, Final
 
-from tidelog.controller.cluster_events import log_dir_failed
-from tidelog.core.metrics import (
+from tidelog.broker.replicas.metrics import (
     FULL_LOG_DIRECTORIES,
     OFFLINE_LOG_DIRECTORIES,
     SLOW_LOG_DIRECTORIES,
     USABLE_BYTES,
 )
+from tidelog.controller.cluster_events import log_dir_failed
 from tidelog.replication.commands import OfflineReplica
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.core.metrics import FULL_LOG_DIRECTORIES, USABLE_BYTES
+from tidelog.broker.replicas.metrics import FULL_LOG_DIRECTORIES, USABLE_BYTES
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition

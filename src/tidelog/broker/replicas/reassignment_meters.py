@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidelog.core.metrics import (
+from tidelog.broker.replicas.metrics import (
     REASSIGNING_PARTITIONS,
     REASSIGNMENT_BYTES_IN,
     REASSIGNMENT_BYTES_OUT,

@@ -17,9 +17,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.replicas.metrics import PARTITIONS_DAMAGED
 from tidelog.broker.replicas.unfit_directories import UnfitDirectories
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.metrics import PARTITIONS_DAMAGED
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.messages.relinquish_leadership import (
     RelinquishedPartition,

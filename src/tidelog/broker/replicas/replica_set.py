@@ -19,6 +19,7 @@ from tidelog.broker.replicas.directory_balance import DirectoryBalance
 from tidelog.broker.replicas.directory_drains import DirectoryDrains
 from tidelog.broker.replicas.directory_moves import DirectoryMoves
 from tidelog.broker.replicas.early_batches import EarlyBatches
+from tidelog.broker.replicas.metrics import OFFLINE_REPLICAS
 from tidelog.broker.replicas.partition import Partition
 from tidelog.broker.replicas.reassignment_meters import ReassignmentMeters
 from tidelog.broker.replicas.throttles import ReplicationThrottles
@@ -26,7 +27,6 @@ from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import ErrorCode, StorageError
-from tidelog.core.metrics import OFFLINE_REPLICAS
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.shared_keys import CODECS
 from tidelog.core.topic_config import TopicConfig, settings_without_effect

@@ -16,9 +16,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.replicas.metrics import SLOW_LOG_DIRECTORIES
 from tidelog.controller.cluster_events import log_dir_fast_again, log_dir_slow
 from tidelog.core.log_dir_keys import DEMOTE, OFFLINE, slow_action_includes
-from tidelog.core.metrics import SLOW_LOG_DIRECTORIES
 from tidelog.log.slow_directories import proves_fast
 
 if TYPE_CHECKING:

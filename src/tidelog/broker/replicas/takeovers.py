@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.replicas.metrics import TAKEOVER_MS
 from tidelog.controller import cluster_events
 from tidelog.core.limits import MAX_TAKEOVERS_WATCHED
-from tidelog.core.metrics import TAKEOVER_MS, TAKEOVERS
 from tidelog.replication.takeover import NEVER, Takeover
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class Takeovers:
         phases_ms = takeover.phases_ms()
         for phase, ms in phases_ms.items():
             if ms != NEVER:
-                services.metrics.add(TAKEOVERS, label=phase)
-                services.metrics.add(TAKEOVER_MS, ms, phase)
+                services.metrics.observe(TAKEOVER_MS, ms, phase)
         if not self._events.is_on:
             return
         followers = [

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.replicas.metrics import (
+    FOLLOWER_REPLICATION_BYTE_RATE,
+    LEADER_REPLICATION_BYTE_RATE,
+)
 from tidelog.core import throttle_keys
 from tidelog.core.config import BrokerConfig
-from tidelog.core.metrics import FOLLOWER_REPLICATION_BYTE_RATE, LEADER_REPLICATION_BYTE_RATE
 from tidelog.core.throttle_keys import ThrottledPartitions
 from tidelog.core.types import TopicPartition
 from tidelog.replication.throttle import MoveRates, SideThrottle, ThrottleSettings

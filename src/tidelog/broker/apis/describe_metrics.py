@@ -1,0 +1,53 @@
+"""DescribeMetrics (key 20008), version 0: the numbers that this broker keeps of itself.
+
+tidelog's own API, served and advertised on the listener between brokers only (G5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.controller import metrics as of_controllers
+from tidelog.broker.events import metrics as of_events
+from tidelog.broker.replicas import metrics as of_replicas
+from tidelog.broker.server.requests import Card, Request
+from tidelog.core.metrics import Metric, declared
+from tidelog.wire.messages.describe_metrics import (
+    DescribedMetric,
+    DescribeMetricsRequest,
+    DescribeMetricsResponse,
+    MetricSample,
+)
+
+if TYPE_CHECKING:
+    from tidelog.broker.apis.support.context import ApiContext
+
+CARD = Card(api_key=20_008, min_version=0, max_version=0)
+
+#: All metrics of a broker, in the order of their names.
+METRICS: Final[tuple[Metric, ...]] = tuple(declared(of_controllers, of_events, of_replicas))
+
+
+def handle(
+    context: ApiContext, request: Request[DescribeMetricsRequest]
+) -> DescribeMetricsResponse:
+    """Read the numbers."""
+    wanted = request.message.names
+    metrics = context.services.metrics
+    return DescribeMetricsResponse(
+        metrics=[
+            DescribedMetric(
+                name=each.name,
+                kind=each.kind.value,
+                meaning=each.meaning,
+                labels=each.labels,
+                bounds=each.bounds,
+                samples=[
+                    MetricSample(sample.labels, sample.value, sample.buckets)
+                    for sample in metrics.samples(each)
+                ],
+            )
+            for each in METRICS
+            if wanted is None or each.name in wanted
+        ]
+    )

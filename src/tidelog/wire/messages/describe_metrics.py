@@ -1,0 +1,65 @@
+"""DescribeMetrics (key 20008), version 0: the numbers that a broker keeps of itself.
+
+An API of tidelog's own (G5): Kafka's brokers publish theirs by Java's management extensions.
+Flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.wire.schema import Api, array, int32, int64, string
+from tidelog.wire.structs import dataclass
+
+
+@dataclass(slots=True)
+class DescribeMetricsRequest:
+    """The metrics asked for; null: all."""
+
+    names: Sequence[str] | None = array("string", "0+", None, nullable="0+")
+
+
+@dataclass(slots=True)
+class MetricSample:
+    """A number with the values of its labels, in the order of their names.
+
+    `value` of a histogram is the sum of its observations, and `buckets` how many fell into each.
+    """
+
+    labels: Sequence[str] = array("string", "0+")
+    value: int = int64("0+")
+    buckets: Sequence[int] = array("int64", "0+")
+
+
+@dataclass(slots=True)
+class DescribedMetric:
+    """A metric; `kind` is counter, gauge or histogram, `bounds` are upper ones of its buckets.
+
+    The last bucket has no bound. A metric that has counted nothing may have no samples.
+    """
+
+    name: str = string("0+")
+    kind: str = string("0+")
+    meaning: str = string("0+")
+    labels: Sequence[str] = array("string", "0+")
+    bounds: Sequence[int] = array("int64", "0+")
+    samples: list[MetricSample] = array(MetricSample, "0+")
+
+
+@dataclass(slots=True)
+class DescribeMetricsResponse:
+    """The metrics, in the order of their names; names that no metric has are left out."""
+
+    throttle_time_ms: int = int32("0+")
+    metrics: list[DescribedMetric] = array(DescribedMetric, "0+")
+
+
+API = Api(
+    key=20_008,
+    name="DescribeMetrics",
+    request=DescribeMetricsRequest,
+    response=DescribeMetricsResponse,
+    min_version=0,
+    max_version=0,
+    first_flexible_version=0,
+)
