@@ -15,7 +15,7 @@ _HEAD: Final = """# Metrics
 A broker keeps these numbers of itself. `tidelog metrics` prints them, of all brokers or of one; it
 asks on the listener between brokers. Counters begin at 0 when the broker starts. A label names what
 a number is of. A metric whose name begins with `kafka_` counts what Kafka's of that name counts.
-This page is made by `python -m tests.tidy.metrics_page`.
+This file is made by `python -m tests.tidy.metrics_page`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
