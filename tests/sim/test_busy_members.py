@@ -11,10 +11,11 @@ from tests.support.sim import MS, S
 from tidelog.client.admin import TopicAdmin
 from tidelog.client.consuming import GroupConsumer, PartitionConsumer
 from tidelog.client.coordinators import Coordinators
-from tidelog.client.fetching import EARLIEST, READ_UNCOMMITTED, LogReader
+from tidelog.client.fetching import EARLIEST, LogReader
 from tidelog.client.groups import EMPTY, GroupAdmin, GroupDescription
 from tidelog.client.heartbeats import Heartbeats
 from tidelog.client.membership import GroupMember, MemberOptions, Membership
+from tidelog.core.types import READ_UNCOMMITTED
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator

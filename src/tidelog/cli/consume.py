@@ -28,8 +28,9 @@ from tidelog.cli.target import (
     choose_target,
 )
 from tidelog.client.assignors import ASSIGNORS
-from tidelog.client.fetching import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED
+from tidelog.client.fetching import EARLIEST
 from tidelog.client.membership import MemberOptions
+from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED
 
 _LEVELS = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 

@@ -27,11 +27,12 @@ from tidelog.cli.target import (
 )
 from tidelog.client.configs import BROKER, ConfigResource
 from tidelog.client.consuming import ConsumedRecord
-from tidelog.client.fetching import EARLIEST, READ_COMMITTED
+from tidelog.client.fetching import EARLIEST
 from tidelog.controller.cluster_events import KINDS
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.core.leader_wait import LeaderWait, MemberStatus, reason
 from tidelog.core.names import CLUSTER_EVENTS
+from tidelog.core.types import READ_COMMITTED
 from tidelog.runtime.blocking import BlockingClient
 
 EVENTS_KEY = "cluster.events.enable"

@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from tidelog.client.fetching import (
     EARLIEST,
     LATEST,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
     AbortedRange,
     FetchedPartition,
     FetchOptions,
@@ -30,7 +28,7 @@ from tidelog.client.membership import GroupMember
 from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
 from tidelog.core.limits import MIB
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from tidelog.records.batch import BatchView, check, iter_batches
 from tidelog.records.control import ABORT, read_marker
 from tidelog.records.reader import Record, iter_records

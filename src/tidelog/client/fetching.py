@@ -17,7 +17,7 @@ from tidelog.client.routing import ClusterRouter, expect
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.core.types import READ_UNCOMMITTED, ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -36,9 +36,6 @@ from tidelog.wire.registry import FETCH, LIST_OFFSETS
 #: Timestamps with a meaning of their own in ListOffsets.
 LATEST: Final = -1
 EARLIEST: Final = -2
-
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
 
 #: From this version on requests name topics by id.
 _TOPIC_IDS_VERSION: Final = 13

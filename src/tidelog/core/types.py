@@ -21,6 +21,10 @@ NO_BROKER_EPOCH = -1
 #: No transaction of the metadata store is known (E8).
 NO_STAMP = -1
 
+#: Isolation levels of consumers (KIP-98).
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
 #: Leader recovery states (KIP-704).
 RECOVERED = 0
 RECOVERING = 1

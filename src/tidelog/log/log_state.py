@@ -184,6 +184,13 @@ class LogState:
         """The segment that is written."""
         return self.segments[-1]
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the offset below which no record belongs to an open transaction (KIP-98).
+
+        It is the high watermark, because no log has transactions yet.
+        """
+        return high_watermark
+
     @property
     def names_unsynced(self) -> bool:
         """Whether a power loss may take the names of files that were made.

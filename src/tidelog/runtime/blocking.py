@@ -19,7 +19,6 @@ from tidelog.client.coordinators import Coordinators
 from tidelog.client.directory_moves import DirectoryMoveAdmin, PlannedMove
 from tidelog.client.fetching import (
     EARLIEST,
-    READ_UNCOMMITTED,
     FetchedPartition,
     FetchOptions,
     ListedOffset,
@@ -45,7 +44,7 @@ from tidelog.core.errors import (
 )
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Buffer
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import READ_UNCOMMITTED, TopicId, TopicPartition
 from tidelog.runtime.blocking_consumer import Background, BlockingConsumer, BlockingGroupConsumer
 from tidelog.runtime.broker_connection import BrokerConnection
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.core.limits import MIB
+from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.spark.option_values import OptionError, choice, count, positive
 
 BOOTSTRAP: Final = "kafka.bootstrap.servers"

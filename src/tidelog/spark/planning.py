@@ -13,9 +13,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
-from tidelog.client.fetching import READ_COMMITTED, READ_UNCOMMITTED, ListedOffset
+from tidelog.client.fetching import ListedOffset
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from tidelog.core.types import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ZERO_TOPIC_ID,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.spark.options import EARLIEST, LATEST, Bounds, OptionError, ReadOptions
 
 _log = logging.getLogger("tidelog.spark")

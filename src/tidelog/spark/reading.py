@@ -15,9 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidelog.client.fetching import EARLIEST, LATEST, READ_COMMITTED, FetchedPartition
+from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
+from tidelog.core.types import READ_COMMITTED, ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.aborted import AbortedTransactions
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder

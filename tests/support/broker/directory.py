@@ -88,6 +88,8 @@ class FakeLog:
         self.is_slow = False
         #: Records below may go with the next retention.
         self.removable = 0
+        #: Where an open transaction begins; None without one.
+        self.first_unstable: int | None = None
         self.calls: list[tuple[str, Any]] = []
         self.append_error: BaseException | None = None
         self._planned: list[Callable[[], None]] = []
@@ -125,6 +127,10 @@ class FakeLog:
         return self.log_start_offset + len(self.records)
 
     next_offset = log_end_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        first = self.first_unstable
+        return high_watermark if first is None else min(first, high_watermark)
 
     @property
     def size_bytes(self) -> int:

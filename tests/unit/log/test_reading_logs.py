@@ -377,3 +377,11 @@ def test_a_read_of_a_replica_that_went_is_no_failure_of_the_disk(harness: LogHar
     assert isinstance(completion.error, KafkaError)
     assert completion.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert directory.failure is None
+
+
+def test_the_last_stable_offset_of_a_log_without_transactions_is_the_high_watermark(
+    harness: LogHarness,
+) -> None:
+    log = harness.log()
+    append(log, [b"a", b"b", b"c"])
+    assert [log.last_stable_offset(high_watermark) for high_watermark in (0, 2, 3)] == [0, 2, 3]

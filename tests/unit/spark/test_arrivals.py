@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from tests.support.client.fake_logs import FakeLogs, batch
 
-from tidelog.client.fetching import READ_UNCOMMITTED
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.streaming.arrivals import Arrivals
 from tidelog.wire.registry import FETCH

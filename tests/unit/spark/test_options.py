@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.client.fetching import READ_COMMITTED
 from tidelog.core.errors import ConfigError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, TopicPartition
 from tidelog.spark.client_options import ClientSettings
 from tidelog.spark.options import (
     COLUMNS,

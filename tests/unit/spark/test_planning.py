@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 
 from tidelog.client.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
-from tidelog.client.fetching import READ_UNCOMMITTED, ListedOffset
+from tidelog.client.fetching import ListedOffset
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.spark.options import EARLIEST, LATEST, OptionError, parse_options
 from tidelog.spark.planning import DataLossError, OffsetRange, plan_ranges
 from tidelog.spark.splitting import split_ranges

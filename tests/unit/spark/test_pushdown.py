@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.client.cluster import ClusterMetadata
-from tidelog.client.fetching import READ_UNCOMMITTED, ListedOffset
-from tidelog.core.types import TopicPartition
+from tidelog.client.fetching import ListedOffset
+from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.pushdown import take_filters
 

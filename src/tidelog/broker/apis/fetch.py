@@ -1,10 +1,10 @@
 """Fetch (key 1), versions 4 to 17.
 
-Reads record batches for consumers (up to the high watermark) and followers (up to the log end). It
-has incremental sessions (KIP-227), topic ids from version 13, followers' broker epochs from 15,
-leader hints from 16. A fetch without a session is a session that ends with its response. Not
-supported yet: reading from followers (KIP-392), transactions (the last stable offset is the high
-watermark).
+Reads record batches for followers up to the log end, for consumers up to the high watermark, with
+read_committed up to the last stable offset. It has incremental sessions (KIP-227), topic ids from
+version 13, followers' broker epochs from 15, leader hints from 16. A fetch without a session is a
+session that ends with its response. Not supported yet: reading from followers (KIP-392),
+transactions (the last stable offset is the high watermark).
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
     if isinstance(found, ErrorCode):
         return FetchResponse(error_code=found)
     session, listed = found
+    session.isolation_level = message.isolation_level
     checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
         if not request.connection.is_broker:

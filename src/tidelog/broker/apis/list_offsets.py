@@ -4,11 +4,12 @@ Returns the first offset whose record is not older than a timestamp. A timestamp
 meaning. It is -1 for the latest, -2 for the earliest offset, and -3 for the record of the largest
 timestamp (version 7), which may lie below the log start offset, as in Kafka. It is -4 for the
 earliest on this broker (8), and -5 for the latest in remote storage (9: there is none, so no
-offset). Consumers see up to the high watermark. While that has not
-reached the current leader epoch, its value is unknown: OFFSET_NOT_AVAILABLE, below version 5
-LEADER_NOT_AVAILABLE (V36). Replicas see the whole log. A partition that one request names twice is
-refused: INVALID_REQUEST. Version 0 returns the first offsets of segments by the time of their last
-write. Not supported yet: transactions (read_committed sees what read_uncommitted sees).
+offset). Consumers see up to the high watermark, or with read_committed up to the last stable offset
+(version 2). While the high watermark has not reached the current leader epoch, its value is
+unknown: OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas see the whole
+log. A partition that one request names twice is refused: INVALID_REQUEST. Version 0 returns the
+first offsets of segments by the time of their last write. Not supported yet: transactions (the last
+stable offset is the high watermark).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, TopicPartition
 from tidelog.replication.leader import LeaderReplica
 from tidelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -209,7 +210,7 @@ async def _looked_up(
     answer = ListOffsetsPartitionResponse(asked.partition_index)
     try:
         partition, role = _leader(context, request, topic, asked)
-        end = role.log_end_offset if _is_replica(request) else role.high_watermark
+        end = _visible_end(partition, role, request)
         # The response is about this end: records that come during the search are not looked at.
         unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
@@ -270,7 +271,18 @@ def _end(partition: Partition, role: LeaderReplica, request: Request[ListOffsets
     unknown = _unknown_end(partition, role, request)
     if unknown is not None:
         raise unknown
-    return role.log_end_offset if _is_replica(request) else role.high_watermark
+    return _visible_end(partition, role, request)
+
+
+def _visible_end(
+    partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]
+) -> int:
+    """Return the end of what the client may see, as far as this leader knows it."""
+    if _is_replica(request):
+        return role.log_end_offset
+    if request.message.isolation_level == READ_COMMITTED:
+        return partition.last_stable_offset
+    return role.high_watermark
 
 
 def _unknown_end(

@@ -1,10 +1,10 @@
 """One fetch: its reads and its wait.
 
 The fetch looks at the dirty partitions of a session; `fetch_checks` decides whether they may be
-read. It reads logs up to the log end for followers and up to the high watermark for consumers. It
-responds when there is enough data or the time is over. What it may read is granted by the budget of
-unread responses; without a grant it waits for its turn. A partition knows its follower's fetch
-offset before anything is read, so that the response carries the moved high watermark.
+read. It reads logs up to the end that the session may see. It responds when there is enough data or
+the time is over. What it may read is granted by the budget of unread responses; without a grant it
+waits for its turn. A partition knows its follower's fetch offset before anything is read, so that
+the response carries the moved high watermark.
 """
 
 from __future__ import annotations
@@ -376,9 +376,7 @@ class DelayedFetch:
         """Note a read that is done, for which there was this room."""
         partition = item.watched
         if partition is not None:
-            is_follower = self._session.replica_id >= 0
-            end = partition.log.log_end_offset if is_follower else partition.high_watermark
-            found.read(partition.log, part, end, room)
+            found.read(partition.log, part, self._session.end_offset(partition), room)
 
     def _await_reads(self, reads: list[_Read], size_bytes: int) -> None:
         """Respond when all reads from the disk are done; they bring `size_bytes` at most."""
@@ -444,7 +442,7 @@ class DelayedFetch:
         log = partition.log
         high_watermark = partition.high_watermark
         offset = item.fetch_offset
-        end = log.log_end_offset if self._session.replica_id >= 0 else high_watermark
+        end = self._session.end_offset(partition)
         if offset >= end or self._throttled.leaves_out(item, partition):
             if (
                 high_watermark == item.sent_high_watermark
@@ -526,7 +524,8 @@ def _answer(item: SessionPartition, partition: Partition | None) -> PartitionDat
     # Empty, not null, where there is nothing, as Kafka does: librdkafka takes null as damage.
     answer = PartitionData(partition_index=item.key[1], high_watermark=-1, records=b"")
     if partition is not None:
-        answer.high_watermark = answer.last_stable_offset = partition.high_watermark
+        answer.high_watermark = partition.high_watermark
+        answer.last_stable_offset = partition.last_stable_offset
         answer.log_start_offset = partition.log.log_start_offset
         answer.aborted_transactions = None
     return answer

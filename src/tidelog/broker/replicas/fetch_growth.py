@@ -66,7 +66,7 @@ def note_seen(item: SessionPartition, partition: Partition) -> None:
     For a consumer only committed bytes count, not all appended ones.
     """
     log = partition.log
-    end = _end(item, partition)
+    end = item.session.end_offset(partition)
     item.seen_segment = _end_segment(log, end)
     item.seen_bytes = active_bytes_below(log, end)
 
@@ -78,7 +78,7 @@ def growth_bytes(item: SessionPartition, partition: Partition) -> int:
     behind the reader.
     """
     log = partition.log
-    segment = _end_segment(log, _end(item, partition))
+    segment = _end_segment(log, item.session.end_offset(partition))
     if segment != item.seen_segment or segment == NO_SEGMENT:
         return -1
     if item.fetch_offset < log.log_start_offset:
@@ -86,12 +86,6 @@ def growth_bytes(item: SessionPartition, partition: Partition) -> int:
     size = log.active_segment.size_bytes
     growth, item.seen_bytes = size - item.seen_bytes, size
     return growth
-
-
-def _end(item: SessionPartition, partition: Partition) -> int:
-    if item.session.replica_id >= 0:
-        return partition.log.log_end_offset
-    return partition.high_watermark
 
 
 def _end_segment(log: PartitionLog, end: int) -> int:

@@ -16,7 +16,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.core import limits
-from tidelog.core.types import NO_BROKER_EPOCH, TopicId, TopicPartition
+from tidelog.core.types import (
+    NO_BROKER_EPOCH,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    TopicId,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.partition import Partition
@@ -139,6 +145,7 @@ class FetchSession:
         "dirty",
         "epoch",
         "is_outdated",
+        "isolation_level",
         "last_used_ms",
         "partitions",
         "reads",
@@ -168,6 +175,8 @@ class FetchSession:
         #: Another session brought a lower offset of this follower: the next fetch must be a full
         #: one, which says where its log ends now.
         self.is_outdated = False
+        #: The isolation level of a consumer's last fetch; a follower reads to the log end at any.
+        self.isolation_level = READ_UNCOMMITTED
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
         self.dirty: dict[SessionPartition, None] = {}
@@ -178,6 +187,14 @@ class FetchSession:
         self.waiting: WaitingFetch | None = None
         #: The reads under way for a follower; None for a consumer (F5).
         self.reads = reads
+
+    def end_offset(self, partition: Partition) -> int:
+        """Return the offset after the last record that the reader may see."""
+        if self.replica_id >= 0:
+            return partition.log.log_end_offset
+        if self.isolation_level == READ_COMMITTED:
+            return partition.last_stable_offset
+        return partition.high_watermark
 
     def remove(self, key: PartitionKey) -> SessionPartition | None:
         """Forget one partition; return it if it was there."""

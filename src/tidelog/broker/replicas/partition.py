@@ -107,6 +107,11 @@ class Partition:
         return self.role.core.high_watermark
 
     @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which consumers of committed transactions read; its log decides it."""
+        return self.log.last_stable_offset(self.role.core.high_watermark)
+
+    @property
     def low_watermark(self) -> int:
         """The least log start offset of all live replicas; -1 where this broker cannot know."""
         return self.role.low_watermark

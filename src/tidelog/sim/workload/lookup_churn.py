@@ -17,14 +17,13 @@ from typing import ClassVar, Final
 from tidelog.client.fetching import LATEST, ListedOffset, LogReader
 from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import Truth
 from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churning import ChurnKind, Work, churn
 
-_READ_UNCOMMITTED: Final = 0
 #: Timestamp with which ListOffsets finds the record of the largest timestamp (KIP-734).
 _MAX_TIMESTAMP: Final = -3
 #: Offset that stands for the high watermark in DeleteRecords.
@@ -66,7 +65,7 @@ class OffsetsLookedUp(ChurnKind):
     async def _look_up(self, partition: TopicPartition, wanted: int) -> None:
         key, truth = self._key(partition), self._truth(partition)
         led_by, committed = self._leadership(key), len(truth.committed)
-        operation = self._reader.list_offsets({partition: wanted}, _READ_UNCOMMITTED)
+        operation = self._reader.list_offsets({partition: wanted}, READ_UNCOMMITTED)
         try:
             listed = (await self.client.run(operation))[partition]
         except TidelogError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tidelog.client.fetching import EARLIEST, LogReader
 from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
-from tidelog.core.types import NO_LEADER, TopicId, TopicPartition
+from tidelog.core.types import NO_LEADER, READ_UNCOMMITTED, TopicId, TopicPartition
 from tidelog.history.operations import Operation
 from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.workload.administrator import Administrator
@@ -23,8 +23,6 @@ from tidelog.sim.workload.partition_consumers import PartitionConsumer
 
 if TYPE_CHECKING:
     from tidelog.sim.sim_broker import SimBroker
-
-_READ_UNCOMMITTED: Final = 0
 
 
 class _Deletions(ChurnKind):
@@ -148,7 +146,7 @@ class _Deletions(ChurnKind):
         """Look up the log start and check it; return whether the lookup succeeded."""
         wanted = {self._partition: EARLIEST}
         try:
-            listed = await self.client.run(self._reader.list_offsets(wanted, _READ_UNCOMMITTED))
+            listed = await self.client.run(self._reader.list_offsets(wanted, READ_UNCOMMITTED))
         except TidelogError as error:
             self.failed("looking for the beginning", error)
             return False

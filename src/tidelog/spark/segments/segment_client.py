@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.client.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
-from tidelog.client.fetching import READ_UNCOMMITTED, ListedOffset
+from tidelog.client.fetching import ListedOffset
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition, topic_id_from_text
+from tidelog.core.types import READ_UNCOMMITTED, ZERO_TOPIC_ID, TopicPartition, topic_id_from_text
 from tidelog.records.batch import BatchView
 from tidelog.records.reader import read_columns
 from tidelog.spark.segments.batch_scan import Rows

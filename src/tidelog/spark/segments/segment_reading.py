@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from tidelog.client.fetching import READ_UNCOMMITTED
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MIB
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
 from tidelog.spark.options import OptionError, ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange, plan_ranges

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.fetching import EARLIEST, LATEST, READ_COMMITTED
+from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.errors import TidelogError
 from tidelog.core.limits import MIB
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.copy.group_offsets import TranslatedOffset, translate_groups
 from tidelog.spark.pipelines.copy.ledger import About, Ledger, LedgerError

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.client.fetching import EARLIEST, LATEST, READ_COMMITTED, FetchedPartition
+from tidelog.client.fetching import EARLIEST, LATEST, FetchedPartition
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError, TidelogError
 from tidelog.core.limits import MIB
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, TopicPartition
 from tidelog.records.batch import BatchView, iter_batches
 from tidelog.records.builder import Producer
 from tidelog.records.reader import Record, iter_records

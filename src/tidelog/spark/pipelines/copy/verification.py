@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.consuming import read_records
-from tidelog.client.fetching import EARLIEST, READ_COMMITTED, READ_UNCOMMITTED
+from tidelog.client.fetching import EARLIEST
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from tidelog.records.reader import Record
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.copy.offset_map import RECORDS, Piece
