@@ -100,12 +100,12 @@ class GroupSequence:
         self._harness.check()
         broker = self._harness.cluster.brokers[1].broker
         assert broker is not None
-        for coordination in broker.groups._coordinations.values():
-            core = coordination.core
+        for led in broker.groups.led():
+            core = led.shard
             size = 0
             for group in core.groups.values():
                 size += len(group.members) + len(group.pending_members)
-                check_shape(group, coordination.timers)
+                check_shape(group, led.timers)
                 _check_members(group)
             assert core._member_count == size, "members are counted wrong"
 

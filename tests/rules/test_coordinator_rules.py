@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group.harness import SETTINGS, GroupHarness, joining
+from tests.support.group.harness import GroupHarness, joining, shards
 
+from tidelog.core.coordinator_shard import Append, Now, Reply
 from tidelog.core.errors import ErrorCode
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
 from tidelog.group.answers import OffsetCommitAnswer, OffsetFetchAnswer
-from tidelog.group.effects import Append, Now, Reply
-from tidelog.group.partitions import GroupPartitions
 from tidelog.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from tidelog.group.requests import OffsetCommitAsked, OffsetFetchAsked, OffsetToCommit
 
@@ -20,7 +19,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.mark.rule("G1")
 def test_a_late_unload_of_an_old_leadership_leaves_the_new_one() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     old, _ = partitions.load(0, 3)
     new, _ = partitions.load(0, 5)
     assert old is not None
@@ -34,7 +33,7 @@ def test_a_late_unload_of_an_old_leadership_leaves_the_new_one() -> None:
 
 @pytest.mark.rule("G1")
 def test_a_leadership_that_is_not_newer_is_not_loaded() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     current, _ = partitions.load(0, 5)
     assert partitions.load(0, 5) == partitions.load(0, 4) == (None, ())
     assert partitions.coordinator_of("g") is current
@@ -47,7 +46,7 @@ def test_a_leadership_that_is_not_newer_is_not_loaded() -> None:
 
 @pytest.mark.rule("G1")
 def test_a_new_topic_counts_its_leader_epochs_anew() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     partitions.load(0, 5)
     partitions.unload(0, 5)
     partitions.forget(0)
@@ -58,7 +57,7 @@ def test_a_new_topic_counts_its_leader_epochs_anew() -> None:
 
 @pytest.mark.rule("G1")
 def test_a_newer_leadership_ends_the_old_coordinator() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     old, _ = partitions.load(0, 3)
     assert old is not None
     old.loaded(NOW)
@@ -77,7 +76,7 @@ def test_a_newer_leadership_ends_the_old_coordinator() -> None:
 
 @pytest.mark.rule("G1")
 def test_until_the_log_end_is_loaded_requests_are_refused() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     core, _ = partitions.load(0, 3)
     assert core is not None
     core.replay(OffsetRecord(OffsetKey("g", T0), CommittedOffset(5)))
@@ -114,4 +113,4 @@ def test_every_append_names_the_epoch_under_which_the_groups_were_loaded() -> No
 )
 def test_the_partition_is_javas_hash_over_utf_16_units(name: str, partition: int) -> None:
     assert coordinating_partition(name, 50) == partition
-    assert GroupPartitions(SETTINGS, 50).partition_of(name) == partition
+    assert shards(50).partition_of(name) == partition

@@ -132,7 +132,7 @@ class Broker:
             self.appends,
             self.alter_partition_manager,
             self.takeovers,
-            self.groups,
+            {coordinators.topic: coordinators for coordinators in (self.groups,)},
             self.cluster_events,
         )
         self.fetchers = Fetchers(services, self.replicas.throttles)

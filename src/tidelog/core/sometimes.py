@@ -111,7 +111,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",
     "coordinator_moved_while_loading": "a coordinator ends before it has loaded its partition",
     "coordinator_loaded_above_high_watermark": "a coordinator has loaded what is not committed yet",
-    "offsets_overdue": "a coordinator's append takes too long, and its request times out",
+    "coordinator_append_overdue": "a coordinator's append takes too long, its request times out",
     # Logs
     "damage_read": "a read finds that a file does not hold what was written",
     "damage_reported": "a broker asks to leave the ISR of a partition whose log is damaged",

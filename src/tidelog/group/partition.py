@@ -9,8 +9,8 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from enum import Enum
 
+from tidelog.core.coordinator_shard import Effects, Now, Phase, Reply
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
 from tidelog.core.types import TopicId, TopicPartition
@@ -32,7 +32,6 @@ from tidelog.group.answers import (
     SyncAnswer,
     refusal,
 )
-from tidelog.group.effects import Effects, Now, Reply, TimerKind, TimerName
 from tidelog.group.forgetting import Ended
 from tidelog.group.group import Group, GroupState
 from tidelog.group.records import OffsetRecord, PartitionIncarnation, Record
@@ -50,6 +49,7 @@ from tidelog.group.requests import (
     SyncAsked,
 )
 from tidelog.group.settings import GroupSettings
+from tidelog.group.timers import TimerKind, TimerName
 from tidelog.group.turn import Ledger, Turn
 
 #: Requests that may name the group "": clients committed offsets to it before groups had to be
@@ -66,14 +66,6 @@ def is_nameable(asked: Asked) -> bool:
     return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked, _MAY_BE_NAMELESS))
 
 
-class Phase(Enum):
-    """Phases of a coordinator."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    UNLOADED = "unloaded"
-
-
 class GroupPartition:
     """The groups of one partition."""
 
@@ -87,6 +79,11 @@ class GroupPartition:
         self._member_count = 0
         #: What ended while this coordinator was loading; its offsets go when the load has ended.
         self._ended_while_loading = Ended()
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return len(self.groups)
 
     # Loading (G1).
 

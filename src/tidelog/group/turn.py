@@ -9,23 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tidelog.core.coordinator_shard import Append, CancelTimer, Effect, Now, Reply, SetTimer
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group.answers import Answer, JoinAnswer, PartitionErrors, SyncAnswer
-from tidelog.group.effects import (
-    Append,
-    CancelTimer,
-    Effect,
-    Now,
-    Reply,
-    SetTimer,
-    TimerKind,
-    TimerName,
-)
 from tidelog.group.group import Group
 from tidelog.group.member import Member, Session
 from tidelog.group.records import Record
 from tidelog.group.requests import NO_MEMBER, JoinAsked
 from tidelog.group.settings import GroupSettings
+from tidelog.group.timers import TimerKind, TimerName
 
 
 @dataclass(frozen=True, slots=True)

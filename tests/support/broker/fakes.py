@@ -20,6 +20,7 @@ from tidelog.broker import apis
 from tidelog.broker.apis import fetch, leader_and_isr, list_offsets, stop_replica
 from tidelog.broker.cluster_view import ClusterView, PartitionView, TopicView
 from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
+from tidelog.broker.coordinators.runtime import CoordinatorRuntime
 from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.held_answers import HeldAnswers
 from tidelog.broker.membership.auto_creation import AutoCreation
@@ -323,7 +324,7 @@ class FakeBroker:
             self.appends,
             self.alter_partition_manager,
             self.takeovers,
-            self.groups,
+            {each.topic: each for each in (self.groups, *self.other_coordinators())},
             self.cluster_events,
         )
         self.replicas.directories = [self.directory]  # type: ignore[list-item]  # a fake
@@ -344,6 +345,10 @@ class FakeBroker:
             self.request_failed,
         )
         self.shutdown = self.controlled_shutdown = ControlledShutdown(services, self.replicas)
+
+    def other_coordinators(self) -> list[CoordinatorRuntime[Any]]:
+        """The coordinators of internal topics that this broker has beside that of groups."""
+        return []
 
     @property
     def config(self) -> BrokerConfig:

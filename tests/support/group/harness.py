@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidelog.broker.coordinators.shards import CoordinatorShards
+from tidelog.core.coordinator_shard import Append, CancelTimer, Effects, Now, Reply, SetTimer
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.group.effects import Append, CancelTimer, Effects, Now, Reply, SetTimer, TimerName
 from tidelog.group.partition import GroupPartition
 from tidelog.group.records import Record
 from tidelog.group.requests import (
@@ -26,6 +27,7 @@ from tidelog.group.requests import (
     SyncAsked,
 )
 from tidelog.group.settings import GroupSettings
+from tidelog.group.timers import TimerName
 
 G = "g"
 EPOCH = 7
@@ -46,6 +48,13 @@ SETTINGS = GroupSettings(subscription_topics=topics)
 
 def protocols(*names: str, metadata: bytes = b"t") -> tuple[Protocol, ...]:
     return tuple(Protocol(name, metadata) for name in names)
+
+
+def shards(partition_count: int = 0) -> CoordinatorShards[GroupPartition]:
+    """The partitions that a broker coordinates; none is loaded."""
+    return CoordinatorShards(
+        lambda partition, epoch: GroupPartition(partition, epoch, SETTINGS), partition_count
+    )
 
 
 class GroupHarness:

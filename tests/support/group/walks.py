@@ -17,22 +17,13 @@ from typing import Any
 
 from tests.support.group.harness import SETTINGS, WALL_MS, joining, protocols
 
+from tidelog.core.coordinator_shard import Append, CancelTimer, Effects, Now, Phase, Reply, SetTimer
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group import offsets
 from tidelog.group.answers import JoinAnswer, SyncAnswer
-from tidelog.group.effects import (
-    Append,
-    CancelTimer,
-    Effects,
-    Now,
-    Reply,
-    SetTimer,
-    TimerKind,
-    TimerName,
-)
 from tidelog.group.group import Group, GroupState
-from tidelog.group.partition import GroupPartition, Phase
+from tidelog.group.partition import GroupPartition
 from tidelog.group.records import GroupRecord, GroupSnapshot, OffsetRecord, Record
 from tidelog.group.requests import (
     Asked,
@@ -46,6 +37,7 @@ from tidelog.group.requests import (
     OffsetToCommit,
     SyncAsked,
 )
+from tidelog.group.timers import TimerKind, TimerName
 
 G, SIMPLE = "g", "simple"
 SESSION_MS, REBALANCE_MS = 6_000, 20_000

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import Catalogue
 
+from tidelog.core.coordinator_shard import Phase
 from tidelog.core.errors import ErrorCode
-from tidelog.group.partition import Phase
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
@@ -18,7 +18,7 @@ _breaks = CATALOGUE.breaks
 
 @_breaks(
     "G1",
-    "tidelog.broker.coordinators.appends:await_replication",
+    "tidelog.broker.coordinators.led_partition:await_replication",
     profile="slow_followers",
 )
 def offsets_acked_before_replicated(_: Any) -> Any:
@@ -51,8 +51,8 @@ def loaded_to_hw_only(_: Any) -> Any:
 
 @_breaks(
     "G1",
-    "tidelog.broker.coordinators.group_coordinators:GroupCoordinators.role_ended",
-    "tidelog.group.partitions:GroupPartitions.load",
+    "tidelog.broker.coordinators.runtime:CoordinatorRuntime.role_ended",
+    "tidelog.broker.coordinators.shards:CoordinatorShards.load",
     profile="leader_returns",
 )
 def coordinator_goes_on(role_ended: Any, load: Any) -> Any:

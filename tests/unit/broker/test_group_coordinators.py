@@ -90,7 +90,9 @@ class TestLoading:
         await harness.lead(1)
         assert fetch(harness) == (NONE, 5)
         complaints = [
-            line for line in harness.broker.tracer.lines if "no record of a group" in line
+            line
+            for line in harness.broker.tracer.lines
+            if "is no record of its coordinator" in line
         ]
         assert [line.split(" is ")[0] for line in complaints] == [
             "__consumer_offsets-0 offset 3",

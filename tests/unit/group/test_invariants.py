@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.group.harness import SETTINGS, GroupHarness, joining, protocols
+from tests.support.group.harness import SETTINGS, GroupHarness, joining, protocols, shards
 
+from tidelog.core.coordinator_shard import Now
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group import offsets, syncing
 from tidelog.group.answers import JoinAnswer
-from tidelog.group.effects import Now
 from tidelog.group.group import Group, GroupState
 from tidelog.group.joining import static_member_stored
 from tidelog.group.member import Member, Session
-from tidelog.group.partitions import GroupPartitions
 from tidelog.group.records import GroupSnapshot, MemberSnapshot, OffsetKey, OffsetRecord
 from tidelog.group.requests import SyncAsked
 from tidelog.group.turn import Ledger, StoreEmpty, StoreStaticMember, Turn, Unsettled
@@ -170,7 +169,7 @@ class TestAppends:
 
     @pytest.mark.rule("G1")
     def test_the_newest_leadership_is_loaded(self) -> None:
-        partitions = GroupPartitions(SETTINGS, 1)
+        partitions = shards(1)
         partitions.load(0, 3)
         partitions._epochs[0] = 4
         with pytest.raises(AssertionError, match="the newest leadership"):

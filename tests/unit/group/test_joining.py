@@ -19,9 +19,9 @@ from tests.support.group.harness import (
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.group.effects import TimerKind, TimerName
 from tidelog.group.group import GroupState
 from tidelog.group.requests import Protocol
+from tidelog.group.timers import TimerKind, TimerName
 
 
 def test_a_new_dynamic_member_is_given_an_id_first() -> None:

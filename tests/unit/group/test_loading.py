@@ -12,13 +12,13 @@ from tests.support.group.harness import (
     G,
     GroupHarness,
     joining,
+    shards,
 )
 
+from tidelog.core.coordinator_shard import Append, Now, Phase, Reply
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition
-from tidelog.group.effects import Append, Now, Reply, TimerKind, TimerName
-from tidelog.group.partition import GroupPartition, Phase
-from tidelog.group.partitions import GroupPartitions
+from tidelog.group.partition import GroupPartition
 from tidelog.group.records import (
     CommittedOffset,
     GroupKey,
@@ -40,6 +40,7 @@ from tidelog.group.requests import (
     OffsetToCommit,
     SyncAsked,
 )
+from tidelog.group.timers import TimerKind, TimerName
 
 T0 = TopicPartition("t", 0)
 ID = b"I" * 16
@@ -336,7 +337,7 @@ def test_a_copy_goes_on_alike() -> None:
 
 
 def test_each_partition_is_loaded_under_its_own_epoch() -> None:
-    partitions = GroupPartitions(SETTINGS, 50)
+    partitions = shards(50)
     assert partitions.coordinator_of(G) is None
     core, effects = partitions.load(partitions.partition_of(G), 3)
     assert effects == ()
@@ -346,7 +347,7 @@ def test_each_partition_is_loaded_under_its_own_epoch() -> None:
 
 
 def test_nobody_is_coordinated_before_the_number_of_partitions_is_known() -> None:
-    partitions = GroupPartitions(SETTINGS)
+    partitions = shards()
     core, _ = partitions.load(0, 3)
     assert partitions.coordinator_of(G) is None
     partitions.partition_count = 1
@@ -354,7 +355,7 @@ def test_nobody_is_coordinated_before_the_number_of_partitions_is_known() -> Non
 
 
 def test_a_partition_is_given_up_under_the_epoch_that_was_led() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     assert partitions.unload(0, 3) is None
     old, _ = partitions.load(0, 3)
     assert partitions.load(0, 3) == (None, ())
@@ -368,7 +369,7 @@ def test_a_partition_is_given_up_under_the_epoch_that_was_led() -> None:
 
 
 def test_a_new_topic_counts_its_epochs_anew() -> None:
-    partitions = GroupPartitions(SETTINGS, 1)
+    partitions = shards(1)
     partitions.load(0, 7)
     partitions.unload(0, 7)
     assert partitions.load(0, 2) == (None, ())

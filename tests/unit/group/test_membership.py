@@ -12,9 +12,10 @@ from tests.support.group.harness import (
     joining,
 )
 
+from tidelog.core.coordinator_shard import Reply
 from tidelog.core.errors import ErrorCode
-from tidelog.group.effects import Reply, TimerKind, TimerName
 from tidelog.group.requests import HeartbeatAsked
+from tidelog.group.timers import TimerKind, TimerName
 
 
 def test_heartbeats_keep_a_member() -> None:

@@ -12,8 +12,8 @@ from tests.support.group.harness import (
 )
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group.effects import TimerKind, TimerName
 from tidelog.group.requests import MemberIdentity
+from tidelog.group.timers import TimerKind, TimerName
 
 
 def two(**changes: object) -> tuple[GroupHarness, str, str]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from tidelog.core.coordinator_shard import Phase
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
-from tidelog.group.partition import GroupPartition, Phase
+from tidelog.group.partition import GroupPartition
 from tidelog.group.records import UNKNOWN_INCARNATION, PartitionIncarnation
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment

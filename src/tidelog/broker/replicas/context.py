@@ -1,11 +1,12 @@
 """The services of the broker that a partition may use.
 
-`Coordinators` is the one call upwards: groups live in partitions, and must learn of their roles.
+`Coordinators` are the one call upwards: what an internal topic holds, such as groups, lives in its
+partitions, and must learn of their roles. The broker registers each kind under its topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Coordinators(Protocol):
-    """The coordinators of internal topics, which act while this broker leads their partitions."""
+    """The coordinators of one internal topic, which act while this broker leads its partitions."""
 
     def role_taken(self, partition: HostedReplica, leader_epoch: int) -> None:
         """Take over a partition that this broker leads from now on."""
@@ -44,7 +45,8 @@ class PartitionContext:
     appends: PlannedAppends
     alter_partition_manager: IsrChanges
     takeovers: Takeovers
-    coordinators: Coordinators
+    #: By internal topic.
+    coordinators: Mapping[str, Coordinators]
     events: ClusterEvents
     #: The replica of a partition that is hosted here, None when there is none.
     hosted: Callable[[TopicPartition], HostedReplica | None]

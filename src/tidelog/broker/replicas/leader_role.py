@@ -19,7 +19,6 @@ from tidelog.broker.replicas.role import note_refusal
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
-from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.ports import Buffer
 from tidelog.core.types import RECOVERING
 from tidelog.log.append_validation import Checked, CostlyBatch
@@ -108,8 +107,9 @@ class LeaderRole:
         self._await_skipped_batches()
         if state.leader_recovery_state == RECOVERING:
             unclean_elections.report(self._services, context.events, partition, core, latest_epoch)
-        if partition.topic_partition.topic == CONSUMER_OFFSETS:
-            context.coordinators.role_taken(partition, core.leader_epoch)
+        coordinators = context.coordinators.get(partition.topic_partition.topic)
+        if coordinators is not None:
+            coordinators.role_taken(partition, core.leader_epoch)
         self.examine()
         self._watchers.look_again()
         if core.flush_before_ack:
@@ -131,8 +131,9 @@ class LeaderRole:
         context, partition = self._context, self._partition
         context.takeovers.ended(partition)
         partition.told_high_watermark = self.core.high_watermark
-        if partition.topic_partition.topic == CONSUMER_OFFSETS:
-            context.coordinators.role_ended(partition)
+        coordinators = context.coordinators.get(partition.topic_partition.topic)
+        if coordinators is not None:
+            coordinators.role_ended(partition)
         partition.flush_appends()
         self._syncs.end()
         self.late.refuse()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker.replicas import duplicate_replicas, patient_reads
@@ -27,7 +27,6 @@ from tidelog.broker.replicas.upkeep import ReplicaUpkeep
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import INT64_MAX
 from tidelog.core.errors import ErrorCode, StorageError
-from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.shared_keys import CODECS
 from tidelog.core.topic_config import TopicConfig, settings_without_effect
 from tidelog.core.types import (
@@ -76,11 +75,10 @@ class ReplicaSet:
         appends: PlannedAppends,
         alter_partition_manager: IsrChanges,
         takeovers: Takeovers,
-        coordinators: Coordinators,
+        coordinators: Mapping[str, Coordinators],
         events: ClusterEvents,
     ) -> None:
         self._services = services
-        self._coordinators = coordinators
         self.takeovers = takeovers
         #: Both sides of the replication throttle (R15).
         self.throttles = ReplicationThrottles(services)
@@ -230,8 +228,9 @@ class ReplicaSet:
         if partition.topic_id not in self._topics:
             # Changes of its configuration are not read while no replica of it is here.
             self.throttles.topic_gone(partition.topic_partition.topic)
-        if partition.topic_partition.topic == CONSUMER_OFFSETS:
-            self._coordinators.replica_gone(partition)
+        coordinators = self._context.coordinators.get(partition.topic_partition.topic)
+        if coordinators is not None:
+            coordinators.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
         """Give a replica that lost its topic id the id of its command.

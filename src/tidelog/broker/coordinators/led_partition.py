@@ -1,0 +1,275 @@
+"""A partition of an internal topic under one leader epoch: its shard, its timers, its appends.
+
+The appends of one turn of the loop become one batch (as many as fit `message.max.bytes`), in their
+order. So many small commits cost one write and one wait. They are written with acks=all and only
+under the leader epoch of the shard (G1). An append is committed when the high watermark has passed
+the batch, and failed when the log refused it. It may time out before that (after the time that the
+coordinator sets, or with an ISR below the minimum); the outcome is still awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from tidelog.core.completion import Completion
+from tidelog.core.coordinator_shard import Append, CoordinatorShard, Effects, Now
+from tidelog.core.errors import ErrorCode, KafkaError, StorageError
+from tidelog.records.batch import HEADER_BYTES
+from tidelog.records.builder import NewRecord, build_batch, record_size_bytes
+from tidelog.wire.schema import SchemaError
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosted_replica import HostedReplica
+    from tidelog.broker.replicas.purgatory import AcksWait
+    from tidelog.broker.server.timers import Timeout
+    from tidelog.broker.services import Services
+    from tidelog.core.ports import Clock
+    from tidelog.log.partition_log import AppendInfo
+
+S = TypeVar("S", bound=CoordinatorShard)
+
+#: A timer is set for no longer than this and then again. Cancelled timers stay in memory until
+#: their time has come, and members that come and go could set any number of them.
+_TIMER_STEP_MS = 30_000
+
+
+class TopicSettings(NamedTuple):
+    """Settings of a coordinator's internal topic, as they are now."""
+
+    #: Codec of its batches.
+    codec: int
+    #: After this time without replication, the request of an append gets REQUEST_TIMED_OUT.
+    append_timeout_ms: int
+    #: Bytes that a load reads at once.
+    load_buffer_bytes: int
+
+
+class _Gathered(NamedTuple):
+    """A gathered append that is not written yet; without records it cannot be."""
+
+    number: int
+    records: tuple[NewRecord, ...]
+    size_bytes: int
+
+
+def await_replication(partition: HostedReplica, offset: int, wait: AcksWait) -> None:
+    """Acknowledge `wait` when all in-sync replicas have everything below `offset`."""
+    partition.watchers.wait_for_acks(offset, wait)
+
+
+def time_of(clock: Clock) -> Now:
+    """Return the time in the form that decisions take."""
+    return Now(clock.monotonic_ms(), clock.wall_ms())
+
+
+class LedPartition(Generic[S]):
+    """One leadership; `is_over` when nothing more happens."""
+
+    __slots__ = (
+        "_carry_out", "_encode", "_gathered", "_services", "_settings", "is_over",
+        "name", "partition", "shard", "timers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        services: Services,
+        shard: S,
+        partition: HostedReplica,
+        encode: Callable[[Any, int], NewRecord],
+        settings: Callable[[], TopicSettings],
+        carry_out: Callable[[LedPartition[S], Effects], None],
+    ) -> None:
+        """`encode` makes the bytes of a record and takes the wall clock; it raises SchemaError.
+
+        `carry_out` runs the effects of the shard.
+        """
+        self._services = services
+        self.shard = shard
+        self.partition = partition
+        self._encode = encode
+        self._settings = settings
+        self._carry_out = carry_out
+        self.name = str(partition.topic_partition)
+        self.timers: dict[Any, Timeout] = {}
+        self._gathered: list[_Gathered] = []
+        self.is_over = False
+
+    def end(self) -> None:
+        """End all waits and timers."""
+        self.is_over = True
+        for timeout in self.timers.values():
+            timeout.cancel()
+        self.timers.clear()
+
+    # Timers.
+
+    def set_timer(self, name: Hashable, deadline_ms: int) -> None:
+        """Keep one timer of that name."""
+        self.cancel_timer(name)
+        left_ms = deadline_ms - self._services.clock.monotonic_ms()
+        self.timers[name] = self._services.serving_timers.after(
+            min(left_ms, _TIMER_STEP_MS), partial(self._fired, name, deadline_ms)
+        )
+
+    def cancel_timer(self, name: Hashable) -> None:
+        """Remove the timer of that name."""
+        timeout = self.timers.pop(name, None)
+        if timeout is not None:
+            timeout.cancel()
+
+    def _fired(self, name: Hashable, deadline_ms: int) -> None:
+        now = time_of(self._services.clock)
+        if now.monotonic_ms < deadline_ms:
+            self.set_timer(name, deadline_ms)
+        else:
+            del self.timers[name]
+            self._carry_out(self, self.shard.timer_fired(name, deadline_ms, now))
+
+    # Appends.
+
+    def gather(self, append: Append) -> None:
+        """Take an append; the next `flush` writes it."""
+        size_bytes, limit_bytes = 0, self._limit_bytes()
+        now_ms = self._services.clock.wall_ms()
+        records: list[NewRecord] = []
+        for record in append.records:
+            try:
+                encoded = self._encode(record, now_ms)
+            except SchemaError:
+                size_bytes = limit_bytes + 1
+            else:
+                records.append(encoded)
+                size_bytes += record_size_bytes(encoded)
+            if size_bytes > limit_bytes:
+                # No batch can hold it: the rest of it need not be looked at.
+                records.clear()
+                break
+        self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))
+
+    def flush(self) -> None:
+        """Plan everything gathered as appends of the partition."""
+        gathered, self._gathered = self._gathered, []
+        limit_bytes = self._limit_bytes()
+        batch: list[_Gathered] = []
+        size_bytes = 0
+        for entry in gathered:
+            if batch and size_bytes + entry.size_bytes > limit_bytes:
+                self._append(batch)
+                batch, size_bytes = [], 0
+            if entry.records:
+                batch.append(entry)
+                size_bytes += entry.size_bytes
+            else:
+                self.failed((entry.number,), ErrorCode.MESSAGE_TOO_LARGE)
+        if batch:
+            self._append(batch)
+
+    def _limit_bytes(self) -> int:
+        return self.partition.log.config.max_message_bytes - HEADER_BYTES
+
+    def _append(self, gathered: list[_Gathered]) -> None:
+        partition, settings = self.partition, self._settings()
+        numbers = tuple(entry.number for entry in gathered)
+        if not partition.is_leader or partition.leader_epoch != self.shard.leader_epoch:
+            self.failed(numbers, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        batch = build_batch(
+            [record for entry in gathered for record in entry.records], codec=settings.codec
+        )
+        try:
+            completion = partition.append(memoryview(batch), -1, self._services.clock.wall_ms())
+        except KafkaError as error:
+            self.failed(numbers, error.code)
+            return
+        except StorageError:
+            self.failed(numbers, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        outcome = _Outcome(self._services, self, numbers, settings.append_timeout_ms)
+        completion.then(outcome.appended)
+
+    # Outcomes of appends.
+
+    def committed(self, numbers: Sequence[int]) -> None:
+        """Note that the high watermark has passed these appends."""
+        for number in numbers:
+            now = time_of(self._services.clock)
+            self._carry_out(self, self.shard.committed(number, now))
+
+    def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
+        """Note that these appends are not in the log."""
+        for number in numbers:
+            now = time_of(self._services.clock)
+            self._carry_out(self, self.shard.failed(number, error, now))
+
+    def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
+        """Note that these appends take too long."""
+        for number in numbers:
+            now = time_of(self._services.clock)
+            self._carry_out(self, self.shard.timed_out(number, error, now))
+
+
+class _Outcome:
+    """The wait for the outcome of one batch; an AcksWait."""
+
+    __slots__ = ("_is_overdue", "_led", "_next_offset", "_numbers", "_services", "_timeout")
+
+    def __init__(
+        self,
+        services: Services,
+        led: LedPartition[Any],
+        numbers: tuple[int, ...],
+        timeout_ms: int,
+    ) -> None:
+        self._services = services
+        self._led = led
+        self._numbers = numbers
+        self._next_offset = -1
+        self._is_overdue = False
+        self._timeout = services.serving_timers.after(timeout_ms, self._timed_out)
+
+    def appended(self, completion: Completion[AppendInfo]) -> None:
+        """Take over the leader's write of the batch, or its failure."""
+        error = completion.error
+        led = self._led
+        if error is not None:
+            self._timeout.cancel()
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            if isinstance(error, KafkaError):
+                code = error.code
+            elif not isinstance(error, StorageError):
+                self._services.unexpected(f"append to {led.name}", error)
+            led.failed(self._numbers, code)
+            return
+        self._next_offset = completion.result().last_offset + 1
+        if led.partition.high_watermark >= self._next_offset:
+            self.acknowledged()
+        elif not led.is_over:
+            await_replication(led.partition, self._next_offset, self)
+
+    def acknowledged(self) -> None:
+        """Report that the high watermark has passed the batch."""
+        self._timeout.cancel()
+        self._led.committed(self._numbers)
+
+    def refused(self, error: ErrorCode, message: str) -> None:
+        """Report a delay: the ISR fell below the minimum, and the batch may yet be committed.
+
+        A lost leadership is no outcome; the shard ends with it.
+        """
+        if self._led.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._timeout.cancel()
+            return
+        self._overdue(error)
+        await_replication(self._led.partition, self._next_offset, self)
+
+    def _timed_out(self) -> None:
+        self._overdue(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _overdue(self, error: ErrorCode) -> None:
+        self._timeout.cancel()
+        if not self._is_overdue:
+            self._is_overdue = True
+            self._services.tracer.mark("coordinator_append_overdue")
+            self._led.timed_out(self._numbers, error)

@@ -1,0 +1,86 @@
+"""Partitions of an internal topic that this broker coordinates, each under its leader epoch.
+
+Rules G1 and G2: a partition is loaded for no older leadership than before. It is unloaded only on
+behalf of the leadership for which it was loaded, so late news of an old leadership does no harm.
+The module does not detect leader changes: its caller reports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from tidelog.core.coordinator_shard import CoordinatorShard, Effects
+from tidelog.core.string_hash import coordinating_partition
+from tidelog.core.types import NO_EPOCH
+
+S = TypeVar("S", bound=CoordinatorShard)
+
+
+class CoordinatorShards(Generic[S]):
+    """The shards of one broker and one internal topic, by partition."""
+
+    def __init__(self, new_shard: Callable[[int, int], S], partition_count: int = 0) -> None:
+        """`new_shard` makes the shard of a partition for a leader epoch."""
+        self._new_shard = new_shard
+        #: Partition count of the existing topic, never a count from configuration; 0 while it is
+        #: unknown. The broker then coordinates nothing: with another count than its peers it would
+        #: take over what they coordinate.
+        self.partition_count = partition_count
+        self._loaded: dict[int, S] = {}
+        self._epochs: dict[int, int] = {}
+
+    def partition_of(self, key: str) -> int:
+        """Return the partition that owns a group or the like (G2).
+
+        The number of partitions must be known.
+        """
+        return coordinating_partition(key, self.partition_count)
+
+    def coordinator_of(self, key: str) -> S | None:
+        """Return the coordinator of a group or the like; None means NOT_COORDINATOR."""
+        if not self.partition_count:
+            return None
+        return self._loaded.get(self.partition_of(key))
+
+    def load(self, partition: int, leader_epoch: int) -> tuple[S | None, Effects]:
+        """Begin a leadership: return a shard, into which the caller replays the log.
+
+        Returns None for a leadership that is older than the last one, or is loaded already. A
+        shard of an older leadership ends; the effects are its last. A leadership may be loaded
+        again after it was unloaded, if no other began in between: then no other broker has written
+        under its epoch.
+        """
+        former = self._loaded.get(partition)
+        latest = self._epochs.get(partition, NO_EPOCH)
+        if leader_epoch < latest or (former is not None and leader_epoch == latest):
+            return None, ()
+        effects = () if former is None else former.unload()
+        shard = self._new_shard(partition, leader_epoch)
+        self._loaded[partition] = shard
+        self._epochs[partition] = leader_epoch
+        return shard, effects
+
+    def unload(self, partition: int, leader_epoch: int) -> Effects | None:
+        """End the leadership under `leader_epoch`; return the shard's last effects.
+
+        Returns None, and does nothing, where the loaded shard is not of that epoch (G1).
+        """
+        shard = self._loaded.get(partition)
+        if shard is None or shard.leader_epoch != leader_epoch:
+            return None
+        assert leader_epoch == self._epochs[partition], "the newest leadership is loaded (G1)"
+        del self._loaded[partition]
+        return shard.unload()
+
+    def forget(self, partition: int) -> None:
+        """Drop the epoch of a partition that is gone.
+
+        The same partition of a new topic counts its epochs from the start. It must not be loaded.
+        """
+        assert partition not in self._loaded, "a partition is unloaded before it goes"
+        self._epochs.pop(partition, None)
+
+    def loaded(self) -> tuple[S, ...]:
+        """Return all shards, by partition."""
+        return tuple(self._loaded[partition] for partition in sorted(self._loaded))
