@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group.harness import GroupHarness, joining, shards
+from tests.support.group.asking import (
+    Committed,
+    committing,
+    errors_of,
+    fetched,
+    fetching,
+    joining,
+    under,
+)
+from tests.support.group.harness import GroupHarness, shards
 
 from tidelog.core.coordinator_shard import Append, Now, Reply
 from tidelog.core.errors import ErrorCode
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
-from tidelog.group.answers import OffsetCommitAnswer, OffsetFetchAnswer
 from tidelog.group.records import CommittedOffset, OffsetKey, OffsetRecord
-from tidelog.group.requests import OffsetCommitAsked, OffsetFetchAsked, OffsetToCommit
+from tidelog.wire.messages.offset_commit import OffsetCommitResponse
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponseGroup
 
 NOW = Now(0, 0)
 T0 = TopicPartition("t", 0)
@@ -61,14 +70,14 @@ def test_a_newer_leadership_ends_the_old_coordinator() -> None:
     old, _ = partitions.load(0, 3)
     assert old is not None
     old.loaded(NOW)
-    commit = OffsetCommitAsked(1, "g", (OffsetToCommit(T0, 5),))
+    commit = under(1, committing(Committed(T0, 5)))
     (append,) = old.ask(commit, NOW)
     assert isinstance(append, Append)
     assert append.leader_epoch == 3
     new, effects = partitions.load(0, 4)
     (owed,) = effects
-    assert isinstance(owed, Reply) and isinstance(owed.answer, OffsetCommitAnswer)
-    assert owed.answer.partitions[0][1] is ErrorCode.NOT_COORDINATOR
+    assert isinstance(owed, Reply) and isinstance(owed.answer, OffsetCommitResponse)
+    assert errors_of(owed.answer)[0] is ErrorCode.NOT_COORDINATOR
     assert old.committed(append.number, NOW) == ()
     assert new is not None
     assert new.groups == {}
@@ -80,13 +89,13 @@ def test_until_the_log_end_is_loaded_requests_are_refused() -> None:
     core, _ = partitions.load(0, 3)
     assert core is not None
     core.replay(OffsetRecord(OffsetKey("g", T0), CommittedOffset(5)))
-    (refused,) = core.ask(OffsetFetchAsked(1, "g"), NOW)
-    assert isinstance(refused, Reply) and isinstance(refused.answer, OffsetFetchAnswer)
-    assert refused.answer.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    (refused,) = core.ask(under(1, fetching()), NOW)
+    assert isinstance(refused, Reply) and isinstance(refused.answer, OffsetFetchResponseGroup)
+    assert refused.answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     core.loaded(NOW)
-    (told,) = core.ask(OffsetFetchAsked(2, "g"), NOW)
-    assert isinstance(told, Reply) and isinstance(told.answer, OffsetFetchAnswer)
-    assert told.answer.offsets[0].offset == 5
+    (told,) = core.ask(under(2, fetching()), NOW)
+    assert isinstance(told, Reply) and isinstance(told.answer, OffsetFetchResponseGroup)
+    assert fetched(told.answer) == {T0: 5}
 
 
 @pytest.mark.rule("G1")
@@ -97,7 +106,7 @@ def test_every_append_names_the_epoch_under_which_the_groups_were_loaded() -> No
     harness.commit_offset(5)
     harness.join(instance_id="i", group_id="h")
     assert [append.leader_epoch for append in harness.held.values()] == [9]
-    assert harness.answer(joining(group_id="k")).error is ErrorCode.MEMBER_ID_REQUIRED
+    assert harness.answer(joining(group_id="k")).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.rule("G2")

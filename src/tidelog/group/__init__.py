@@ -16,7 +16,7 @@ same code as in a reload. Such state is offsets, assignments, ids of static memb
 Joins under way are in no record, as in Kafka. They are lost with the coordinator, and members join
 again.
 
-Modules: `requests`, `answers`, `records` and `timers` are the values at the border. `group` and
+Modules: `asked`, `records` and `timers` are the values at the border. `group` and
 `member` hold the state. `joining`, `syncing`, `membership` and `rebalancing` are the protocol.
 `offsets`, `forgetting` and `listing` serve the other requests. `settling` holds what follows an
 append. `partition` puts it together.

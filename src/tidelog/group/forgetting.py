@@ -15,7 +15,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.group import offsets
-from tidelog.group.answers import DeleteGroupAnswer
+from tidelog.group.asked import Asked
 from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from tidelog.group.records import (
     NO_TIMESTAMP,
@@ -26,11 +26,11 @@ from tidelog.group.records import (
     PartitionIncarnation,
     Record,
 )
-from tidelog.group.requests import DeleteGroupAsked
 from tidelog.group.turn import DeleteGroup, ForgetOffsets, Turn
+from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest
 
 
-def delete_group(turn: Turn, asked: DeleteGroupAsked) -> None:
+def delete_group(turn: Turn, asked: Asked[DeleteGroupsRequest]) -> None:
     """Decide a DeleteGroups request for one group."""
     group = turn.groups.get(asked.group_id)
     if group is None:
@@ -46,7 +46,7 @@ def delete_group(turn: Turn, asked: DeleteGroupAsked) -> None:
         group.move_to(GroupState.DEAD, group.state_timestamp_ms)
         delete_step(turn, group, asked.ticket)
         return
-    turn.reply(asked.ticket, DeleteGroupAnswer(error))
+    turn.reply(asked.ticket, DeletableGroupResult(asked.group_id, error))
 
 
 def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
@@ -70,7 +70,7 @@ def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bo
         return
     del turn.groups[group.group_id]
     if purpose.ticket is not None and not is_overdue:
-        turn.reply(purpose.ticket, DeleteGroupAnswer(ErrorCode.NONE))
+        turn.reply(purpose.ticket, DeletableGroupResult(group.group_id, ErrorCode.NONE))
 
 
 def group_not_deleted(
@@ -79,7 +79,7 @@ def group_not_deleted(
     """Keep a group whose tombstones are not in the log."""
     group.move_to(GroupState.EMPTY, group.state_timestamp_ms)
     if purpose.ticket is not None and not is_overdue:
-        turn.reply(purpose.ticket, DeleteGroupAnswer(error))
+        turn.reply(purpose.ticket, DeletableGroupResult(group.group_id, error))
 
 
 # Expiry.

@@ -14,7 +14,7 @@ from enum import Enum
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.core.types import TopicPartition
-from tidelog.group.answers import JoinedMember
+from tidelog.group.asked import Asked
 from tidelog.group.member import Member, Session
 from tidelog.group.records import (
     NO_TIMESTAMP,
@@ -23,7 +23,11 @@ from tidelog.group.records import (
     GroupRecord,
     GroupSnapshot,
 )
-from tidelog.group.requests import JoinAsked, Protocol
+from tidelog.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponseMember,
+)
 
 #: Protocol type of consumer groups. The coordinator reads subscriptions of these groups only.
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -134,7 +138,7 @@ class Group:
         self.storing_generation: int | None = None
         self.replacement: Replacement | None = None
         #: Joins of static members that wait for the replacement, by instance id.
-        self.waiting_static: dict[str, JoinAsked] = {}
+        self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
         #: Topics that members of a consumer group subscribe to; None where that is not known.
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
@@ -178,7 +182,7 @@ class Group:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
+    def supports(self, protocol_type: str, protocols: Sequence[JoinGroupRequestProtocol]) -> bool:
         """Return whether a client with these protocols may join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
@@ -187,7 +191,7 @@ class Group:
         )
 
     def select_protocol(
-        self, other: str | None = None, protocols: tuple[Protocol, ...] = ()
+        self, other: str | None = None, protocols: Sequence[JoinGroupRequestProtocol] = ()
     ) -> str:
         """Return the protocol with the most votes among the protocols that all members support.
 
@@ -210,12 +214,14 @@ class Group:
             votes[name] = votes.get(name, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
-    def joined_members(self) -> tuple[JoinedMember, ...]:
+    def joined_members(self) -> list[JoinGroupResponseMember]:
         """Return the members as the group's leader receives them."""
-        return tuple(
-            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
+        return [
+            JoinGroupResponseMember(
+                member.member_id, member.instance_id, member.metadata(self.protocol_name)
+            )
             for member in self.members.values()
-        )
+        ]
 
     def is_subscribed(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic; True where subscriptions are unknown."""
@@ -302,7 +308,7 @@ class Group:
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self.members), None)
 
-    def respeak(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+    def respeak(self, member: Member, protocols: Sequence[JoinGroupRequestProtocol]) -> None:
         """Replace the protocols that a member supports."""
         self._count(member, -1)
         member.protocols = protocols

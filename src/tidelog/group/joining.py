@@ -8,30 +8,36 @@ again wait until that record is written, so that the log never holds an older mi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
 from tidelog.group import rebalancing
-from tidelog.group.answers import JoinAnswer
-from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState, Replacement
-from tidelog.group.member import Member, Session
-from tidelog.group.requests import (
+from tidelog.group.asked import (
     MEMBER_ID_REQUIRED_VERSION,
     NO_MEMBER,
     SKIP_ASSIGNMENT_VERSION,
-    JoinAsked,
-    Protocol,
+    Asked,
+    join_error,
 )
+from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState, Replacement
+from tidelog.group.member import Member, Session
+from tidelog.group.settings import GroupSettings
 from tidelog.group.turn import StoreStaticMember, Turn
+from tidelog.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
 
 
-def join(turn: Turn, asked: JoinAsked) -> None:
+def join(turn: Turn, asked: Asked[JoinGroupRequest]) -> None:
     """Decide a JoinGroup request."""
-    error = _request_error(turn, asked)
+    error = _request_error(turn.settings, asked.message)
     group = turn.groups.get(asked.group_id)
     if error is ErrorCode.NONE and group is None:
-        if asked.member_id != NO_MEMBER:
+        if asked.message.member_id != NO_MEMBER:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         elif len(turn.groups) >= turn.settings.max_groups:
             error = ErrorCode.POLICY_VIOLATION
@@ -39,55 +45,51 @@ def join(turn: Turn, asked: JoinAsked) -> None:
             group = Group(asked.group_id, turn.now.wall_ms)
             turn.groups[asked.group_id] = group
     if error is not ErrorCode.NONE or group is None:
-        turn.reply(asked.ticket, JoinAnswer(error, asked.member_id))
+        turn.reply(asked.ticket, join_error(error, asked.message.member_id))
     else:
         join_group(turn, group, asked)
 
 
-def _request_error(turn: Turn, asked: JoinAsked) -> ErrorCode:
-    settings = turn.settings
-    if not (
-        settings.min_session_timeout_ms
-        <= asked.session_timeout_ms
-        <= settings.max_session_timeout_ms
-    ):
+def _request_error(settings: GroupSettings, message: JoinGroupRequest) -> ErrorCode:
+    least_ms, most_ms = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+    if not least_ms <= message.session_timeout_ms <= most_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if asked.rebalance_timeout_ms < 0:
+    if message.rebalance_timeout_ms < 0:
         return ErrorCode.INVALID_REQUEST
-    if asked.instance_id is not None and not (
-        0 < len(asked.instance_id) <= limits.MAX_INSTANCE_ID_CHARS
-    ):
+    instance_id = message.group_instance_id
+    if instance_id is not None and not 0 < len(instance_id) <= limits.MAX_INSTANCE_ID_CHARS:
         return ErrorCode.INVALID_REQUEST
-    names = dict.fromkeys(protocol.name for protocol in asked.protocols)
-    if len(names) != len(asked.protocols):
+    names = dict.fromkeys(protocol.name for protocol in message.protocols)
+    if len(names) != len(message.protocols):
         return ErrorCode.INVALID_REQUEST
-    size = sum(len(protocol.metadata) for protocol in asked.protocols)
+    size = sum(len(protocol.metadata) for protocol in message.protocols)
     if len(names) > limits.MAX_GROUP_PROTOCOLS or size > limits.MAX_MEMBER_METADATA_BYTES:
         return ErrorCode.POLICY_VIOLATION
     return ErrorCode.NONE
 
 
-def join_group(turn: Turn, group: Group, asked: JoinAsked) -> None:
+def join_group(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
     """Decide a JoinGroup request on an existing group."""
+    message, member_id = asked.message, asked.message.member_id
     if group.state is GroupState.DEAD:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    elif not _is_accepted(turn, group, asked.member_id):
+    elif not _is_accepted(turn, group, member_id):
         _shed(turn, group, asked)
         return
-    elif not group.supports(asked.protocol_type, asked.protocols):
+    elif not group.supports(message.protocol_type, message.protocols):
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    elif asked.member_id == NO_MEMBER:
+    elif member_id == NO_MEMBER:
         _join_unknown(turn, group, asked)
         return
-    elif asked.member_id in group.pending_members:
+    elif member_id in group.pending_members:
         _join_pending(turn, group, asked)
         return
     else:
-        error = group.member_error(asked.member_id, asked.instance_id)
+        error = group.member_error(member_id, message.group_instance_id)
         if error is ErrorCode.NONE:
-            _join_known(turn, group, group.members[asked.member_id], asked)
+            _join_known(turn, group, group.members[member_id], asked)
             return
-    turn.reply(asked.ticket, JoinAnswer(error, asked.member_id))
+    turn.reply(asked.ticket, join_error(error, member_id))
 
 
 def _is_accepted(turn: Turn, group: Group, member_id: str) -> bool:
@@ -108,55 +110,58 @@ def _is_accepted(turn: Turn, group: Group, member_id: str) -> bool:
             return True
 
 
-def _shed(turn: Turn, group: Group, asked: JoinAsked) -> None:
-    turn.reply(asked.ticket, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
-    member = group.members.get(asked.member_id)
-    session = group.pending_members.pop(asked.member_id, None)
+def _shed(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+    turn.reply(asked.ticket, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    member = group.members.get(asked.message.member_id)
+    session = group.pending_members.pop(asked.message.member_id, None)
     if member is not None:
         turn.remove_member(group, member)
     if session is not None:
-        turn.disarm(group, asked.member_id, session)
+        turn.disarm(group, asked.message.member_id, session)
     rebalancing.complete_if_all_joined(turn, group)
 
 
 # Clients without a member id, or with an id that they have not joined with yet.
 
 
-def _join_unknown(turn: Turn, group: Group, asked: JoinAsked) -> None:
-    if asked.instance_id is None:
+def _join_unknown(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+    instance_id = asked.message.group_instance_id
+    if instance_id is None:
         prefix = asked.client_id[: limits.MAX_CLIENT_ID_CHARS_IN_MEMBER_ID]
     else:
-        prefix = asked.instance_id
+        prefix = instance_id
     member_id = f"{prefix}-{asked.uuid}"
-    former = group.waiting_static.pop(asked.instance_id or "", None)
+    former = group.waiting_static.pop(instance_id or "", None)
     if former is not None:
-        turn.reply(former.ticket, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, NO_MEMBER))
-    if asked.instance_id is not None and asked.instance_id in group.static_ids:
+        turn.reply(former.ticket, join_error(ErrorCode.FENCED_INSTANCE_ID))
+    if instance_id is not None and instance_id in group.static_ids:
         _return_static(turn, group, asked, member_id)
     elif turn.member_count >= turn.settings.max_members:
-        turn.reply(asked.ticket, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER))
-    elif asked.instance_id is None and asked.version >= MEMBER_ID_REQUIRED_VERSION:
+        turn.reply(asked.ticket, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    elif instance_id is None and asked.version >= MEMBER_ID_REQUIRED_VERSION:
         session = group.pending_members[member_id] = Session()
-        turn.touch(group, member_id, session, asked.session_timeout_ms)
-        turn.reply(asked.ticket, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        turn.touch(group, member_id, session, asked.message.session_timeout_ms)
+        turn.reply(asked.ticket, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(turn, group, asked, member_id, Session())
 
 
-def _join_pending(turn: Turn, group: Group, asked: JoinAsked) -> None:
-    if asked.instance_id is not None:
+def _join_pending(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+    if asked.message.group_instance_id is not None:
         # Ids are given to dynamic members only.
-        turn.reply(asked.ticket, JoinAnswer(ErrorCode.INVALID_REQUEST, asked.member_id))
+        turn.reply(asked.ticket, join_error(ErrorCode.INVALID_REQUEST, asked.message.member_id))
         return
-    session = group.pending_members.pop(asked.member_id)
-    _add(turn, group, asked, asked.member_id, session)
+    session = group.pending_members.pop(asked.message.member_id)
+    _add(turn, group, asked, asked.message.member_id, session)
 
 
-def _add(turn: Turn, group: Group, asked: JoinAsked, member_id: str, session: Session) -> None:
+def _add(
+    turn: Turn, group: Group, asked: Asked[JoinGroupRequest], member_id: str, session: Session
+) -> None:
     member = Member.joining(asked, member_id, session)
     member.is_new = True
     if not group.has_members:
-        group.protocol_type = asked.protocol_type
+        group.protocol_type = asked.message.protocol_type
     rebalancing.note_newcomer(group)
     group.add(member)
     turn.await_join(group, member, asked.ticket)
@@ -167,8 +172,8 @@ def _add(turn: Turn, group: Group, asked: JoinAsked, member_id: str, session: Se
 # Members.
 
 
-def _join_known(turn: Turn, group: Group, member: Member, asked: JoinAsked) -> None:
-    is_same = member.protocols == asked.protocols
+def _join_known(turn: Turn, group: Group, member: Member, asked: Asked[JoinGroupRequest]) -> None:
+    is_same = member.protocols == asked.message.protocols
     if group.state is GroupState.STABLE:
         # The leader may know of changes that its metadata does not show, such as new partitions.
         rejoins = group.is_leader(member.member_id) or not is_same
@@ -182,21 +187,25 @@ def _join_known(turn: Turn, group: Group, member: Member, asked: JoinAsked) -> N
     rebalancing.prepare_or_complete(turn, group)
 
 
-def _respeak(group: Group, member: Member, asked: JoinAsked) -> None:
-    group.respeak(member, asked.protocols)
-    member.session_timeout_ms = asked.session_timeout_ms
-    member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+def _respeak(group: Group, member: Member, asked: Asked[JoinGroupRequest]) -> None:
+    group.respeak(member, asked.message.protocols)
+    member.session_timeout_ms = asked.message.session_timeout_ms
+    member.rebalance_timeout_ms = asked.message.rebalance_timeout_ms
 
 
 # Static members that return without their id.
 
 
-def _return_static(turn: Turn, group: Group, asked: JoinAsked, member_id: str) -> None:
+def _return_static(
+    turn: Turn, group: Group, asked: Asked[JoinGroupRequest], member_id: str
+) -> None:
     if group.state is GroupState.STABLE and group.replacement is not None:
         _wait_for_replacement(turn, group, group.replacement, asked)
         return
     old = _static_member(group, asked)
-    if group.state is GroupState.STABLE and _changes_nothing(turn, group, old, asked.protocols):
+    if group.state is GroupState.STABLE and _changes_nothing(
+        turn, group, old, asked.message.protocols
+    ):
         _store_replacement(turn, group, old, asked, member_id)
         return
     member = replace_static(turn, group, old, asked, member_id)
@@ -206,23 +215,23 @@ def _return_static(turn: Turn, group: Group, asked: JoinAsked, member_id: str) -
     rebalancing.prepare_or_complete(turn, group)
 
 
-def _static_member(group: Group, asked: JoinAsked) -> Member:
-    assert asked.instance_id is not None
-    return group.members[group.static_ids[asked.instance_id]]
+def _static_member(group: Group, asked: Asked[JoinGroupRequest]) -> Member:
+    assert asked.message.group_instance_id is not None
+    return group.members[group.static_ids[asked.message.group_instance_id]]
 
 
 def _wait_for_replacement(
-    turn: Turn, group: Group, under_way: Replacement, asked: JoinAsked
+    turn: Turn, group: Group, under_way: Replacement, asked: Asked[JoinGroupRequest]
 ) -> None:
     if under_way.is_overdue:
-        turn.reply(asked.ticket, JoinAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_MEMBER))
+        turn.reply(asked.ticket, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    assert asked.instance_id is not None
-    group.waiting_static[asked.instance_id] = asked
+    assert asked.message.group_instance_id is not None
+    group.waiting_static[asked.message.group_instance_id] = asked
 
 
 def _changes_nothing(
-    turn: Turn, group: Group, old: Member, protocols: tuple[Protocol, ...]
+    turn: Turn, group: Group, old: Member, protocols: Sequence[JoinGroupRequestProtocol]
 ) -> bool:
     """Return whether the assignment still suits a returning member.
 
@@ -239,7 +248,7 @@ def _changes_nothing(
 
 
 def _store_replacement(
-    turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str
+    turn: Turn, group: Group, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> None:
     """Append the group's record with the new id; nothing changes before it is in the log."""
     members = list(group.members.values())
@@ -255,7 +264,7 @@ def _store_replacement(
 
 
 def replace_static(
-    turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str
+    turn: Turn, group: Group, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> Member:
     """Move an instance to a new member id; clients that use the old id are fenced (KIP-345)."""
     leads = group.is_leader(old.member_id)
@@ -280,9 +289,9 @@ def static_member_stored(
     was decided meanwhile, that join fences this one.
     """
     asked = purpose.asked
-    assert asked.instance_id is not None
+    assert asked.message.group_instance_id is not None
     assert purpose.generation_id <= group.generation_id, "generations of a group only grow"
-    known = group.static_ids.get(asked.instance_id, purpose.old_member_id)
+    known = group.static_ids.get(asked.message.group_instance_id, purpose.old_member_id)
     group.replacement = None
     if group.state is GroupState.STABLE and group.generation_id == purpose.generation_id:
         old = group.members[purpose.old_member_id]
@@ -295,13 +304,15 @@ def static_member_stored(
         if not is_overdue:
             turn.reply(asked.ticket, _returned(group, member, asked.version, leader_id or ""))
     elif known != purpose.old_member_id and not is_overdue:
-        turn.reply(asked.ticket, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, NO_MEMBER))
+        turn.reply(asked.ticket, join_error(ErrorCode.FENCED_INSTANCE_ID))
     elif not is_overdue:
         join_group(turn, group, asked)
     _next_static(turn, group)
 
 
-def _returned(group: Group, member: Member, version: int, former_leader_id: str) -> JoinAnswer:
+def _returned(
+    group: Group, member: Member, version: int, former_leader_id: str
+) -> JoinGroupResponse:
     """Return the join answer of a static member that returned under a new id.
 
     A leader that returns must not assign: no member waits for the assignment. Before version 9,
@@ -309,7 +320,7 @@ def _returned(group: Group, member: Member, version: int, former_leader_id: str)
     """
     answer = rebalancing.current_generation(group, member)
     if version < SKIP_ASSIGNMENT_VERSION:
-        return replace(answer, leader_id=former_leader_id)
+        return replace(answer, leader=former_leader_id)
     if group.is_leader(member.member_id):
         return replace(answer, skip_assignment=True, members=group.joined_members())
     return answer
@@ -321,7 +332,7 @@ def static_member_not_stored(
     """Keep the old id of a static member, as the new id is not in the log."""
     group.replacement = None
     if not is_overdue:
-        turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
+        turn.reply(purpose.asked.ticket, join_error(error))
     _next_static(turn, group)
 
 
@@ -334,9 +345,9 @@ def static_member_overdue(
     """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)
-    turn.reply(purpose.asked.ticket, JoinAnswer(error, NO_MEMBER))
+    turn.reply(purpose.asked.ticket, join_error(error))
     for asked in group.waiting_static.values():
-        turn.reply(asked.ticket, JoinAnswer(error, NO_MEMBER))
+        turn.reply(asked.ticket, join_error(error))
     group.waiting_static.clear()
 
 

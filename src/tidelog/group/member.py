@@ -6,9 +6,12 @@ is set again only when it fires too early, so a heartbeat costs the same however
 
 from __future__ import annotations
 
-from tidelog.group.answers import DescribedMember
+from collections.abc import Sequence
+
+from tidelog.group.asked import Asked
 from tidelog.group.records import MemberSnapshot
-from tidelog.group.requests import JoinAsked, Protocol
+from tidelog.wire.messages.describe_groups import DescribedGroupMember
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 class Session:
@@ -56,7 +59,7 @@ class Member:
         client_host: str,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
-        protocols: tuple[Protocol, ...],
+        protocols: Sequence[JoinGroupRequestProtocol],
         session: Session,
     ) -> None:
         self.member_id = member_id
@@ -74,23 +77,26 @@ class Member:
         self.is_new = False
 
     @classmethod
-    def joining(cls, asked: JoinAsked, member_id: str, session: Session) -> Member:
+    def joining(cls, asked: Asked[JoinGroupRequest], member_id: str, session: Session) -> Member:
         """Return a member as its JoinGroup describes it."""
+        message = asked.message
         return cls(
             member_id,
-            asked.instance_id,
+            message.group_instance_id,
             asked.client_id,
             asked.client_host,
-            asked.session_timeout_ms,
-            asked.rebalance_timeout_ms,
-            asked.protocols,
+            message.session_timeout_ms,
+            message.rebalance_timeout_ms,
+            message.protocols,
             session,
         )
 
     @classmethod
     def loaded(cls, snapshot: MemberSnapshot, protocol_name: str | None) -> Member:
         """Return a member as the group's record describes it."""
-        spoken = () if protocol_name is None else (Protocol(protocol_name, snapshot.subscription),)
+        spoken = []
+        if protocol_name is not None:
+            spoken.append(JoinGroupRequestProtocol(protocol_name, snapshot.subscription))
         member = cls(
             snapshot.member_id,
             snapshot.instance_id,
@@ -124,9 +130,9 @@ class Member:
             assignment,
         )
 
-    def described(self, protocol_name: str | None) -> DescribedMember:
+    def described(self, protocol_name: str | None) -> DescribedGroupMember:
         """Return the member's part of a DescribeGroups answer; no bytes without a protocol."""
-        return DescribedMember(
+        return DescribedGroupMember(
             self.member_id,
             self.instance_id,
             self.client_id,
@@ -162,7 +168,7 @@ class Member:
             self.client_host,
             self.session_timeout_ms,
             self.rebalance_timeout_ms,
-            self.protocols,
+            tuple((each.name, each.metadata) for each in self.protocols),
             self.session.key(),
             self.assignment,
             self.join_ticket,

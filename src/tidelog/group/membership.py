@@ -10,47 +10,53 @@ from __future__ import annotations
 
 from tidelog.core.errors import ErrorCode
 from tidelog.group import rebalancing
-from tidelog.group.answers import HeartbeatAnswer, LeaveAnswer, LeaveResult
+from tidelog.group.asked import NO_MEMBER, Asked
 from tidelog.group.group import Group, GroupState
-from tidelog.group.requests import NO_MEMBER, HeartbeatAsked, LeaveAsked, MemberIdentity
 from tidelog.group.turn import Turn
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 
-def heartbeat(turn: Turn, asked: HeartbeatAsked) -> None:
+def heartbeat(turn: Turn, asked: Asked[HeartbeatRequest]) -> None:
     """Decide a Heartbeat request."""
-    group = turn.groups.get(asked.group_id)
+    group, message = turn.groups.get(asked.group_id), asked.message
     if group is None:
         error = ErrorCode.UNKNOWN_MEMBER_ID
     elif group.state is GroupState.DEAD:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     else:
-        error = group.member_error(asked.member_id, asked.instance_id)
-        if error is ErrorCode.NONE and asked.generation_id != group.generation_id:
+        error = group.member_error(message.member_id, message.group_instance_id)
+        if error is ErrorCode.NONE and message.generation_id != group.generation_id:
             error = ErrorCode.ILLEGAL_GENERATION
         elif error is ErrorCode.NONE:
-            member = group.members[asked.member_id]
+            member = group.members[message.member_id]
             turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
             if group.state is GroupState.PREPARING_REBALANCE:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-    turn.reply(asked.ticket, HeartbeatAnswer(error))
+    turn.reply(asked.ticket, HeartbeatResponse(error_code=error))
 
 
-def leave(turn: Turn, asked: LeaveAsked) -> None:
+def leave(turn: Turn, asked: Asked[LeaveGroupRequest]) -> None:
     """Decide a LeaveGroup request: each member by itself, then one rebalance for all of them."""
     group = turn.groups.get(asked.group_id)
     if group is not None and group.state is GroupState.DEAD:
-        turn.reply(asked.ticket, LeaveAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        turn.reply(asked.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     member_count = 0 if group is None else len(group.members)
-    results = tuple(
-        LeaveResult(
+    results = [
+        MemberResponse(
             identity.member_id,
-            identity.instance_id,
+            identity.group_instance_id,
             ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave(turn, group, identity),
         )
-        for identity in asked.members
-    )
-    turn.reply(asked.ticket, LeaveAnswer(ErrorCode.NONE, results))
+        for identity in asked.message.members
+    ]
+    turn.reply(asked.ticket, LeaveGroupResponse(members=results))
     if group is None:
         return
     if len(group.members) < member_count:
@@ -67,8 +73,8 @@ def _leave(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
         return ErrorCode.NONE
     if member_id == NO_MEMBER:
         # An administrator names the instance alone.
-        member_id = group.static_ids.get(identity.instance_id or "", NO_MEMBER)
-    error = group.member_error(member_id, identity.instance_id)
+        member_id = group.static_ids.get(identity.group_instance_id or "", NO_MEMBER)
+    error = group.member_error(member_id, identity.group_instance_id)
     if error is ErrorCode.NONE:
         turn.remove_member(group, group.members[member_id])
     return error

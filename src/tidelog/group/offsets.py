@@ -7,37 +7,52 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.group.answers import (
-    NO_OFFSET,
-    FetchedOffset,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    OffsetFetchAnswer,
+from tidelog.group.asked import (
+    NO_MEMBER,
+    Asked,
+    commit_response,
+    committed_keys,
+    existing_error,
     refusal,
 )
 from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
-from tidelog.group.records import NO_TIMESTAMP, CommittedOffset, OffsetKey, OffsetRecord
-from tidelog.group.requests import (
-    NO_MEMBER,
-    OffsetCommitAsked,
-    OffsetDeleteAsked,
-    OffsetFetchAsked,
-    OffsetToCommit,
+from tidelog.group.records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    OffsetKey,
+    OffsetRecord,
+    PartitionIncarnation,
 )
 from tidelog.group.turn import DeleteOffsets, StoreOffsets, Turn
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+from tidelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from tidelog.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+#: Offset of a partition for which nothing was committed.
+NO_OFFSET = -1
 
 
-def commit(turn: Turn, asked: OffsetCommitAsked) -> None:
+def commit(turn: Turn, asked: Asked[OffsetCommitRequest]) -> None:
     """Decide an OffsetCommit request."""
-    group = turn.groups.get(asked.group_id)
+    group, message = turn.groups.get(asked.group_id), asked.message
     error = ErrorCode.NONE
     if group is not None:
-        error = _commit_error(group, asked)
-    elif asked.generation_id >= 0:
+        error = _commit_error(group, message)
+    elif message.generation_id_or_member_epoch >= 0:
         error = ErrorCode.ILLEGAL_GENERATION
     elif len(turn.groups) >= turn.settings.max_groups:
         error = ErrorCode.POLICY_VIOLATION
@@ -46,24 +61,26 @@ def commit(turn: Turn, asked: OffsetCommitAsked) -> None:
     if error is not ErrorCode.NONE or group is None:
         turn.reply(asked.ticket, refusal(asked, error))
         return
-    member = group.members.get(asked.member_id)
+    member = group.members.get(message.member_id)
     if member is not None:
         turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
     _store(turn, group, asked)
 
 
-def _commit_error(group: Group, asked: OffsetCommitAsked) -> ErrorCode:
+def _commit_error(group: Group, message: OffsetCommitRequest) -> ErrorCode:
+    generation_id = message.generation_id_or_member_epoch
+    member_id, instance_id = message.member_id, message.group_instance_id
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if asked.generation_id < 0 and group.state is GroupState.EMPTY:
+    if generation_id < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
-    if asked.generation_id < 0 and asked.member_id == NO_MEMBER and asked.instance_id is None:
+    if generation_id < 0 and member_id == NO_MEMBER and instance_id is None:
         # Only members may commit for a group that has members.
         return ErrorCode.UNKNOWN_MEMBER_ID
-    error = group.member_error(asked.member_id, asked.instance_id)
+    error = group.member_error(member_id, instance_id)
     if error is not ErrorCode.NONE:
         return error
-    if not is_current(group, asked.generation_id):
+    if not is_current(group, generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The member has joined this generation and does not know its assignment yet.
@@ -79,40 +96,49 @@ def is_current(group: Group, generation_id: int) -> bool:
     return generation_id == group.generation_id
 
 
-def _store(turn: Turn, group: Group, asked: OffsetCommitAsked) -> None:
-    partitions = []
+def _store(turn: Turn, group: Group, asked: Asked[OffsetCommitRequest]) -> None:
+    errors: list[ErrorCode] = []
     records: dict[TopicPartition, OffsetRecord] = {}
     room = turn.settings.max_offsets_per_group - len(group.offsets)
-    for wanted in asked.offsets:
-        key = wanted.topic_partition
+    message = asked.message
+    wanted = (each for topic in message.topics for each in topic.partitions)
+    for key, each in zip(committed_keys(message), wanted, strict=True):
+        incarnation = asked.incarnation_of(key)
         is_known = key in group.offsets or key in records
         error = ErrorCode.NONE
-        if len(wanted.metadata) > turn.settings.offset_metadata_max_bytes:
+        if not incarnation.exists:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif len(each.committed_metadata or "") > turn.settings.offset_metadata_max_bytes:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         elif room <= 0 and not is_known:
             error = ErrorCode.POLICY_VIOLATION
         else:
             room -= not is_known
-            value = _value(turn, wanted, asked.retention_ms)
+            value = _value(turn, each, incarnation, message.retention_time_ms)
             records[key] = OffsetRecord(OffsetKey(group.group_id, key), value)
-        partitions.append((key, error))
+        errors.append(error)
     if not records:
-        turn.reply(asked.ticket, OffsetCommitAnswer(tuple(partitions)))
+        turn.reply(asked.ticket, commit_response(message, errors))
         return
     for key in records:
         group.uncommitted[key] = group.uncommitted.get(key, 0) + 1
-    turn.append(group, list(records.values()), StoreOffsets(asked.ticket, tuple(partitions)))
+    turn.append(group, list(records.values()), StoreOffsets(asked, tuple(errors)))
 
 
-def _value(turn: Turn, wanted: OffsetToCommit, retention_ms: int) -> CommittedOffset:
+def _value(
+    turn: Turn,
+    wanted: OffsetCommitRequestPartition,
+    incarnation: PartitionIncarnation,
+    retention_ms: int,
+) -> CommittedOffset:
     wall_ms = turn.now.wall_ms
     return CommittedOffset(
-        wanted.offset,
-        wanted.leader_epoch,
-        wanted.metadata,
+        wanted.committed_offset,
+        wanted.committed_leader_epoch,
+        wanted.committed_metadata or "",
         wall_ms,
         NO_TIMESTAMP if retention_ms < 0 else wall_ms + retention_ms,
-        wanted.incarnation,
+        incarnation,
     )
 
 
@@ -134,47 +160,82 @@ def apply(group: Group, record: OffsetRecord) -> None:
         group.offsets[record.key.topic_partition] = record.value
 
 
-def fetch(turn: Turn, asked: OffsetFetchAsked) -> None:
+def fetch(turn: Turn, asked: Asked[OffsetFetchRequestGroup]) -> None:
     """Decide an OffsetFetch request, whatever the state of the group.
 
-    Without transactions every committed offset is stable.
+    Without transactions every committed offset is stable. Offsets of earlier topics of a name, and
+    of removed partitions, are left out: their tombstones may not be written yet (G6).
     """
     group = turn.groups.get(asked.group_id)
     known = {} if group is None else group.offsets
-    keys = tuple(known) if asked.partitions is None else asked.partitions
-    turn.reply(
-        asked.ticket,
-        OffsetFetchAnswer(ErrorCode.NONE, tuple(_fetched(key, known.get(key)) for key in keys)),
+    keys: Iterable[TopicPartition] = known
+    if asked.message.topics is not None:
+        keys = (
+            TopicPartition(topic.name, partition)
+            for topic in asked.message.topics
+            for partition in topic.partition_indexes
+        )
+    topics: dict[str, OffsetFetchResponseTopics] = {}
+    for key in keys:
+        topic = topics.setdefault(key.topic, OffsetFetchResponseTopics(key.topic))
+        found = known.get(key)
+        if found is not None and found.incarnation.has_ended(asked.incarnation_of(key)):
+            found = None
+        topic.partitions.append(_fetched(key.partition, found))
+    answer = OffsetFetchResponseGroup(asked.group_id, list(topics.values()))
+    turn.reply(asked.ticket, answer)
+
+
+def _fetched(partition: int, found: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    if found is None:
+        return OffsetFetchResponsePartitions(partition, NO_OFFSET)
+    return OffsetFetchResponsePartitions(
+        partition, found.offset, found.leader_epoch, found.metadata
     )
 
 
-def _fetched(key: TopicPartition, found: CommittedOffset | None) -> FetchedOffset:
-    if found is None:
-        return FetchedOffset(key, NO_OFFSET)
-    return FetchedOffset(key, found.offset, found.leader_epoch, found.metadata, found.incarnation)
-
-
-def delete(turn: Turn, asked: OffsetDeleteAsked) -> None:
+def delete(turn: Turn, asked: Asked[OffsetDeleteRequest]) -> None:
     """Decide an OffsetDelete request (KIP-496); offsets of topics with subscribed members stay."""
     group = turn.groups.get(asked.group_id)
     error = _delete_error(group)
     if error is not ErrorCode.NONE or group is None:
-        turn.reply(asked.ticket, OffsetDeleteAnswer(error))
+        turn.reply(asked.ticket, refusal(asked, error))
         return
-    partitions = []
+    errors: list[ErrorCode] = []
     records = {}
-    for key in asked.partitions:
-        error = ErrorCode.NONE
-        if group.state is not GroupState.EMPTY and group.is_subscribed(key.topic):
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        elif key in group.offsets or key in group.uncommitted:
-            records[key] = tombstone(group, key)
-        partitions.append((key, error))
+    for topic in asked.message.topics:
+        for each in topic.partitions:
+            key = TopicPartition(topic.name, each.partition_index)
+            error = existing_error(asked, key, ErrorCode.NONE)
+            if error is ErrorCode.NONE:
+                if group.state is not GroupState.EMPTY and group.is_subscribed(key.topic):
+                    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif key in group.offsets or key in group.uncommitted:
+                    records[key] = tombstone(group, key)
+            errors.append(error)
     if records:
-        purpose = DeleteOffsets(asked.ticket, tuple(partitions))
-        turn.append(group, list(records.values()), purpose)
+        turn.append(group, list(records.values()), DeleteOffsets(asked, tuple(errors)))
     else:
-        turn.reply(asked.ticket, OffsetDeleteAnswer(ErrorCode.NONE, tuple(partitions)))
+        turn.reply(asked.ticket, delete_response(asked.message, errors))
+
+
+def delete_response(
+    message: OffsetDeleteRequest, errors: Sequence[ErrorCode]
+) -> OffsetDeleteResponse:
+    """Return an OffsetDelete's response with the errors of its partitions, in their order."""
+    error = iter(errors)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [
+                    OffsetDeleteResponsePartition(each.partition_index, next(error))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
 
 
 def _delete_error(group: Group | None) -> ErrorCode:

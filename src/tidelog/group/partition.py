@@ -9,6 +9,7 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from tidelog.core.coordinator_shard import Effects, Now, Phase, Reply
 from tidelog.core.errors import ErrorCode
@@ -24,46 +25,41 @@ from tidelog.group import (
     settling,
     syncing,
 )
-from tidelog.group.answers import (
-    Answer,
-    HeartbeatAnswer,
-    JoinAnswer,
-    ListedGroup,
-    SyncAnswer,
-    refusal,
-)
+from tidelog.group.asked import Asked, join_error, refusal
 from tidelog.group.forgetting import Ended
 from tidelog.group.group import Group, GroupState
 from tidelog.group.records import OffsetRecord, PartitionIncarnation, Record
-from tidelog.group.requests import (
-    NO_MEMBER,
-    Asked,
-    DeleteGroupAsked,
-    DescribeAsked,
-    HeartbeatAsked,
-    JoinAsked,
-    LeaveAsked,
-    OffsetCommitAsked,
-    OffsetDeleteAsked,
-    OffsetFetchAsked,
-    SyncAsked,
-)
 from tidelog.group.settings import GroupSettings
 from tidelog.group.timers import TimerKind, TimerName
 from tidelog.group.turn import Ledger, Turn
+from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
+from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
+from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.join_group import JoinGroupRequest
+from tidelog.wire.messages.leave_group import LeaveGroupRequest
+from tidelog.wire.messages.list_groups import ListedGroup
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest
+from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 #: Requests that may name the group "": clients committed offsets to it before groups had to be
 #: named.
-_MAY_BE_NAMELESS = (OffsetCommitAsked, OffsetFetchAsked, DescribeAsked, DeleteGroupAsked)
+_MAY_BE_NAMELESS = (
+    OffsetCommitRequest,
+    OffsetFetchRequestGroup,
+    DescribeGroupsRequest,
+    DeleteGroupsRequest,
+)
 
 
-def is_nameable(asked: Asked) -> bool:
+def is_nameable(asked: Asked[Any]) -> bool:
     """Return whether the request may name such a group.
 
     If not, every broker answers INVALID_GROUP_ID, whether it coordinates the group or not.
     """
     size = len(asked.group_id)
-    return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked, _MAY_BE_NAMELESS))
+    return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked.message, _MAY_BE_NAMELESS))
 
 
 class GroupPartition:
@@ -143,13 +139,13 @@ class GroupPartition:
         error = ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
             for member in group.members.values():
-                turn.end_join(group, member, JoinAnswer(error, NO_MEMBER))
-                turn.end_sync(member, SyncAnswer(error))
+                turn.end_join(group, member, join_error(error))
+                turn.end_sync(member, SyncGroupResponse(error_code=error))
                 turn.disarm(group, member.member_id, member.session)
             for member_id, session in group.pending_members.items():
                 turn.disarm(group, member_id, session)
             for asked in group.waiting_static.values():
-                turn.reply(asked.ticket, JoinAnswer(error, NO_MEMBER))
+                turn.reply(asked.ticket, join_error(error))
             turn.cancel_join_timer(group)
             turn.cancel_sync_timer(group)
         for entry in self._ledger.unsettled():
@@ -163,7 +159,7 @@ class GroupPartition:
 
     # Requests.
 
-    def ask(self, asked: Asked, now: Now) -> Effects:
+    def ask(self, asked: Asked[Any], now: Now) -> Effects:
         """Decide a request for one of the groups; it is answered now, or by a later effect."""
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
@@ -172,36 +168,36 @@ class GroupPartition:
             return (Reply(asked.ticket, _while_loading(asked)),)
         turn = self._turn(now)
         size = self._size(asked.group_id)
-        match asked:
-            case HeartbeatAsked():
+        match asked.message:
+            case HeartbeatRequest():
                 membership.heartbeat(turn, asked)
-            case OffsetCommitAsked():
+            case OffsetCommitRequest():
                 offsets.commit(turn, asked)
-            case OffsetFetchAsked():
+            case OffsetFetchRequestGroup():
                 offsets.fetch(turn, asked)
-            case JoinAsked():
+            case JoinGroupRequest():
                 joining.join(turn, asked)
-            case SyncAsked():
+            case SyncGroupRequest():
                 syncing.sync(turn, asked)
-            case LeaveAsked():
+            case LeaveGroupRequest():
                 membership.leave(turn, asked)
-            case OffsetDeleteAsked():
+            case OffsetDeleteRequest():
                 offsets.delete(turn, asked)
-            case DescribeAsked():
+            case DescribeGroupsRequest():
                 listing.describe(turn, asked)
             case _:
-                assert isinstance(asked, DeleteGroupAsked)
+                assert isinstance(asked.message, DeleteGroupsRequest)
                 forgetting.delete_group(turn, asked)
         return self._done(turn, asked.group_id, size)
 
-    def _refuses(self, asked: Asked) -> ErrorCode:
+    def _refuses(self, asked: Asked[Any]) -> ErrorCode:
         if not is_nameable(asked):
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.NOT_COORDINATOR if self.phase is Phase.UNLOADED else ErrorCode.NONE
 
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
-    ) -> tuple[ListedGroup, ...]:
+    ) -> list[ListedGroup]:
         """Return the groups in any of these states and of any of these types.
 
         An empty filter matches all.
@@ -355,15 +351,15 @@ def _is_void(group: Group) -> bool:
     )
 
 
-def _while_loading(asked: Asked) -> Answer:
+def _while_loading(asked: Asked[Any]) -> Any:
     """Return the answer to a request while loading, such that a client goes on.
 
     A heartbeat succeeds, and a rebalance of which no record exists begins again.
     """
-    match asked:
-        case HeartbeatAsked():
-            return HeartbeatAnswer(ErrorCode.NONE)
-        case SyncAsked():
-            return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+    match asked.message:
+        case HeartbeatRequest():
+            return HeartbeatResponse()
+        case SyncGroupRequest():
+            return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         case _:
             return refusal(asked, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

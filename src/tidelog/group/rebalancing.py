@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group.answers import JoinAnswer, SyncAnswer
 from tidelog.group.group import Group, GroupState, InitialDelay
 from tidelog.group.member import Member
 from tidelog.group.turn import StoreEmpty, Turn
+from tidelog.wire.messages.join_group import JoinGroupResponse
+from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 def prepare(turn: Turn, group: Group) -> None:
@@ -118,7 +119,7 @@ def _answer_joins(turn: Turn, group: Group) -> None:
     turn.set_sync_timer(group, group.rebalance_timeout_ms)
 
 
-def current_generation(group: Group, member: Member) -> JoinAnswer:
+def current_generation(group: Group, member: Member) -> JoinGroupResponse:
     """Return the join answer for the current generation.
 
     The leader receives the members only while it has to make the assignment.
@@ -126,14 +127,13 @@ def current_generation(group: Group, member: Member) -> JoinAnswer:
     names_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(
         member.member_id
     )
-    return JoinAnswer(
-        ErrorCode.NONE,
-        member.member_id,
-        group.generation_id,
-        group.protocol_type,
-        group.protocol_name,
-        group.leader_id or "",
-        members=group.joined_members() if names_members else (),
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+        members=group.joined_members() if names_members else [],
     )
 
 
@@ -156,7 +156,7 @@ def refuse_syncs(turn: Turn, group: Group, error: ErrorCode) -> None:
     """Answer waiting syncs with an error, as this generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
-        if turn.end_sync(member, SyncAnswer(error)):
+        if turn.end_sync(member, SyncGroupResponse(error_code=error)):
             turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
 
 
@@ -169,6 +169,10 @@ def stable(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
             turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
 
 
-def assignment_of(group: Group, member: Member) -> SyncAnswer:
+def assignment_of(group: Group, member: Member) -> SyncGroupResponse:
     """Return the sync answer of a member of a stable group."""
-    return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
+#: First leader epoch that stands for a partition that does not exist.
+NO_PARTITION = -1
 #: Stands for an unknown timestamp (records of old brokers).
 NO_TIMESTAMP = -1
 
@@ -38,6 +40,20 @@ class PartitionIncarnation(NamedTuple):
 
     topic_id: TopicId = ZERO_TOPIC_ID
     first_leader_epoch: int = 0
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is that of a partition; False for `NO_PARTITION`."""
+        return self.first_leader_epoch != NO_PARTITION
+
+    def has_ended(self, present: PartitionIncarnation) -> bool:
+        """Return whether `present` is a later incarnation than this one."""
+        if ZERO_TOPIC_ID in (present.topic_id, self.topic_id):
+            return False
+        return (
+            present.topic_id != self.topic_id
+            or present.first_leader_epoch > self.first_leader_epoch
+        )
 
     def ended_with(self, ended: PartitionIncarnation) -> bool:
         """Return whether this incarnation is over when `ended` is; an unknown one is."""

@@ -8,20 +8,13 @@ while its outcome stays open. It still counts if it is committed later, as it wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tidelog.core.errors import ErrorCode
 from tidelog.group import forgetting, joining, offsets, syncing
-from tidelog.group.answers import (
-    Answer,
-    DeleteGroupAnswer,
-    JoinAnswer,
-    OffsetCommitAnswer,
-    OffsetDeleteAnswer,
-    PartitionErrors,
-)
+from tidelog.group.asked import commit_response, join_error, refusal
 from tidelog.group.group import Group
 from tidelog.group.records import GroupSnapshot, OffsetRecord, Record
-from tidelog.group.requests import NO_MEMBER
 from tidelog.group.turn import (
     DeleteGroup,
     DeleteOffsets,
@@ -33,6 +26,7 @@ from tidelog.group.turn import (
     Turn,
     Unsettled,
 )
+from tidelog.wire.messages.delete_groups import DeletableGroupResult
 
 #: Too few replicas, or a topic that is being created: the client should retry with its coordinator.
 _UNAVAILABLE = (
@@ -101,7 +95,8 @@ def committed(turn: Turn, number: int) -> str:
         case StoreOffsets():
             offsets.settled(group, offset_records(entry.records))
             if not is_overdue:
-                turn.reply(purpose.ticket, OffsetCommitAnswer(purpose.partitions))
+                answer = commit_response(purpose.asked.message, purpose.errors)
+                turn.reply(purpose.asked.ticket, answer)
         case StoreAssignment():
             snapshot = entry.records[0].value
             assert isinstance(snapshot, GroupSnapshot)
@@ -110,8 +105,8 @@ def committed(turn: Turn, number: int) -> str:
             joining.static_member_stored(turn, group, purpose, is_overdue)
         case DeleteOffsets():
             if not is_overdue:
-                answer = OffsetDeleteAnswer(ErrorCode.NONE, purpose.partitions)
-                turn.reply(purpose.ticket, answer)
+                response = offsets.delete_response(purpose.asked.message, purpose.errors)
+                turn.reply(purpose.asked.ticket, response)
         case ForgetOffsets():
             if purpose.are_expired:
                 group.is_expiring = False
@@ -165,7 +160,8 @@ def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
         joining.static_member_overdue(turn, group, purpose, group_error(error))
     elif isinstance(purpose, DeleteGroup):
         if purpose.ticket is not None:
-            turn.reply(purpose.ticket, DeleteGroupAnswer(deletion_error(error)))
+            answer = DeletableGroupResult(entry.group_id, deletion_error(error))
+            turn.reply(purpose.ticket, answer)
     else:
         _refuse(turn, group, entry, error)
     return entry.group_id
@@ -174,37 +170,29 @@ def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
 def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> None:
     """Answer the request that waits for an append that failed or takes too long."""
     match entry.purpose:
-        case StoreOffsets(ticket, partitions):
-            outcomes = tuple(
-                (key, own if own is not ErrorCode.NONE else offset_error(error))
-                for key, own in partitions
-            )
-            turn.reply(ticket, OffsetCommitAnswer(outcomes))
+        case StoreOffsets(asked, errors):
+            failure = offset_error(error)
+            failures = (own or failure for own in errors)
+            turn.reply(asked.ticket, commit_response(asked.message, failures))
         case StoreAssignment(generation_id):
             syncing.assignment_not_stored(turn, group, generation_id, group_error(error))
-        case DeleteOffsets(ticket):
-            turn.reply(ticket, OffsetDeleteAnswer(deletion_error(error)))
+        case DeleteOffsets(asked):
+            turn.reply(asked.ticket, refusal(asked, deletion_error(error)))
         case _:
             pass
 
 
-def moved_away(entry: Unsettled) -> tuple[int, Answer] | None:
+def moved_away(entry: Unsettled) -> tuple[int, Any] | None:
     """Return ticket and answer of the request that waits for an append of a lost partition."""
     error = ErrorCode.NOT_COORDINATOR
     if entry.is_overdue:
         return None
     match entry.purpose:
-        case StoreOffsets(ticket, partitions):
-            return ticket, OffsetCommitAnswer(_all(partitions, error))
+        case StoreOffsets(asked) | DeleteOffsets(asked):
+            return asked.ticket, refusal(asked, error)
         case StoreStaticMember(asked):
-            return asked.ticket, JoinAnswer(error, NO_MEMBER)
-        case DeleteOffsets(ticket):
-            return ticket, OffsetDeleteAnswer(error)
+            return asked.ticket, join_error(error)
         case DeleteGroup(ticket) if ticket is not None:
-            return ticket, DeleteGroupAnswer(error)
+            return ticket, DeletableGroupResult(entry.group_id, error)
         case _:
             return None
-
-
-def _all(partitions: PartitionErrors, error: ErrorCode) -> PartitionErrors:
-    return tuple((key, error) for key, _ in partitions)

@@ -9,52 +9,52 @@ from __future__ import annotations
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
 from tidelog.group import rebalancing
-from tidelog.group.answers import SyncAnswer
+from tidelog.group.asked import Asked
 from tidelog.group.group import Group, GroupState
 from tidelog.group.records import GroupSnapshot
-from tidelog.group.requests import SyncAsked
 from tidelog.group.turn import StoreAssignment, Turn
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync(turn: Turn, asked: SyncAsked) -> None:
+def sync(turn: Turn, asked: Asked[SyncGroupRequest]) -> None:
     """Decide a SyncGroup request."""
     group = turn.groups.get(asked.group_id)
-    error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _error(group, asked)
+    error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _error(group, asked.message)
     if error is not ErrorCode.NONE or group is None:
-        turn.reply(asked.ticket, SyncAnswer(error))
+        turn.reply(asked.ticket, SyncGroupResponse(error_code=error))
         return
-    member = group.members[asked.member_id]
+    member = group.members[asked.message.member_id]
     rebalancing.synced(turn, group, member)
     if group.state is GroupState.STABLE:
         turn.reply(asked.ticket, rebalancing.assignment_of(group, member))
         turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
         return
-    turn.end_sync(member, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    turn.end_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = asked.ticket
     if group.is_leader(member.member_id) and group.storing_generation != group.generation_id:
-        _store(turn, group, asked)
+        _store(turn, group, asked.message)
 
 
-def _error(group: Group, asked: SyncAsked) -> ErrorCode:
+def _error(group: Group, message: SyncGroupRequest) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = group.member_error(asked.member_id, asked.instance_id)
+    error = group.member_error(message.member_id, message.group_instance_id)
     if error is not ErrorCode.NONE:
         return error
-    if asked.generation_id != group.generation_id:
+    if message.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    if asked.protocol_type not in (None, group.protocol_type) or asked.protocol_name not in (
+    if message.protocol_type not in (
         None,
-        group.protocol_name,
-    ):
+        group.protocol_type,
+    ) or message.protocol_name not in (None, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def _store(turn: Turn, group: Group, asked: SyncAsked) -> None:
-    assignments = dict(asked.assignments)
+def _store(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
+    assignments = {each.member_id: each.assignment for each in message.assignments}
     size = sum(len(assignments.get(each, b"")) for each in group.members)
     if size > limits.MAX_GROUP_ASSIGNMENT_BYTES:
         assignment_not_stored(turn, group, group.generation_id, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidelog.core.coordinator_shard import Append, CancelTimer, Effect, Now, Reply, SetTimer
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.group.answers import Answer, JoinAnswer, PartitionErrors, SyncAnswer
+from tidelog.group.asked import Asked, join_error
 from tidelog.group.group import Group
 from tidelog.group.member import Member, Session
 from tidelog.group.records import Record
-from tidelog.group.requests import NO_MEMBER, JoinAsked
 from tidelog.group.settings import GroupSettings
 from tidelog.group.timers import TimerKind, TimerName
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest
+from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
+from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """Purpose of an OffsetCommit's append; `partitions` is the answer if it succeeds."""
+    """Purpose of an OffsetCommit's append; `errors` are those of its partitions if it succeeds."""
 
-    ticket: int
-    partitions: PartitionErrors
+    asked: Asked[OffsetCommitRequest]
+    errors: tuple[ErrorCode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class StoreAssignment:
 class StoreStaticMember:
     """Purpose of the append for a static member's JoinGroup under a new id."""
 
-    asked: JoinAsked
+    asked: Asked[JoinGroupRequest]
     generation_id: int
     old_member_id: str
     new_member_id: str
@@ -52,10 +56,10 @@ class StoreEmpty:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Purpose of an OffsetDelete's append; `partitions` is the answer if it succeeds."""
+    """Purpose of an OffsetDelete's append; `errors` are those of its partitions if it succeeds."""
 
-    ticket: int
-    partitions: PartitionErrors
+    asked: Asked[OffsetDeleteRequest]
+    errors: tuple[ErrorCode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +190,18 @@ class Turn:
 
     # Answers.
 
-    def reply(self, ticket: int, answer: Answer) -> None:
+    def reply(self, ticket: int, answer: Any) -> None:
         """Answer a request."""
         self.effects.append(Reply(ticket, answer))
 
     def await_join(self, group: Group, member: Member, ticket: int) -> None:
         """Let a member wait in a join; its earlier join is superseded and answered."""
-        self.end_join(group, member, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+        self.end_join(group, member, join_error(error, member.member_id))
         member.join_ticket = ticket
         group.awaiting_join += 1
 
-    def end_join(self, group: Group, member: Member, answer: JoinAnswer) -> None:
+    def end_join(self, group: Group, member: Member, answer: JoinGroupResponse) -> None:
         """Answer the join in which a member waits, if any."""
         if member.join_ticket is not None:
             self.reply(member.join_ticket, answer)
@@ -204,7 +209,7 @@ class Turn:
             group.awaiting_join -= 1
             assert group.awaiting_join >= 0, "each member that waits in a join is counted once"
 
-    def end_sync(self, member: Member, answer: SyncAnswer) -> bool:
+    def end_sync(self, member: Member, answer: SyncGroupResponse) -> bool:
         """Answer the sync in which a member waits; return whether there was one."""
         if member.sync_ticket is None:
             return False
@@ -218,8 +223,8 @@ class Turn:
         self, group: Group, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
     ) -> None:
         """Remove a member from its group; its waiting requests are answered with `error`."""
-        self.end_join(group, member, JoinAnswer(error, NO_MEMBER))
-        self.end_sync(member, SyncAnswer(error))
+        self.end_join(group, member, join_error(error))
+        self.end_sync(member, SyncGroupResponse(error_code=error))
         self.disarm(group, member.member_id, member.session)
         group.remove(member)
 

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from tests.support.group.asking import (
+    Committed,
+    G,
+    committing,
+    deleting,
+    deleting_offsets,
+    describing,
+    errors_of,
+    fetched,
+    fetching,
+    heartbeating,
+    joining,
+    leaving,
+    syncing,
+    under,
+)
 
 from tidelog.broker.coordinators.shards import CoordinatorShards
 from tidelog.core.coordinator_shard import Append, CancelTimer, Effects, Now, Reply, SetTimer
@@ -12,29 +28,13 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group.partition import GroupPartition
 from tidelog.group.records import Record
-from tidelog.group.requests import (
-    DeleteGroupAsked,
-    DescribeAsked,
-    HeartbeatAsked,
-    JoinAsked,
-    LeaveAsked,
-    MemberIdentity,
-    OffsetCommitAsked,
-    OffsetDeleteAsked,
-    OffsetFetchAsked,
-    OffsetToCommit,
-    Protocol,
-    SyncAsked,
-)
 from tidelog.group.settings import GroupSettings
 from tidelog.group.timers import TimerName
+from tidelog.wire.messages.leave_group import MemberIdentity
 
-G = "g"
 EPOCH = 7
 #: Wall clock minus monotonic clock.
 WALL_MS = 1_000_000
-SESSION_MS = 10_000
-REBALANCE_MS = 60_000
 DELAY_MS = 3_000
 
 
@@ -44,10 +44,6 @@ def topics(metadata: bytes) -> Sequence[str] | None:
 
 
 SETTINGS = GroupSettings(subscription_topics=topics)
-
-
-def protocols(*names: str, metadata: bytes = b"t") -> tuple[Protocol, ...]:
-    return tuple(Protocol(name, metadata) for name in names)
 
 
 def shards(partition_count: int = 0) -> CoordinatorShards[GroupPartition]:
@@ -141,7 +137,7 @@ class GroupHarness:
 
     def ask(self, asked: Any) -> int:
         self.tickets += 1
-        self.run(self.core.ask(replace(asked, ticket=self.tickets), self.now))
+        self.run(self.core.ask(under(self.tickets, asked), self.now))
         return self.tickets
 
     def answer(self, asked: Any) -> Any:
@@ -159,8 +155,7 @@ class GroupHarness:
         return member_id
 
     def sync(self, member_id: str, generation_id: int, **changes: Any) -> int:
-        changes.setdefault("group_id", G)
-        return self.ask(SyncAsked(0, generation_id=generation_id, member_id=member_id, **changes))
+        return self.ask(syncing(member_id, generation_id, **changes))
 
     def stable(self, *instances: str | None, **changes: Any) -> list[str]:
         """A stable group with these members; the first one leads."""
@@ -181,71 +176,50 @@ class GroupHarness:
                 member_id,
                 generation,
                 instance_id=instance_id,
-                assignments=given if member_id == answers[0].leader_id else (),
+                assignments=given if member_id == answers[0].leader else (),
             )
-        assert self.answers[ticket].error is ErrorCode.NONE
+        assert self.answers[ticket].error_code == ErrorCode.NONE
         assert self.state() == "Stable"
         return ids
 
     def heartbeat(
         self, member_id: str, generation_id: int, instance_id: str | None = None, group_id: str = G
     ) -> ErrorCode:
-        asked = HeartbeatAsked(0, group_id, generation_id, member_id, instance_id)
-        return ErrorCode(self.answer(asked).error)
+        asked = heartbeating(member_id, generation_id, instance_id, group_id)
+        return ErrorCode(self.answer(asked).error_code)
 
     def leave(self, *members: MemberIdentity | str, group_id: str = G) -> list[ErrorCode]:
-        identities = tuple(
-            MemberIdentity(each) if isinstance(each, str) else each for each in members
-        )
-        answer = self.answer(LeaveAsked(0, group_id, identities))
-        return [answer.error, *(member.error for member in answer.members)]
+        identities = [MemberIdentity(each) if isinstance(each, str) else each for each in members]
+        answer = self.answer(leaving(*identities, group_id=group_id))
+        errors = [answer.error_code, *(member.error_code for member in answer.members)]
+        return [ErrorCode(error) for error in errors]
 
     def commit_offset(
         self, offset: int, partition: int = 0, topic: str = "t", **changes: Any
     ) -> int:
-        committed = OffsetToCommit(TopicPartition(topic, partition), offset)
-        changes.setdefault("group_id", G)
-        return self.ask(OffsetCommitAsked(0, offsets=(committed,), **changes))
+        committed = Committed(TopicPartition(topic, partition), offset)
+        return self.ask(committing(committed, **changes))
 
     def committed_error(self, ticket: int) -> ErrorCode:
-        ((_, error),) = self.answers[ticket].partitions
-        return ErrorCode(error)
+        (error,) = errors_of(self.answers[ticket])
+        return error
 
     def offset(self, partition: int = 0, topic: str = "t", group_id: str = G) -> int:
         key = TopicPartition(topic, partition)
-        (found,) = self.answer(OffsetFetchAsked(0, group_id, (key,))).offsets
-        return int(found.offset)
+        return fetched(self.answer(fetching(group_id, (key,))))[key]
 
     def delete_offsets(self, *topics: str, group_id: str = G) -> int:
-        keys = tuple(TopicPartition(topic, 0) for topic in topics)
-        return self.ask(OffsetDeleteAsked(0, group_id, keys))
+        keys = [TopicPartition(topic, 0) for topic in topics]
+        return self.ask(deleting_offsets(*keys, group_id=group_id))
 
     def describe(self, group_id: str = G, version: int = 5) -> Any:
-        return self.answer(DescribeAsked(0, group_id, version))
+        return self.answer(describing(group_id, version))
 
     def delete(self, group_id: str = G) -> int:
-        return self.ask(DeleteGroupAsked(0, group_id))
+        return self.ask(deleting(group_id))
 
     def reload(self, epoch: int = EPOCH + 1, settings: GroupSettings | None = None) -> GroupHarness:
         """Another broker takes over with what is in the log."""
         other = GroupHarness(settings or self.settings, self.log, epoch)
         other.tickets = self.tickets
         return other
-
-
-def joining(member_id: str = "", **changes: Any) -> JoinAsked:
-    asked = JoinAsked(
-        ticket=0,
-        version=9,
-        group_id=G,
-        member_id=member_id,
-        instance_id=None,
-        client_id="c",
-        client_host="/h",
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-        protocol_type="consumer",
-        protocols=protocols("range"),
-        uuid="u",
-    )
-    return replace(asked, **changes)

@@ -15,29 +15,36 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.support.group.harness import SETTINGS, WALL_MS, joining, protocols
+from tests.support.group.asking import (
+    Committed,
+    committing,
+    deleting,
+    errors_of,
+    fetched,
+    fetching,
+    heartbeating,
+    joining,
+    leaving,
+    protocols,
+    syncing,
+    under,
+)
+from tests.support.group.harness import SETTINGS, WALL_MS
 
 from tidelog.core.coordinator_shard import Append, CancelTimer, Effects, Now, Phase, Reply, SetTimer
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group import offsets
-from tidelog.group.answers import JoinAnswer, SyncAnswer
+from tidelog.group.asked import Asked
 from tidelog.group.group import Group, GroupState
 from tidelog.group.partition import GroupPartition
 from tidelog.group.records import GroupRecord, GroupSnapshot, OffsetRecord, Record
-from tidelog.group.requests import (
-    Asked,
-    DeleteGroupAsked,
-    HeartbeatAsked,
-    JoinAsked,
-    LeaveAsked,
-    MemberIdentity,
-    OffsetCommitAsked,
-    OffsetFetchAsked,
-    OffsetToCommit,
-    SyncAsked,
-)
 from tidelog.group.timers import TimerKind, TimerName
+from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tidelog.wire.messages.leave_group import MemberIdentity
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 G, SIMPLE = "g", "simple"
 SESSION_MS, REBALANCE_MS = 6_000, 20_000
@@ -86,7 +93,7 @@ class Client:
     stage: str = "out"
     #: Its last JoinGroup's answer, with which a leader assigns.
     joined: Any = None
-    asked: Asked | None = None
+    asked: Asked[Any] | None = None
 
 
 @dataclass(slots=True)
@@ -104,7 +111,7 @@ class GroupWalk:
     late: list[int] = field(default_factory=list)
     timers: dict[TimerName, int] = field(default_factory=dict)
     #: Requests without an answer, by ticket: the client and what it asked.
-    owed: dict[int, tuple[Client | None, Asked]] = field(default_factory=dict)
+    owed: dict[int, tuple[Client | None, Asked[Any]]] = field(default_factory=dict)
     tickets: int = 0
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
     assignments: dict[int, bytes] = field(default_factory=dict)
@@ -211,14 +218,9 @@ class GroupWalk:
 
     # Clients.
 
-    def ask(self, client: Client | None, asked: Any) -> None:
+    def ask(self, client: Client | None, asked: Asked[Any]) -> None:
         self.tickets += 1
-        asked = type(asked)(
-            **{
-                name: self.tickets if name == "ticket" else getattr(asked, name)
-                for name in type(asked).__slots__
-            }
-        )
+        asked = under(self.tickets, asked)
         if client is not None:
             client.asked = asked
         self.owed[self.tickets] = (client, asked)
@@ -241,13 +243,12 @@ class GroupWalk:
             client.metadata = self.random.choice((b"t", b"u", b"t,u"))
             self.join(client)
         elif chance < 0.32:
-            leaving = MemberIdentity(client.member_id, client.instance_id)
+            gone = MemberIdentity(client.member_id, client.instance_id)
             client.member_id, client.stage = "", "out"
-            self.ask(None, LeaveAsked(0, G, (leaving,)))
+            self.ask(None, leaving(gone))
         else:
             self.ask(
-                client,
-                HeartbeatAsked(0, G, client.generation_id, client.member_id, client.instance_id),
+                client, heartbeating(client.member_id, client.generation_id, client.instance_id)
             )
 
     def join(self, client: Client) -> None:
@@ -266,20 +267,25 @@ class GroupWalk:
     def sync(self, client: Client) -> None:
         answer = client.joined
         given: tuple[tuple[str, bytes], ...] = ()
-        if answer.leader_id == answer.member_id and not answer.skip_assignment:
+        if answer.leader == answer.member_id and not answer.skip_assignment:
             given = tuple(
                 (each.member_id, f"{answer.generation_id} {each.member_id} {self.tickets}".encode())
                 for each in answer.members
             )
-        asked = SyncAsked(
-            0, G, client.generation_id, client.member_id, client.instance_id, assignments=given
+        asked = syncing(
+            client.member_id,
+            client.generation_id,
+            instance_id=client.instance_id,
+            assignments=given,
         )
         self.ask(client, asked)
 
     def commit(self, client: Client) -> None:
-        offset = OffsetToCommit(TopicPartition("t", self.random.randint(0, 1)), self.tickets)
-        asked = OffsetCommitAsked(
-            0, G, (offset,), client.generation_id, client.member_id, client.instance_id
+        asked = committing(
+            Committed(TopicPartition("t", self.random.randint(0, 1)), self.tickets),
+            generation_id=client.generation_id,
+            member_id=client.member_id,
+            instance_id=client.instance_id,
         )
         self.ask(client, asked)
 
@@ -287,44 +293,46 @@ class GroupWalk:
         """Commits without membership, deletions, fetches."""
         chance = self.random.random()
         if chance < 0.4:
-            offset = OffsetToCommit(TopicPartition("t", 0), self.tickets)
-            self.ask(None, OffsetCommitAsked(0, SIMPLE, (offset,)))
+            offset = Committed(TopicPartition("t", 0), self.tickets)
+            self.ask(None, committing(offset, group_id=SIMPLE))
         elif chance < 0.5:
-            self.ask(None, DeleteGroupAsked(0, SIMPLE))
+            self.ask(None, deleting(SIMPLE))
         elif chance < 0.6:
             self.run(self.core.topics_deleted({"t": (b"I" * 16,)}, self.now))
         else:
-            self.ask(None, OffsetFetchAsked(0, self.random.choice((G, SIMPLE))))
+            self.ask(None, fetching(self.random.choice((G, SIMPLE))))
 
-    def answered(self, client: Client | None, asked: Asked, answer: Any) -> None:
-        error = getattr(answer, "error", ErrorCode.NONE)
-        if isinstance(asked, OffsetFetchAsked) and error is ErrorCode.NONE:
-            found = {each.topic_partition: each.offset for each in answer.offsets}
-            assert found == self.committed_offsets(asked.group_id)
-        elif isinstance(asked, OffsetCommitAsked):
-            ((key, error),) = answer.partitions
+    def answered(self, client: Client | None, asked: Asked[Any], answer: Any) -> None:
+        error = errors_of(answer)[0] if not hasattr(answer, "group_id") else ErrorCode.NONE
+        message = asked.message
+        if isinstance(message, OffsetFetchRequestGroup) and not answer.error_code:
+            assert fetched(answer) == self.committed_offsets(asked.group_id)
+        elif isinstance(message, OffsetCommitRequest):
             if error is ErrorCode.NONE:
                 self.note("commit")
-                assert self.is_committed(asked.group_id, key, asked.offsets[0].offset)
-        elif isinstance(answer, JoinAnswer) and error is ErrorCode.NONE:
-            assert isinstance(asked, JoinAsked)
-            is_static = asked.instance_id is not None and asked.member_id == ""
+                (topic,) = message.topics
+                (each,) = topic.partitions
+                key = TopicPartition(topic.name, each.partition_index)
+                assert self.is_committed(asked.group_id, key, each.committed_offset)
+        elif isinstance(answer, JoinGroupResponse) and error is ErrorCode.NONE:
+            assert isinstance(message, JoinGroupRequest)
+            is_static = message.group_instance_id is not None and message.member_id == ""
             if is_static and self.core.groups[G].state is GroupState.STABLE:
                 self.note("returned")
             self.check_join(answer)
-        elif isinstance(answer, SyncAnswer) and error is ErrorCode.NONE:
-            assert isinstance(asked, SyncAsked)
-            self.check_sync(asked, answer)
+        elif isinstance(answer, SyncGroupResponse) and error is ErrorCode.NONE:
+            assert isinstance(message, SyncGroupRequest)
+            self.check_sync(message, answer)
         if client is None or client.asked is not asked:
             return
         client.asked = None
-        if isinstance(answer, JoinAnswer):
+        if isinstance(answer, JoinGroupResponse):
             if error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                 client.member_id = answer.member_id
             if error is ErrorCode.NONE:
                 client.joined, client.generation_id = answer, answer.generation_id
                 client.stage = "joined"
-        elif isinstance(asked, SyncAsked):
+        elif isinstance(message, SyncGroupRequest):
             client.stage = "stable" if error is ErrorCode.NONE else "out"
         elif error is not ErrorCode.NONE:
             client.stage = "out"
@@ -333,15 +341,15 @@ class GroupWalk:
 
     # What must hold.
 
-    def check_join(self, answer: JoinAnswer) -> None:
+    def check_join(self, answer: JoinGroupResponse) -> None:
         self.note("join")
-        leader = identity(answer.leader_id)
+        leader = identity(answer.leader)
         key = (self.epoch, answer.generation_id)
         assert self.leaders.setdefault(key, leader) == leader, "two leaders of one generation"
         if answer.members:
-            assert answer.leader_id == answer.member_id, "a follower is told of the members"
+            assert answer.leader == answer.member_id, "a follower is told of the members"
 
-    def check_sync(self, asked: SyncAsked, answer: SyncAnswer) -> None:
+    def check_sync(self, asked: SyncGroupRequest, answer: SyncGroupResponse) -> None:
         self.note("sync")
         if answer.assignment:
             generation, member_id, number = answer.assignment.split()

@@ -77,7 +77,7 @@ def coordinator_goes_on(role_ended: Any, load: Any) -> Any:
 @_breaks(
     "G6",
     "tidelog.broker.coordinators.group_coordinators:check_topics",
-    "tidelog.broker.apis.offset_fetch:has_ended",
+    "tidelog.group.records:PartitionIncarnation.has_ended",
     "tidelog.group.partition:GroupPartition._ended",
     profile="recreated_offsets",
 )
@@ -90,4 +90,4 @@ def ends_missed_while_loading(_check: Any, _has_ended: Any, ended: Any) -> Any:
     def ended_when_active(core: Any, gone: Any, now: Any) -> Any:
         return ended(core, gone, now) if core.phase is Phase.ACTIVE else ()
 
-    return unchecked, lambda view, partition, committed: False, ended_when_active
+    return unchecked, lambda committed, present: False, ended_when_active

@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.group.harness import (
-    DELAY_MS,
-    SETTINGS,
-    WALL_MS,
-    G,
-    GroupHarness,
-    joining,
-    protocols,
-)
+from tests.support.group.asking import Committed, G, committing, joining, protocols
+from tests.support.group.harness import DELAY_MS, SETTINGS, WALL_MS, GroupHarness
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
@@ -28,7 +21,6 @@ from tidelog.group.records import (
     PartitionIncarnation,
     Record,
 )
-from tidelog.group.requests import OffsetCommitAsked, OffsetToCommit
 
 #: Of deleted topics.
 ID = b"I" * 16
@@ -41,8 +33,8 @@ def expire(harness: GroupHarness) -> None:
 
 
 def many(harness: GroupHarness, count: int, topic: str = "t") -> None:
-    offsets = tuple(OffsetToCommit(TopicPartition(topic, each), each) for each in range(count))
-    harness.ask(OffsetCommitAsked(0, G, offsets))
+    offsets = tuple(Committed(TopicPartition(topic, each), each) for each in range(count))
+    harness.ask(committing(*offsets))
 
 
 def emptied(harness: GroupHarness) -> None:
@@ -60,7 +52,7 @@ def test_an_empty_group_is_deleted_when_its_tombstones_are_written() -> None:
     assert (harness.state(), harness.offset()) == ("Dead", 5)
     assert ticket not in harness.answers
     harness.release()
-    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.answers[ticket].error_code == ErrorCode.NONE
     assert harness.core.groups == {}
     assert harness.reload().core.groups == {}
 
@@ -71,29 +63,29 @@ def test_a_group_that_dies_takes_no_requests() -> None:
     harness.holds = True
     harness.delete()
     refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.answer(joining()).error is refused
-    assert harness.answers[harness.sync("m", 2)].error is refused
+    assert harness.answer(joining()).error_code == refused
+    assert harness.answers[harness.sync("m", 2)].error_code == refused
     assert harness.heartbeat("m", 2) is refused
     assert harness.leave("m") == [refused]
     assert harness.committed_error(harness.commit_offset(6)) is refused
-    assert harness.answers[harness.delete_offsets("t")].error is refused
-    assert harness.answers[harness.delete()].error is refused
-    assert harness.describe().state == "Dead"
+    assert harness.answers[harness.delete_offsets("t")].error_code == refused
+    assert harness.answers[harness.delete()].error_code == refused
+    assert harness.describe().group_state == "Dead"
     harness.run(harness.core.expire_offsets(harness.now))
     assert len(harness.held) == 1
 
 
 def test_which_groups_cannot_be_deleted() -> None:
     harness = GroupHarness()
-    assert harness.answers[harness.delete()].error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.answers[harness.delete()].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     harness.stable(None)
-    assert harness.answers[harness.delete()].error is ErrorCode.NON_EMPTY_GROUP
+    assert harness.answers[harness.delete()].error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_who_was_given_an_id_goes_with_the_group() -> None:
     harness = GroupHarness()
     harness.join()
-    assert harness.answers[harness.delete()].error is ErrorCode.NONE
+    assert harness.answers[harness.delete()].error_code == ErrorCode.NONE
     assert (harness.core.groups, harness.timers) == ({}, {})
 
 
@@ -113,7 +105,7 @@ def test_a_group_lives_on_if_its_tombstones_cannot_be_written(
     harness.holds = True
     ticket = harness.delete()
     harness.fail(error)
-    assert harness.answers[ticket].error is told
+    assert harness.answers[ticket].error_code == told
     assert (harness.state(), harness.offset()) == ("Empty", 5)
 
 
@@ -123,7 +115,7 @@ def test_a_deletion_that_takes_too_long_still_happens() -> None:
     harness.holds = True
     ticket = harness.delete()
     harness.overdue()
-    assert harness.answers[ticket].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.answers[ticket].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.release()
     assert harness.core.groups == {}
 
@@ -151,7 +143,7 @@ def test_a_big_group_goes_in_steps_its_own_tombstone_last() -> None:
         harness.commit()
         steps += 1
     assert steps == 3
-    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.answers[ticket].error_code == ErrorCode.NONE
     assert [type(record) for record in harness.log].index(GroupRecord) == len(harness.log) - 1
 
 
@@ -340,11 +332,9 @@ def test_offsets_of_removed_partitions_go_and_those_of_their_topics_others_stay(
 
 def test_offsets_of_a_later_topic_of_the_name_stay() -> None:
     harness = GroupHarness()
-    later = OffsetToCommit(TopicPartition("t", 1), 6, incarnation=PartitionIncarnation(LATER_ID))
-    earlier = OffsetToCommit(TopicPartition("t", 2), 7, incarnation=PartitionIncarnation(ID))
-    harness.ask(
-        OffsetCommitAsked(0, G, (OffsetToCommit(TopicPartition("t", 0), 5), later, earlier))
-    )
+    later = Committed(TopicPartition("t", 1), 6, incarnation=PartitionIncarnation(LATER_ID))
+    earlier = Committed(TopicPartition("t", 2), 7, incarnation=PartitionIncarnation(ID))
+    harness.ask(committing(Committed(TopicPartition("t", 0), 5), later, earlier))
     harness.run(harness.core.topics_deleted({"t": (ID,)}, harness.now))
     assert list(harness.group().offsets) == [TopicPartition("t", 1)]
 
@@ -353,8 +343,8 @@ def test_offsets_of_a_partition_that_was_added_again_stay() -> None:
     harness = GroupHarness()
     for partition, epoch in ((0, 0), (1, 4), (2, 5)):
         incarnation = PartitionIncarnation(ID, epoch)
-        committed = OffsetToCommit(TopicPartition("t", partition), 6, incarnation=incarnation)
-        harness.ask(OffsetCommitAsked(0, G, (committed,)))
+        committed = Committed(TopicPartition("t", partition), 6, incarnation=incarnation)
+        harness.ask(committing(committed))
     removed = {TopicPartition("t", number): PartitionIncarnation(ID, 4) for number in range(3)}
     harness.run(harness.core.partitions_removed(removed, harness.now))
     assert list(harness.group().offsets) == [TopicPartition("t", 2)]

@@ -12,12 +12,13 @@ from tests.support.group.walks import GroupWalk
 
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.group import joining, membership, offsets, rebalancing, settling, syncing
-from tidelog.group.answers import JoinAnswer, OffsetCommitAnswer, SyncAnswer
+from tidelog.group.asked import Asked, commit_response, join_error
 from tidelog.group.group import Group, Replacement
 from tidelog.group.member import Member
 from tidelog.group.records import OffsetRecord
-from tidelog.group.requests import JoinAsked, SyncAsked
 from tidelog.group.turn import StoreOffsets, StoreStaticMember, Turn, Unsettled
+from tidelog.wire.messages.join_group import JoinGroupRequest
+from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 STEPS = 400
 #: Walks after which a broken rule must have been noticed.
@@ -73,7 +74,8 @@ def commits_are_acknowledged_before_they_are_written(patch: pytest.MonkeyPatch) 
     def early(turn: Turn, group: Group, records: Any, purpose: Any) -> int:
         number = append(turn, group, records, purpose)
         if isinstance(purpose, StoreOffsets):
-            turn.reply(purpose.ticket, OffsetCommitAnswer(purpose.partitions))
+            message = purpose.asked.message
+            turn.reply(purpose.asked.ticket, commit_response(message, purpose.errors))
             turn.ledger.overdue(number)
         return number
 
@@ -83,9 +85,10 @@ def commits_are_acknowledged_before_they_are_written(patch: pytest.MonkeyPatch) 
 def assignments_are_handed_out_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
     store = syncing._store
 
-    def early(turn: Turn, group: Group, asked: SyncAsked) -> None:
-        store(turn, group, asked)
-        rebalancing.stable(turn, group, dict(asked.assignments))
+    def early(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
+        store(turn, group, message)
+        given = {each.member_id: each.assignment for each in message.assignments}
+        rebalancing.stable(turn, group, given)
 
     patch.setattr(syncing, "_store", early)
 
@@ -93,8 +96,8 @@ def assignments_are_handed_out_before_they_are_written(patch: pytest.MonkeyPatch
 def a_repeated_sync_writes_again(patch: pytest.MonkeyPatch) -> None:
     store = syncing._store
 
-    def again(turn: Turn, group: Group, asked: SyncAsked) -> None:
-        store(turn, group, asked)
+    def again(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
+        store(turn, group, message)
         group.storing_generation = None
         turn.set_sync_timer(group, group.rebalance_timeout_ms)
 
@@ -104,14 +107,17 @@ def a_repeated_sync_writes_again(patch: pytest.MonkeyPatch) -> None:
 def ids_change_at_the_same_time(patch: pytest.MonkeyPatch) -> None:
     wait = joining._wait_for_replacement
 
-    def at_once(turn: Turn, group: Group, under_way: Replacement, asked: JoinAsked) -> None:
+    def at_once(
+        turn: Turn, group: Group, under_way: Replacement, asked: Asked[JoinGroupRequest]
+    ) -> None:
         purpose = turn.ledger.look(under_way.number).purpose
         assert isinstance(purpose, StoreStaticMember)
-        if purpose.asked.instance_id == asked.instance_id or under_way.is_overdue:
+        instance_id = asked.message.group_instance_id
+        if purpose.asked.message.group_instance_id == instance_id or under_way.is_overdue:
             wait(turn, group, under_way, asked)
             return
         old = joining._static_member(group, asked)
-        joining._store_replacement(turn, group, old, asked, f"{asked.instance_id}-{asked.uuid}")
+        joining._store_replacement(turn, group, old, asked, f"{instance_id}-{asked.uuid}")
 
     patch.setattr(joining, "_wait_for_replacement", at_once)
 
@@ -119,7 +125,9 @@ def ids_change_at_the_same_time(patch: pytest.MonkeyPatch) -> None:
 def a_new_id_is_used_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     store = joining._store_replacement
 
-    def early(turn: Turn, group: Group, old: Member, asked: JoinAsked, member_id: str) -> None:
+    def early(
+        turn: Turn, group: Group, old: Member, asked: Asked[JoinGroupRequest], member_id: str
+    ) -> None:
         store(turn, group, old, asked, member_id)
         member = joining.replace_static(turn, group, old, asked, member_id)
         turn.touch(group, member_id, member.session, member.session_timeout_ms)
@@ -138,7 +146,7 @@ def superseded_joins_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 def syncs_of_removed_members_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     def forgetful(turn: Turn, group: Group, member: Member, error: Any = None) -> None:
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        turn.end_join(group, member, JoinAnswer(error or unknown, ""))
+        turn.end_join(group, member, join_error(error or unknown))
         turn.disarm(group, member.member_id, member.session)
         group.remove(member)
 
@@ -162,8 +170,8 @@ def generations_do_not_rise(patch: pytest.MonkeyPatch) -> None:
 def any_generation_may_sync(patch: pytest.MonkeyPatch) -> None:
     error_of = syncing._error
 
-    def lenient(group: Group, asked: SyncAsked) -> ErrorCode:
-        error = error_of(group, asked)
+    def lenient(group: Group, message: SyncGroupRequest) -> ErrorCode:
+        error = error_of(group, message)
         return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
 
     patch.setattr(syncing, "_error", lenient)
@@ -172,7 +180,7 @@ def any_generation_may_sync(patch: pytest.MonkeyPatch) -> None:
 def members_that_were_answered_are_not_watched(patch: pytest.MonkeyPatch) -> None:
     end_sync = Turn.end_sync
 
-    def unwatched(turn: Turn, member: Member, answer: SyncAnswer) -> bool:
+    def unwatched(turn: Turn, member: Member, answer: SyncGroupResponse) -> bool:
         end_sync(turn, member, answer)
         return False
 

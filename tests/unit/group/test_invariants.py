@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.support.group.harness import SETTINGS, GroupHarness, joining, protocols, shards
+from tests.support.group.asking import joining, protocols
+from tests.support.group.harness import SETTINGS, GroupHarness, shards
 
 from tidelog.core.coordinator_shard import Now
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group import offsets, syncing
-from tidelog.group.answers import JoinAnswer
+from tidelog.group.asked import join_error
 from tidelog.group.group import Group, GroupState
 from tidelog.group.joining import static_member_stored
 from tidelog.group.member import Member, Session
 from tidelog.group.records import GroupSnapshot, MemberSnapshot, OffsetKey, OffsetRecord
-from tidelog.group.requests import SyncAsked
 from tidelog.group.turn import Ledger, StoreEmpty, StoreStaticMember, Turn, Unsettled
+from tidelog.wire.messages.sync_group import SyncGroupRequest
 
 KEY = TopicPartition("t", 0)
 
@@ -115,7 +114,7 @@ class TestStates:
             group.move_to(GroupState.COMPLETING_REBALANCE, 0)
         group.awaiting_join, group.members["m"].join_ticket = 0, 1
         with pytest.raises(AssertionError, match="counted once"):
-            a_turn(group).end_join(group, group.members["m"], JoinAnswer(ErrorCode.NONE, "m"))
+            a_turn(group).end_join(group, group.members["m"], join_error(ErrorCode.NONE, "m"))
 
     def test_instances_and_members_name_each_other(self) -> None:
         group = a_group(member("s-1", "s"))
@@ -134,16 +133,16 @@ class TestGenerations:
     def test_each_is_assigned_once(self) -> None:
         group = a_group(member())
         group.generation_id, group.storing_generation = 3, 4
-        asked = SyncAsked(0, group_id="g", member_id="m", generation_id=3)
+        message = SyncGroupRequest("g", 3, "m")
         with pytest.raises(AssertionError, match="assigned once"):
-            syncing._store(a_turn(group), group, asked)
+            syncing._store(a_turn(group), group, message)
 
     def test_they_only_grow(self) -> None:
         group = a_group(member())
         snapshot = GroupSnapshot("consumer", 1, "range", "m", 0, ())
         with pytest.raises(AssertionError, match="only grow"):
             syncing.assignment_stored(a_turn(group), group, snapshot)
-        asked = replace(joining(), instance_id="s")
+        asked = joining(instance_id="s")
         purpose = StoreStaticMember(asked, 1, "s-1", "s-2")
         with pytest.raises(AssertionError, match="only grow"):
             static_member_stored(a_turn(group), group, purpose, False)

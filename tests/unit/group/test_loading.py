@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from tests.support.group.harness import (
-    DELAY_MS,
+from tests.support.group.asking import (
     SESSION_MS,
-    SETTINGS,
+    Committed,
     G,
-    GroupHarness,
+    committing,
+    deleting,
+    deleting_offsets,
+    describing,
+    errors_of,
+    fetching,
+    heartbeating,
     joining,
-    shards,
+    leaving,
+    syncing,
+    under,
 )
+from tests.support.group.harness import DELAY_MS, SETTINGS, GroupHarness, shards
 
 from tidelog.core.coordinator_shard import Append, Now, Phase, Reply
 from tidelog.core.errors import ErrorCode, InvariantError
@@ -29,32 +35,23 @@ from tidelog.group.records import (
     OffsetRecord,
     PartitionIncarnation,
 )
-from tidelog.group.requests import (
-    DeleteGroupAsked,
-    DescribeAsked,
-    HeartbeatAsked,
-    LeaveAsked,
-    OffsetCommitAsked,
-    OffsetDeleteAsked,
-    OffsetFetchAsked,
-    OffsetToCommit,
-    SyncAsked,
-)
 from tidelog.group.timers import TimerKind, TimerName
+from tidelog.wire.messages.heartbeat import HeartbeatRequest
+from tidelog.wire.messages.sync_group import SyncGroupRequest
 
 T0 = TopicPartition("t", 0)
 ID = b"I" * 16
 NOW = Now(0, 0)
 EVERY_REQUEST = (
     joining(),
-    SyncAsked(0, G, 1, "m"),
-    HeartbeatAsked(0, G, 1, "m"),
-    LeaveAsked(0, G, ()),
-    OffsetCommitAsked(0, G, (OffsetToCommit(T0, 1),)),
-    OffsetFetchAsked(0, G),
-    OffsetDeleteAsked(0, G, (T0,)),
-    DescribeAsked(0, G),
-    DeleteGroupAsked(0, G),
+    syncing("m", 1),
+    heartbeating("m", 1),
+    leaving(),
+    committing(Committed(T0, 1)),
+    fetching(),
+    deleting_offsets(T0),
+    describing(),
+    deleting(),
 )
 
 
@@ -74,12 +71,6 @@ def group_record(*members: str, generation_id: int = 3) -> GroupRecord:
 
 
 GONE = GroupRecord(GroupKey(G), None)
-
-
-def errors(answer: Any) -> list[ErrorCode]:
-    if hasattr(answer, "error"):
-        return [answer.error]
-    return [error for _, error in answer.partitions]
 
 
 def test_a_reload_finds_members_assignments_and_offsets() -> None:
@@ -137,7 +128,7 @@ def test_a_record_without_a_protocol_is_loaded() -> None:
     snapshot = GroupSnapshot("", 1, None, "nobody", -1, record.value.members)
     harness = GroupHarness(log=[GroupRecord(GroupKey(G), snapshot)])
     assert harness.group().protocol_type is None
-    assert harness.answer(joining("a")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert harness.answer(joining("a")).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     harness.sleep(SESSION_MS)
     assert harness.state() == "Empty"
 
@@ -156,12 +147,12 @@ def test_requests_wait_until_the_partition_is_loaded() -> None:
         (effect,) = core.ask(asked, NOW)
         assert isinstance(effect, Reply)
         expected = {
-            SyncAsked: ErrorCode.REBALANCE_IN_PROGRESS,
-            HeartbeatAsked: ErrorCode.NONE,
-        }.get(type(asked), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        assert errors(effect.answer) == [expected]
+            SyncGroupRequest: ErrorCode.REBALANCE_IN_PROGRESS,
+            HeartbeatRequest: ErrorCode.NONE,
+        }.get(type(asked.message), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert errors_of(effect.answer) == [expected]
     assert core.expire_offsets(NOW) == core.topics_deleted({"x": (ID,)}, NOW) == ()
-    assert core.list_groups() == ()
+    assert core.list_groups() == []
 
 
 @pytest.mark.parametrize("is_topic", [True, False])
@@ -204,8 +195,8 @@ def test_who_waits_is_sent_away_when_the_leadership_ends() -> None:
         harness.join(instance_id="i"),
     ]
     harness.join(instance_id="i")
-    harness.run(harness.core.ask(OffsetDeleteAsked(50, "k", (T0,)), harness.now))
-    harness.run(harness.core.ask(DeleteGroupAsked(51, "k"), harness.now))
+    harness.run(harness.core.ask(under(50, deleting_offsets(T0, group_id="k")), harness.now))
+    harness.run(harness.core.ask(under(51, deleting("k")), harness.now))
     waiting += [harness.join(leader), harness.join(group_id="h", instance_id="x")]
     given = harness.join(group_id="h")
     harness.run(harness.core.unload())
@@ -213,14 +204,14 @@ def test_who_waits_is_sent_away_when_the_leadership_ends() -> None:
         expected = (
             ErrorCode.FENCED_INSTANCE_ID if ticket == waiting[2] else ErrorCode.NOT_COORDINATOR
         )
-        assert errors(harness.answers[ticket]) == [expected]
-    assert errors(harness.answers[given]) == [ErrorCode.MEMBER_ID_REQUIRED]
+        assert errors_of(harness.answers[ticket]) == [expected]
+    assert errors_of(harness.answers[given]) == [ErrorCode.MEMBER_ID_REQUIRED]
     assert harness.timers == {}
     assert static not in harness.core.groups
     for asked in EVERY_REQUEST:
         (effect,) = harness.core.ask(asked, harness.now)
         assert isinstance(effect, Reply)
-        assert errors(effect.answer) == [ErrorCode.NOT_COORDINATOR]
+        assert errors_of(effect.answer) == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_who_waits_for_its_assignment_is_sent_away_too() -> None:
@@ -231,7 +222,9 @@ def test_who_waits_for_its_assignment_is_sent_away_too() -> None:
     harness.holds = True
     tickets.append(harness.sync(members[0], 1))
     harness.run(harness.core.unload())
-    assert [harness.answers[ticket].error for ticket in tickets] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert [harness.answers[ticket].error_code for ticket in tickets] == [
+        ErrorCode.NOT_COORDINATOR
+    ] * 2
     assert harness.timers == {}
 
 
@@ -328,7 +321,7 @@ def test_a_copy_goes_on_alike() -> None:
     other = harness.core.copy()
     for core in (harness.core, other):
         core.committed(next(iter(harness.held)), harness.now)
-        core.ask(joining(group_id="h", uuid="z", ticket=99), harness.now)
+        core.ask(under(99, joining(group_id="h", uuid="z")), harness.now)
         core.timer_fired(TimerName(TimerKind.JOIN, "h"), 9000, harness.now)
     assert harness.core.key() == other.key()
 

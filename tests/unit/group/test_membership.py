@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group.harness import (
-    DELAY_MS,
-    REBALANCE_MS,
-    SESSION_MS,
-    G,
-    GroupHarness,
-    joining,
-)
+from tests.support.group.asking import REBALANCE_MS, SESSION_MS, G, heartbeating, joining, under
+from tests.support.group.harness import DELAY_MS, GroupHarness
 
 from tidelog.core.coordinator_shard import Reply
 from tidelog.core.errors import ErrorCode
-from tidelog.group.requests import HeartbeatAsked
 from tidelog.group.timers import TimerKind, TimerName
+from tidelog.wire.messages.describe_groups import DescribedGroupMember
+from tidelog.wire.messages.list_groups import ListedGroup
 
 
 def test_heartbeats_keep_a_member() -> None:
@@ -35,7 +30,7 @@ def test_a_heartbeat_moves_a_deadline_and_sets_no_timer() -> None:
     name = TimerName(TimerKind.SESSION, G, member_id)
     armed_ms = harness.timers[name]
     heard_ms = harness.now_ms
-    asked = HeartbeatAsked(99, G, 1, member_id)
+    asked = under(99, heartbeating(member_id, 1))
     (effect,) = harness.core.ask(asked, harness.now)
     assert isinstance(effect, Reply)
     assert harness.timers[name] == armed_ms < heard_ms + SESSION_MS
@@ -122,7 +117,7 @@ def test_a_member_that_waits_in_a_join_does_not_run_out() -> None:
         assert harness.heartbeat(second, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert ticket not in harness.answers
     harness.join(second)
-    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.answers[ticket].error_code == ErrorCode.NONE
     assert harness.heartbeat(first, 2) is ErrorCode.NONE
 
 
@@ -189,44 +184,58 @@ def test_a_stable_group_shows_metadata_and_assignments() -> None:
     harness = GroupHarness()
     first, _ = harness.stable(None, "i")
     shown = harness.describe()
-    assert (shown.state, shown.protocol_type, shown.protocol_name) == (
+    assert (shown.group_state, shown.protocol_type, shown.protocol_data) == (
         "Stable",
         "consumer",
         "range",
     )
-    assert shown.members[0] == (first, None, "c", "/h", b"t", b"of " + first.encode())
-    assert shown.members[1].instance_id == "i"
+    assert shown.members[0] == DescribedGroupMember(
+        first, None, "c", "/h", b"t", b"of " + first.encode()
+    )
+    assert shown.members[1].group_instance_id == "i"
 
 
 def test_before_that_it_does_not() -> None:
     harness = GroupHarness()
     member_id = harness.member()
     shown = harness.describe()
-    assert (shown.error, shown.state, shown.protocol_name) == (0, "PreparingRebalance", "")
-    assert shown.members == ((member_id, None, "c", "/h", b"", b""),)
+    assert (shown.error_code, shown.group_state, shown.protocol_data) == (
+        0,
+        "PreparingRebalance",
+        "",
+    )
+    assert shown.members == [DescribedGroupMember(member_id, None, "c", "/h", b"", b"")]
 
 
 def test_a_group_that_is_not_there_is_shown_dead() -> None:
     harness = GroupHarness()
-    assert (harness.describe().error, harness.describe().state) == (ErrorCode.NONE, "Dead")
-    assert harness.describe(version=6).error is ErrorCode.GROUP_ID_NOT_FOUND
-    assert harness.describe("").state == "Dead"
+    assert (harness.describe().error_code, harness.describe().group_state) == (
+        ErrorCode.NONE,
+        "Dead",
+    )
+    assert harness.describe(version=6).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.describe("").group_state == "Dead"
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
     harness = GroupHarness()
     harness.stable(None)
     harness.commit_offset(5, group_id="offsets")
-    everything = (("g", "consumer", "Stable"), ("offsets", "", "Empty"))
+    everything = [
+        ListedGroup("g", "consumer", "Stable", "classic"),
+        ListedGroup("offsets", "", "Empty", "classic"),
+    ]
     assert harness.core.list_groups() == everything
     assert harness.core.list_groups(["stable", "DEAD"]) == everything[:1]
     assert harness.core.list_groups(["Empty"], ["CLASSIC"]) == everything[1:]
-    assert harness.core.list_groups(types=["consumer"]) == ()
+    assert harness.core.list_groups(types=["consumer"]) == []
 
 
 def test_rebalance_timeouts_are_the_longest_ones() -> None:
     harness = GroupHarness()
     first, second = harness.stable(None, None, session_timeout_ms=REBALANCE_MS)
-    harness.join(second, rebalance_timeout_ms=REBALANCE_MS * 2, protocols=joining().protocols)
+    harness.join(
+        second, rebalance_timeout_ms=REBALANCE_MS * 2, protocols=joining().message.protocols
+    )
     harness.join(first, rebalance_timeout_ms=1)
     assert harness.timers[TimerName(TimerKind.JOIN, G)] == harness.now_ms + REBALANCE_MS

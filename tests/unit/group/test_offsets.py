@@ -6,20 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.group.harness import (
-    DELAY_MS,
+from tests.support.group.asking import (
     SESSION_MS,
-    SETTINGS,
-    WALL_MS,
+    Committed,
     G,
-    GroupHarness,
+    committing,
+    deleting_offsets,
+    errors_of,
+    fetched,
+    fetching,
     protocols,
 )
+from tests.support.group.harness import DELAY_MS, SETTINGS, WALL_MS, GroupHarness
 
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.group.records import PartitionIncarnation
-from tidelog.group.requests import OffsetCommitAsked, OffsetFetchAsked, OffsetToCommit
+from tidelog.group.records import NO_PARTITION, PartitionIncarnation
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponsePartitions
 
 T0 = TopicPartition("t", 0)
 
@@ -47,15 +50,46 @@ def test_an_offset_is_visible_and_acknowledged_when_it_is_replicated() -> None:
 def test_what_is_kept_of_an_offset() -> None:
     harness = GroupHarness()
     partition = PartitionIncarnation(b"I" * 16, 4)
-    offset = OffsetToCommit(T0, 5, 3, "m", partition)
-    harness.ask(OffsetCommitAsked(0, G, (offset,)))
+    offset = Committed(T0, 5, 3, "m", partition)
+    harness.ask(committing(offset))
     kept = harness.group().offsets[T0]
     assert (kept.commit_timestamp_ms, kept.expire_timestamp_ms) == (WALL_MS, -1)
-    harness.ask(OffsetCommitAsked(0, G, (offset,), retention_ms=1000))
+    harness.ask(committing(offset, retention_ms=1000))
     assert harness.group().offsets[T0].expire_timestamp_ms == WALL_MS + 1000
-    answer = harness.answer(OffsetFetchAsked(0, G))
-    assert answer.offsets == ((T0, 5, 3, "m", partition),)
-    assert harness.answer(OffsetFetchAsked(0, "h")).offsets == ()
+    assert harness.group().offsets[T0].incarnation == partition
+    (topic,) = harness.answer(fetching()).topics
+    assert topic.partitions == [OffsetFetchResponsePartitions(0, 5, 3, "m")]
+    assert harness.answer(fetching("h")).topics == []
+
+
+def test_an_offset_of_an_earlier_incarnation_of_its_partition_is_not_served() -> None:
+    harness = GroupHarness()
+    first, second = PartitionIncarnation(b"I" * 16, 4), PartitionIncarnation(b"I" * 16, 5)
+    harness.ask(committing(Committed(T0, 5, incarnation=first)))
+    for present, offset in (
+        (first, 5),
+        (second, -1),
+        (PartitionIncarnation(b"J" * 16), -1),
+        (PartitionIncarnation(b"I" * 16, NO_PARTITION), 5),
+        (PartitionIncarnation(first_leader_epoch=NO_PARTITION), 5),
+    ):
+        asked = replace(fetching(), incarnation_of={T0: present}.__getitem__)
+        assert fetched(harness.answer(asked)) == {T0: offset}
+
+
+def test_a_partition_that_does_not_exist_is_neither_committed_nor_deleted() -> None:
+    harness = GroupHarness()
+    missing = PartitionIncarnation(b"I" * 16, NO_PARTITION)
+    other = TopicPartition("t", 1)
+    asked = committing(Committed(T0, 5, incarnation=missing), Committed(other, 6))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert errors_of(harness.answer(asked)) == [unknown, ErrorCode.NONE]
+    assert fetched(harness.answer(fetching())) == {other: 6}
+    deletion = replace(deleting_offsets(T0, other), incarnation_of=asked.incarnation_of)
+    assert errors_of(harness.answer(deletion)) == [unknown, ErrorCode.NONE]
+    assert harness.core.groups == {}
+    harness.run(harness.core.unload())
+    assert errors_of(harness.answer(asked)) == [unknown, ErrorCode.NOT_COORDINATOR]
 
 
 def test_who_may_commit() -> None:
@@ -108,16 +142,16 @@ def test_a_commit_is_as_good_as_a_heartbeat() -> None:
 
 def test_metadata_has_a_limit_of_its_own_per_partition() -> None:
     harness = GroupHarness(replace(SETTINGS, offset_metadata_max_bytes=3))
-    short = OffsetToCommit(T0, 5, metadata="abc")
-    long = OffsetToCommit(TopicPartition("t", 1), 6, metadata="abcd")
-    answer = harness.answer(OffsetCommitAsked(0, G, (short, long)))
-    assert [error for _, error in answer.partitions] == [
+    short = Committed(T0, 5, metadata="abc")
+    long = Committed(TopicPartition("t", 1), 6, metadata="abcd")
+    answer = harness.answer(committing(short, long))
+    assert errors_of(answer) == [
         ErrorCode.NONE,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ]
     assert (harness.offset(0), harness.offset(1)) == (5, -1)
-    answer = harness.answer(OffsetCommitAsked(0, "h", (long,)))
-    assert answer.partitions[0][1] is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    answer = harness.answer(committing(long, group_id="h"))
+    assert errors_of(answer)[0] is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert "h" not in harness.core.groups
 
 
@@ -137,7 +171,7 @@ def test_the_nameless_group_has_offsets_only() -> None:
     assert harness.committed_error(harness.commit_offset(5, group_id="")) is ErrorCode.NONE
     assert harness.offset(group_id="") == 5
     answer = harness.answers[harness.delete_offsets("t", group_id="")]
-    assert answer.error is ErrorCode.INVALID_GROUP_ID
+    assert answer.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize(
@@ -166,10 +200,10 @@ def test_a_commit_that_fails_leaves_nothing(error: ErrorCode, told: ErrorCode) -
 def test_partitions_keep_their_own_errors_when_a_commit_fails() -> None:
     harness = GroupHarness(replace(SETTINGS, offset_metadata_max_bytes=0))
     harness.holds = True
-    offsets = (OffsetToCommit(T0, 5), OffsetToCommit(TopicPartition("t", 1), 6, metadata="a"))
-    ticket = harness.ask(OffsetCommitAsked(0, G, offsets))
+    offsets = (Committed(T0, 5), Committed(TopicPartition("t", 1), 6, metadata="a"))
+    ticket = harness.ask(committing(*offsets))
     harness.fail()
-    assert [error for _, error in harness.answers[ticket].partitions] == [
+    assert errors_of(harness.answers[ticket]) == [
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ]
@@ -216,7 +250,7 @@ def test_offsets_of_an_empty_group_are_deleted() -> None:
     harness = GroupHarness()
     harness.commit_offset(5)
     answer = harness.answers[harness.delete_offsets("t", "u")]
-    assert (answer.error, [error for _, error in answer.partitions]) == (0, [0, 0])
+    assert (answer.error_code, errors_of(answer)) == (0, [0, 0])
     assert G not in harness.core.groups
     assert harness.reload().offset() == -1
 
@@ -227,7 +261,7 @@ def test_members_keep_the_offsets_of_their_topics() -> None:
     for topic in ("t", "u"):
         harness.commit_offset(5, topic=topic, member_id=member_id, generation_id=1)
     answer = harness.answers[harness.delete_offsets("t", "u")]
-    assert [error for _, error in answer.partitions] == [
+    assert errors_of(answer) == [
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
         ErrorCode.NONE,
     ]
@@ -242,16 +276,16 @@ def test_where_subscriptions_are_not_known_nothing_is_deleted(stage: str) -> Non
     if stage == "unreadable":
         harness.sleep(DELAY_MS)
     answer = harness.answers[harness.delete_offsets("u")]
-    assert answer.partitions[0][1] is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert errors_of(answer)[0] is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 def test_whose_offsets_cannot_be_deleted() -> None:
     harness = GroupHarness()
     answer = harness.answers[harness.delete_offsets("t")]
-    assert (answer.error, answer.partitions) == (ErrorCode.GROUP_ID_NOT_FOUND, ())
+    assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     harness.stable(None, protocol_type="connect")
     answer = harness.answers[harness.delete_offsets("t")]
-    assert answer.error is ErrorCode.NON_EMPTY_GROUP
+    assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_commit_under_way_is_deleted_too() -> None:
@@ -261,7 +295,7 @@ def test_a_commit_under_way_is_deleted_too() -> None:
     ticket = harness.delete_offsets("t")
     assert ticket not in harness.answers
     harness.release()
-    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.answers[ticket].error_code == ErrorCode.NONE
     assert harness.offset() == -1
 
 
@@ -276,5 +310,5 @@ def test_a_deletion_of_offsets_that_is_not_written(is_late: bool) -> None:
         harness.release()
     else:
         harness.fail()
-    assert harness.answers[ticket].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.answers[ticket].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.offset() == (-1 if is_late else 5)

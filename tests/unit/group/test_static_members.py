@@ -5,26 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.group.harness import (
-    DELAY_MS,
-    REBALANCE_MS,
-    SESSION_MS,
-    G,
-    GroupHarness,
-    joining,
-    protocols,
-)
+from tests.support.group.asking import REBALANCE_MS, SESSION_MS, G, joining, protocols
+from tests.support.group.harness import DELAY_MS, GroupHarness
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group.requests import MemberIdentity, Protocol
+from tidelog.wire.messages.join_group import JoinGroupRequestProtocol
+from tidelog.wire.messages.leave_group import MemberIdentity
 
 
 def test_a_follower_that_returns_keeps_its_assignment_without_a_rebalance() -> None:
     harness = GroupHarness()
     leader, follower = harness.stable("a", "b")
     answer = harness.answer(joining(instance_id="b", uuid="new"))
-    assert (answer.error, answer.member_id, answer.generation_id) == (0, "b-new", 1)
-    assert (answer.leader_id, answer.skip_assignment, answer.members) == (leader, False, ())
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (0, "b-new", 1)
+    assert (answer.leader, answer.skip_assignment, answer.members) == (leader, False, [])
     assert harness.state() == "Stable"
     synced = harness.answers[harness.sync("b-new", 1, instance_id="b")]
     assert synced.assignment == b"of " + follower.encode()
@@ -39,7 +33,7 @@ def test_a_leader_that_returns_need_not_assign() -> None:
     harness = GroupHarness()
     harness.stable("a", "b")
     answer = harness.answer(joining(instance_id="a", uuid="new"))
-    assert (answer.leader_id, answer.skip_assignment) == ("a-new", True)
+    assert (answer.leader, answer.skip_assignment) == ("a-new", True)
     assert [member.member_id for member in answer.members] == ["a-new", "b-u2"]
     assert harness.reload().group().leader_id == "a-new"
 
@@ -48,7 +42,7 @@ def test_before_version_9_a_leader_that_returns_is_told_that_another_one_leads()
     harness = GroupHarness()
     leader, _ = harness.stable("a", "b")
     answer = harness.answer(joining(instance_id="a", uuid="new", version=8))
-    assert (answer.leader_id, answer.skip_assignment, answer.members) == (leader, False, ())
+    assert (answer.leader, answer.skip_assignment, answer.members) == (leader, False, [])
     assert harness.group().leader_id == "a-new"
 
 
@@ -60,7 +54,7 @@ def test_nothing_is_answered_nor_changed_before_the_new_id_is_in_the_log() -> No
     assert ticket not in harness.answers
     assert harness.heartbeat(follower, 1, "b") is ErrorCode.NONE
     harness.commit()
-    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.answers[ticket].error_code == ErrorCode.NONE
     assert harness.heartbeat(follower, 1, "b") is ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -78,7 +72,7 @@ def test_if_it_cannot_be_written_the_old_id_stays(error: ErrorCode, told: ErrorC
     harness.holds = True
     ticket = harness.join(instance_id="b")
     harness.fail(error)
-    assert (harness.answers[ticket].error, harness.answers[ticket].member_id) == (told, "")
+    assert (harness.answers[ticket].error_code, harness.answers[ticket].member_id) == (told, "")
     assert harness.heartbeat(follower, 1, "b") is ErrorCode.NONE
 
 
@@ -92,7 +86,7 @@ def test_ids_change_one_after_the_other_so_that_the_log_holds_no_mixture() -> No
     assert first in harness.answers
     assert second not in harness.answers
     harness.release()
-    assert harness.answers[second].error is ErrorCode.NONE
+    assert harness.answers[second].error_code == ErrorCode.NONE
     ids = {harness.answers[ticket].member_id for ticket in (first, second)}
     assert set(harness.reload().group().members) == ids
 
@@ -103,9 +97,9 @@ def test_of_two_that_wait_for_one_instance_the_first_is_fenced() -> None:
     harness.holds = True
     harness.join(instance_id="a")
     first, second = harness.join(instance_id="b"), harness.join(instance_id="b")
-    assert harness.answers[first].error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.answers[first].error_code == ErrorCode.FENCED_INSTANCE_ID
     harness.release()
-    assert harness.answers[second].error is ErrorCode.NONE
+    assert harness.answers[second].error_code == ErrorCode.NONE
 
 
 def test_while_the_outcome_is_open_nobody_is_kept_waiting() -> None:
@@ -115,16 +109,16 @@ def test_while_the_outcome_is_open_nobody_is_kept_waiting() -> None:
     tickets = [harness.join(instance_id="b"), harness.join(instance_id="a")]
     harness.overdue()
     harness.overdue()
-    assert [harness.answers[ticket].error for ticket in tickets] == [
+    assert [harness.answers[ticket].error_code for ticket in tickets] == [
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.REBALANCE_IN_PROGRESS,
     ]
     third = harness.join(instance_id="a")
-    assert harness.answers[third].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.answers[third].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.commit()
     assert harness.heartbeat(follower, 1, "b") is ErrorCode.FENCED_INSTANCE_ID
     harness.release()
-    assert harness.answer(joining(instance_id="a")).error is ErrorCode.NONE
+    assert harness.answer(joining(instance_id="a")).error_code == ErrorCode.NONE
 
 
 def test_an_overdue_write_that_fails_after_all_changes_nothing() -> None:
@@ -146,7 +140,7 @@ def test_if_the_group_went_on_meanwhile_the_join_is_decided_anew() -> None:
     assert harness.state() == "PreparingRebalance"
     harness.release()
     answer = harness.answers[ticket]
-    assert (answer.error, answer.generation_id) == (ErrorCode.NONE, 2)
+    assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 2)
     assert list(harness.group().members) == [leader, answer.member_id]
 
 
@@ -157,9 +151,9 @@ def test_if_the_group_went_on_the_later_join_of_an_instance_fences_the_earlier_o
     written, waiting = harness.join(instance_id="b"), harness.join(instance_id="b")
     harness.join(leader, instance_id="a")
     latest = harness.join(instance_id="b")
-    assert harness.answers[waiting].error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.answers[waiting].error_code == ErrorCode.FENCED_INSTANCE_ID
     harness.release()
-    assert harness.answers[written].error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.answers[written].error_code == ErrorCode.FENCED_INSTANCE_ID
     assert harness.answers[latest].generation_id == 2
     assert list(harness.group().members) == [leader, harness.answers[latest].member_id]
 
@@ -228,7 +222,7 @@ def test_another_protocol_makes_a_rebalance() -> None:
     harness.sync(harness.answers[first].member_id, 1, instance_id="a")
     harness.sync(harness.answers[second].member_id, 1, instance_id="b")
     assert harness.state() == "Stable"
-    only = (Protocol("sticky", b"t"),)
+    only = [JoinGroupRequestProtocol("sticky", b"t")]
     harness.join(instance_id="b", protocols=only)
     assert harness.state() == "PreparingRebalance"
     harness.join(harness.answers[first].member_id, instance_id="a", protocols=both)
@@ -239,10 +233,10 @@ def test_one_that_returns_while_members_join_joins_with_them() -> None:
     harness = GroupHarness()
     first = harness.join(instance_id="a")
     second = harness.join(instance_id="a")
-    assert harness.answers[first].error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.answers[first].error_code == ErrorCode.FENCED_INSTANCE_ID
     harness.sleep(DELAY_MS)
     answer = harness.answers[second]
-    assert (answer.error, answer.leader_id) == (ErrorCode.NONE, answer.member_id)
+    assert (answer.error_code, answer.leader) == (ErrorCode.NONE, answer.member_id)
     assert len(answer.members) == 1
 
 
@@ -253,7 +247,7 @@ def test_one_that_returns_while_the_assignment_is_made_begins_a_rebalance() -> N
     leader, follower = (harness.answers[ticket].member_id for ticket in (first, second))
     syncing = harness.sync(follower, 1, instance_id="b")
     third = harness.join(instance_id="b")
-    assert harness.answers[syncing].error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.answers[syncing].error_code == ErrorCode.FENCED_INSTANCE_ID
     harness.join(leader, instance_id="a")
     assert harness.answers[third].generation_id == 2
 
@@ -276,7 +270,7 @@ def test_a_static_leader_that_does_not_join_again_leads_no_longer() -> None:
     )
     harness.sleep(REBALANCE_MS)
     answer = harness.answers[ticket]
-    assert answer.leader_id == follower
+    assert answer.leader == follower
     assert [member.member_id for member in answer.members] == [absent, follower]
 
 
@@ -319,7 +313,7 @@ def test_a_return_during_the_write_of_a_group_that_died_is_sent_away() -> None:
     assert harness.state() == "Empty"
     harness.delete()
     harness.commit()
-    assert harness.answers[ticket].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.answers[ticket].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.release()
     assert G not in harness.core.groups
 

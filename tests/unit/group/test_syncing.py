@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group.harness import (
-    DELAY_MS,
-    REBALANCE_MS,
-    SESSION_MS,
-    GroupHarness,
-    joining,
-)
+from tests.support.group.asking import REBALANCE_MS, SESSION_MS, protocols
+from tests.support.group.harness import DELAY_MS, GroupHarness
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group.requests import MemberIdentity
 from tidelog.group.timers import TimerKind, TimerName
+from tidelog.wire.messages.leave_group import MemberIdentity
 
 
 def two(**changes: object) -> tuple[GroupHarness, str, str]:
@@ -44,7 +39,7 @@ def test_whom_the_leader_forgot_has_nothing_to_do() -> None:
     harness, leader, follower = two()
     harness.sync(leader, 1)
     answer = harness.answers[harness.sync(follower, 1)]
-    assert (answer.error, answer.assignment) == (ErrorCode.NONE, b"")
+    assert (answer.error_code, answer.assignment) == (ErrorCode.NONE, b"")
 
 
 def test_in_a_stable_group_a_sync_tells_the_assignment_again() -> None:
@@ -69,18 +64,18 @@ def test_who_may_sync() -> None:
         (leader, 1, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
     ):
         answer = harness.answers[harness.sync(member_id, generation_id, **changes)]
-        assert answer.error is error
+        assert answer.error_code == error
     ticket = harness.sync(leader, 1, protocol_type="consumer", protocol_name="range")
-    assert harness.answers[ticket].error is ErrorCode.NONE
+    assert harness.answers[ticket].error_code == ErrorCode.NONE
 
 
 def test_during_a_rebalance_there_is_no_assignment() -> None:
     harness, leader, follower = two()
     waiting = harness.sync(follower, 1)
     harness.member()
-    assert harness.answers[waiting].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert harness.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     answer = harness.answers[harness.sync(leader, 1)]
-    assert answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_repeated_sync_of_the_leader_writes_no_second_assignment() -> None:
@@ -88,7 +83,7 @@ def test_a_repeated_sync_of_the_leader_writes_no_second_assignment() -> None:
     harness.holds = True
     first = harness.sync(leader, 1, assignments=((leader, b"one"),))
     second = harness.sync(leader, 1, assignments=((leader, b"two"),))
-    assert harness.answers[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert harness.answers[first].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert len(harness.held) == 1
     harness.release()
     assert harness.answers[second].assignment == b"one"
@@ -113,7 +108,7 @@ def test_an_assignment_that_cannot_be_written_makes_everybody_join_again(
     harness.holds = True
     tickets = [harness.sync(follower, 1), harness.sync(leader, 1)]
     harness.fail(error)
-    assert [harness.answers[ticket].error for ticket in tickets] == [told, told]
+    assert [harness.answers[ticket].error_code for ticket in tickets] == [told, told]
     assert harness.state() == "PreparingRebalance"
 
 
@@ -122,7 +117,7 @@ def test_an_assignment_that_takes_too_long_is_void_even_if_it_is_written_later()
     harness.holds = True
     tickets = [harness.sync(follower, 1), harness.sync(leader, 1)]
     harness.overdue()
-    assert [harness.answers[ticket].error for ticket in tickets] == [
+    assert [harness.answers[ticket].error_code for ticket in tickets] == [
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.REBALANCE_IN_PROGRESS,
     ]
@@ -144,8 +139,8 @@ def test_an_assignment_of_a_generation_that_is_over_is_void() -> None:
     harness, leader, follower = two()
     harness.holds = True
     ticket = harness.sync(leader, 1, assignments=((leader, b"old"),))
-    harness.join(follower, protocols=(joining().protocols[0]._replace(metadata=b"u"),))
-    assert harness.answers[ticket].error is ErrorCode.REBALANCE_IN_PROGRESS
+    harness.join(follower, protocols=protocols("range", metadata=b"u"))
+    assert harness.answers[ticket].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     harness.join(leader)
     assert harness.group().generation_id == 2
     harness.release()
@@ -165,7 +160,7 @@ def test_an_assignment_of_a_generation_that_is_over_may_fail() -> None:
 def test_assignments_that_fit_no_record_are_not_tried() -> None:
     harness, leader, _ = two()
     answer = harness.answers[harness.sync(leader, 1, assignments=((leader, bytes(2**20 + 1)),))]
-    assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert (harness.state(), harness.log) == ("PreparingRebalance", [])
 
 
@@ -173,7 +168,7 @@ def test_a_leader_that_never_assigns_is_dropped() -> None:
     harness, leader, follower = two(session_timeout_ms=REBALANCE_MS * 2)
     waiting = harness.sync(follower, 1)
     harness.sleep(REBALANCE_MS)
-    assert harness.answers[waiting].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert harness.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert list(harness.group().members) == [follower]
     assert leader not in harness.group().members
 
@@ -198,7 +193,7 @@ def test_who_leaves_while_it_waits_is_answered() -> None:
     harness, _, follower = two()
     ticket = harness.sync(follower, 1)
     harness.leave(follower)
-    assert harness.answers[ticket].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.answers[ticket].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_waits_in_a_sync_does_not_run_out() -> None:
@@ -209,7 +204,7 @@ def test_a_member_that_waits_in_a_sync_does_not_run_out() -> None:
     harness.sleep(SESSION_MS - 1)
     assert follower in harness.group().members
     harness.sync(leader, 1)
-    assert harness.answers[waiting].error is ErrorCode.NONE
+    assert harness.answers[waiting].error_code == ErrorCode.NONE
     assert TimerName(TimerKind.SESSION, "g", follower) in harness.timers
     harness.heartbeat(leader, 1)
     harness.sleep(SESSION_MS)

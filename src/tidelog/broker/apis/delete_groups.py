@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.group.requests import DeleteGroupAsked
 from tidelog.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -29,13 +28,8 @@ def handle(context: ApiContext, request: Request[DeleteGroupsRequest]) -> Any:
     groups = list(dict.fromkeys(message.groups_names))
     return context.groups.answer_all(
         request,
-        [DeleteGroupAsked(context.groups.ticket(), group_id) for group_id in groups],
-        lambda answers: DeleteGroupsResponse(
-            results=[
-                DeletableGroupResult(group_id, answer.error)
-                for group_id, answer in zip(groups, answers, strict=True)
-            ]
-        ),
+        [context.groups.asked(request, group_id) for group_id in groups],
+        lambda answers: DeleteGroupsResponse(results=list(answers)),
     )
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.server.requests import Card, Request
-from tidelog.group.answers import HeartbeatAnswer
-from tidelog.group.requests import HeartbeatAsked
-from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.heartbeat import HeartbeatRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -22,16 +20,5 @@ CARD = Card(api_key=12, min_version=0, max_version=4)
 
 def handle(context: ApiContext, request: Request[HeartbeatRequest]) -> Any:
     """Ask the group's coordinator."""
-    message = request.message
-    asked = HeartbeatAsked(
-        context.groups.ticket(),
-        message.group_id,
-        message.generation_id,
-        message.member_id,
-        message.group_instance_id,
-    )
-    return context.groups.answer(request, asked, _response)
-
-
-def _response(answer: HeartbeatAnswer) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=answer.error)
+    groups = context.groups
+    return groups.answer(request, groups.asked(request, request.message.group_id))

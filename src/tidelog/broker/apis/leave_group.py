@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.server.requests import Card, Request
-from tidelog.group.answers import LeaveAnswer
-from tidelog.group.requests import LeaveAsked, MemberIdentity
+from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
-    MemberResponse,
+    MemberIdentity,
 )
 
 if TYPE_CHECKING:
@@ -27,25 +26,14 @@ _MANY_MEMBERS_VERSION = 3
 
 def handle(context: ApiContext, request: Request[LeaveGroupRequest]) -> Any:
     """Ask the group's coordinator."""
-    message = request.message
-    many = request.header.api_version >= _MANY_MEMBERS_VERSION
-    if many:
-        members = tuple(
-            MemberIdentity(each.member_id, each.group_instance_id) for each in message.members
-        )
-    else:
-        members = (MemberIdentity(message.member_id),)
-    asked = LeaveAsked(context.groups.ticket(), message.group_id, members)
-    return context.groups.answer(request, asked, lambda answer: _response(answer, many))
+    message, groups = request.message, context.groups
+    if request.header.api_version >= _MANY_MEMBERS_VERSION:
+        return groups.answer(request, groups.asked(request, message.group_id))
+    message.members = [MemberIdentity(message.member_id)]
+    return groups.answer(request, groups.asked(request, message.group_id), _of_one)
 
 
-def _response(answer: LeaveAnswer, many: bool) -> LeaveGroupResponse:
-    error = answer.error
-    if many:
-        members = [
-            MemberResponse(each.member_id, each.instance_id, each.error) for each in answer.members
-        ]
-        return LeaveGroupResponse(error_code=error, members=members)
-    if not error and answer.members:
-        error = answer.members[0].error
+def _of_one(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+    members = answer.members
+    error = answer.error_code or (members[0].error_code if members else ErrorCode.NONE)
     return LeaveGroupResponse(error_code=error)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
-from tidelog.group.listing import GROUP_TYPE
-from tidelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -22,10 +21,4 @@ def handle(context: ApiContext, request: Request[ListGroupsRequest]) -> ListGrou
     """Return all groups that the filters let through."""
     message = request.message
     error, groups = context.groups.list_groups(message.states_filter, message.types_filter)
-    return ListGroupsResponse(
-        error_code=error,
-        groups=[
-            ListedGroup(group.group_id, group.protocol_type, group.state, GROUP_TYPE)
-            for group in groups
-        ],
-    )
+    return ListGroupsResponse(error_code=error, groups=groups)

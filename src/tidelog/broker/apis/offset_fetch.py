@@ -8,25 +8,18 @@ nothing).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.coordinators.recreated_topics import has_ended
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import TopicPartition
-from tidelog.group.answers import FetchedOffset, OffsetFetchAnswer
-from tidelog.group.requests import OffsetFetchAsked
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 if TYPE_CHECKING:
@@ -34,120 +27,53 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=9, min_version=1, max_version=9, note="no transactions yet")
 
-_FETCHED_GROUPS_VERSION = 8
 _GROUP_ERROR_VERSION = 2
 _MANY_GROUPS_VERSION = 8
-_Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
 
 
 def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
     """Ask the coordinator of each group; for a group named twice, the last entry counts."""
     message = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
-        asked = _asked(context, message.group_id, message.topics)
-        version = request.header.api_version
-        return context.groups.answer(
-            request, asked, lambda answer: _response(message, _present(context, answer), version)
-        )
+        topics = None
+        if message.topics is not None:
+            topics = [
+                OffsetFetchRequestTopics(topic.name, topic.partition_indexes)
+                for topic in message.topics
+            ]
+        only = OffsetFetchRequestGroup(message.group_id, topics=topics)
+        asked = context.groups.asked(request, message.group_id, only)
+        return context.groups.answer(request, asked, lambda answer: _of_one(request, answer))
     groups = list({group.group_id: group for group in message.groups}.values())
     return context.groups.answer_all(
         request,
-        [_asked(context, group.group_id, group.topics) for group in groups],
-        lambda answers: OffsetFetchResponse(
-            groups=[
-                _group(group.group_id, _present(context, answer))
-                for group, answer in zip(groups, answers, strict=True)
-            ]
-        ),
+        [context.groups.asked(request, group.group_id, group) for group in groups],
+        lambda answers: OffsetFetchResponse(groups=list(answers)),
     )
 
 
-def _asked(context: ApiContext, group_id: str, topics: _Topics) -> OffsetFetchAsked:
-    partitions = None
-    if topics is not None:
-        partitions = tuple(
-            TopicPartition(topic.name, index)
-            for topic in topics
-            for index in topic.partition_indexes
-        )
-    return OffsetFetchAsked(context.groups.ticket(), group_id, partitions)
-
-
-def _present(context: ApiContext, answer: OffsetFetchAnswer) -> OffsetFetchAnswer:
-    """Return the answer without offsets of earlier topics of a name, or removed partitions (G6).
-
-    Their tombstones may not be written yet.
-    """
-    view = context.services.view
-    offsets = tuple(
-        FetchedOffset(each.topic_partition)
-        if has_ended(view, each.topic_partition, each.incarnation)
-        else each
-        for each in answer.offsets
-    )
-    return OffsetFetchAnswer(answer.error, offsets)
-
-
-def _by_topic(offsets: Sequence[FetchedOffset]) -> dict[str, list[FetchedOffset]]:
-    topics: dict[str, list[FetchedOffset]] = {}
-    for offset in offsets:
-        topics.setdefault(offset.topic_partition.topic, []).append(offset)
-    return topics
-
-
-def _response(
-    message: OffsetFetchRequest, answer: OffsetFetchAnswer, version: int
+def _of_one(
+    request: Request[OffsetFetchRequest], answer: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
-    error = answer.error
-    offsets: Sequence[FetchedOffset] = answer.offsets
-    if error and version < _GROUP_ERROR_VERSION:
-        # The response has no other place for it than each requested partition.
-        offsets = [
-            FetchedOffset(TopicPartition(topic.name, index))
-            for topic in message.topics or ()
-            for index in topic.partition_indexes
-        ]
+    if answer.error_code:
+        return error_response(request, ErrorCode(answer.error_code))
     return OffsetFetchResponse(
-        error_code=error,
         topics=[
             OffsetFetchResponseTopic(
-                topic,
+                topic.name,
                 [
                     OffsetFetchResponsePartition(
-                        each.topic_partition.partition,
-                        each.offset,
-                        each.leader_epoch,
+                        each.partition_index,
+                        each.committed_offset,
+                        each.committed_leader_epoch,
                         each.metadata,
-                        error,
+                        each.error_code,
                     )
-                    for each in found
+                    for each in topic.partitions
                 ],
             )
-            for topic, found in _by_topic(offsets).items()
+            for topic in answer.topics
         ],
-    )
-
-
-def _group(group_id: str, answer: OffsetFetchAnswer) -> OffsetFetchResponseGroup:
-    return OffsetFetchResponseGroup(
-        group_id,
-        [
-            OffsetFetchResponseTopics(
-                topic,
-                [
-                    OffsetFetchResponsePartitions(
-                        each.topic_partition.partition,
-                        each.offset,
-                        each.leader_epoch,
-                        each.metadata,
-                        ErrorCode.NONE,
-                    )
-                    for each in found
-                ],
-            )
-            for topic, found in _by_topic(answer.offsets).items()
-        ],
-        answer.error,
     )
 
 
@@ -156,7 +82,7 @@ def error_response(
 ) -> OffsetFetchResponse:
     """Return `error` by group or partition; version 1 has no error of the whole group."""
     version = request.header.api_version
-    if version >= _FETCHED_GROUPS_VERSION:
+    if version >= _MANY_GROUPS_VERSION:
         return OffsetFetchResponse(
             groups=[
                 OffsetFetchResponseGroup(group.group_id, error_code=error)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.group.answers import SyncAnswer
-from tidelog.group.requests import SyncAsked
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -29,23 +27,4 @@ def handle(context: ApiContext, request: Request[SyncGroupRequest]) -> Any:
     names_protocol = message.protocol_type is not None and message.protocol_name is not None
     if request.header.api_version >= _PROTOCOL_VERSION and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    asked = SyncAsked(
-        context.groups.ticket(),
-        message.group_id,
-        message.generation_id,
-        message.member_id,
-        message.group_instance_id,
-        message.protocol_type,
-        message.protocol_name,
-        tuple((each.member_id, each.assignment) for each in message.assignments),
-    )
-    return context.groups.answer(request, asked, _response)
-
-
-def _response(answer: SyncAnswer) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=answer.error,
-        protocol_type=answer.protocol_type,
-        protocol_name=answer.protocol_name,
-        assignment=answer.assignment,
-    )
+    return context.groups.answer(request, context.groups.asked(request, message.group_id))

@@ -8,11 +8,12 @@ lost stays a member of its group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinators import offset_records
 from tidelog.broker.coordinators.led_partition import LedPartition, TopicSettings
-from tidelog.broker.coordinators.recreated_topics import check_topics
+from tidelog.broker.coordinators.recreated_topics import check_topics, incarnation
 from tidelog.broker.coordinators.runtime import CoordinatorRuntime
 from tidelog.broker.server.requests import Request
 from tidelog.core.config import BrokerConfig
@@ -20,14 +21,14 @@ from tidelog.core.coordinator_shard import Phase
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId
-from tidelog.group.answers import Answer, ListedGroup, refusal
+from tidelog.group.asked import Asked, refusal
 from tidelog.group.group import GroupState
 from tidelog.group.partition import GroupPartition, is_nameable
 from tidelog.group.records import PartitionIncarnation, Record
-from tidelog.group.requests import Asked
 from tidelog.group.settings import GroupSettings
 from tidelog.records.builder import NewRecord
 from tidelog.wire.data.consumer_protocol import SUBSCRIPTION
+from tidelog.wire.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster_view import Gone
@@ -52,6 +53,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         """The arguments are those of `CoordinatorRuntime`."""
         super().__init__(services, submit_appends, request_failed)
         self._group_settings = _group_settings(services.config)
+        self._incarnation_of = partial(incarnation, services.view)
 
     def start(self) -> None:
         """Look for expired offsets from now on."""
@@ -82,15 +84,15 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
             config.offsets_load_buffer_size,
         )
 
-    def key_of(self, asked: Asked) -> str:
+    def key_of(self, asked: Asked[Any]) -> str:
         """Return the group's id."""
         return asked.group_id
 
-    def refuse(self, asked: Asked, error: ErrorCode) -> Answer:
+    def refuse(self, asked: Asked[Any], error: ErrorCode) -> Any:
         """Return the answer that carries `error` for the whole request."""
         return refusal(asked, error)
 
-    def check(self, asked: Asked) -> ErrorCode:
+    def check(self, asked: Asked[Any]) -> ErrorCode:
         """Return INVALID_GROUP_ID for a group that cannot be."""
         return ErrorCode.NONE if is_nameable(asked) else ErrorCode.INVALID_GROUP_ID
 
@@ -105,6 +107,23 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
 
     # What groups alone have.
+
+    def asked(
+        self, request: Request[Any], group_id: str, message: Any = None, **client: str
+    ) -> Asked[Any]:
+        """Return a request about one group.
+
+        `message` is the group's part of a request for several groups, and `client` what a JoinGroup
+        says of its client.
+        """
+        return Asked(
+            self.ticket(),
+            group_id,
+            request.message if message is None else message,
+            request.header.api_version,
+            incarnation_of=self._incarnation_of,
+            **client,
+        )
 
     def list_groups(
         self, states: Iterable[str], types: Iterable[str]

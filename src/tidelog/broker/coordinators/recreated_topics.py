@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.coordinator_shard import Phase
 from tidelog.core.types import ZERO_TOPIC_ID, TopicPartition
 from tidelog.group.partition import GroupPartition
-from tidelog.group.records import UNKNOWN_INCARNATION, PartitionIncarnation
+from tidelog.group.records import NO_PARTITION, PartitionIncarnation
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
 from tidelog.metadata.store import StoreError
@@ -36,22 +36,11 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
     """Return the present incarnation of a partition, as far as this broker knows."""
     topic = view.topics.get(partition.topic)
     if topic is None:
-        return UNKNOWN_INCARNATION
+        return PartitionIncarnation(first_leader_epoch=NO_PARTITION)
     known = topic.partitions.get(partition.partition)
-    return PartitionIncarnation(topic.topic_id, 0 if known is None else known.first_leader_epoch)
-
-
-def has_ended(
-    view: ClusterView, partition: TopicPartition, committed: PartitionIncarnation
-) -> bool:
-    """Return whether the view shows a later incarnation than that of a committed offset."""
-    present = incarnation(view, partition)
-    if ZERO_TOPIC_ID in (present.topic_id, committed.topic_id):
-        return False
-    return (
-        present.topic_id != committed.topic_id
-        or present.first_leader_epoch > committed.first_leader_epoch
-    )
+    if known is None:
+        return PartitionIncarnation(topic.topic_id, NO_PARTITION)
+    return PartitionIncarnation(topic.topic_id, known.first_leader_epoch)
 
 
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
@@ -152,7 +141,7 @@ def _judge_one(
     if known is None or known.leader_epoch < 0:
         return False
     present = incarnation(view, partition)
-    if present.topic_id == committed.topic_id and has_ended(view, partition, committed):
+    if present.topic_id == committed.topic_id and committed.has_ended(present):
         core.incarnation_ended(partition, committed)
         return False
     return present != committed

@@ -48,6 +48,10 @@ S = TypeVar("S", bound=CoordinatorShard)
 _ASKED_PER_TURN = 500
 
 
+def _same(answer: Any) -> Any:
+    return answer
+
+
 class CoordinatorRuntime(ABC, Generic[S]):
     """The coordinators of one internal topic on one broker."""
 
@@ -213,7 +217,9 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._next_ticket += 1
         return self._next_ticket
 
-    def answer(self, request: Request[Any], asked: Any, respond: Callable[[Any], Any]) -> Any:
+    def answer(
+        self, request: Request[Any], asked: Any, respond: Callable[[Any], Any] = _same
+    ) -> Any:
         """Return the response to a request about one key, now or later.
 
         `respond` makes it from the coordinator's answer.
