@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.fuzz.broker_harness import BrokerHarness
-from tests.support.group.walks import check_shape
+from tests.support.group.walks import check_shape, groups_of
 from tests.support.sim import MS
 
 from tidelog.core.errors import ProtocolError
-from tidelog.group.group import Group
+from tidelog.group.classic.classic_group import ClassicGroup
 from tidelog.wire import codec
 from tidelog.wire.schema import SchemaError
 
@@ -103,14 +103,14 @@ class GroupSequence:
         for led in broker.groups.led():
             core = led.shard
             size = 0
-            for group in core.groups.values():
+            for group in groups_of(core):
                 size += len(group.members) + len(group.pending_members)
                 check_shape(group, led.timers)
                 _check_members(group)
             assert core._member_count == size, "members are counted wrong"
 
 
-def _check_members(group: Group) -> None:
+def _check_members(group: ClassicGroup) -> None:
     for member in group.members.values():
         waits = member.join_ticket is not None or member.sync_ticket is not None
         assert waits or member.session.armed_ms is not None, "a member nobody watches"

@@ -16,13 +16,11 @@ from tidelog.core.limits import MAX_TOMBSTONES_PER_APPEND
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from tidelog.group import offsets
 from tidelog.group.asked import Asked
-from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from tidelog.group.group import Group
 from tidelog.group.records import (
     NO_TIMESTAMP,
     UNKNOWN_INCARNATION,
     CommittedOffset,
-    GroupKey,
-    GroupRecord,
     PartitionIncarnation,
     Record,
 )
@@ -35,15 +33,13 @@ def delete_group(turn: Turn, asked: Asked[DeleteGroupsRequest]) -> None:
     group = turn.groups.get(asked.group_id)
     if group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
-    elif group.state is GroupState.DEAD:
+    elif group.is_dead:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    elif group.state is not GroupState.EMPTY:
+    elif not group.is_empty:
         error = ErrorCode.NON_EMPTY_GROUP
     else:
-        for member_id, session in group.pending_members.items():
+        for member_id, session in group.begin_deletion().items():
             turn.disarm(group, member_id, session)
-        group.pending_members.clear()
-        group.move_to(GroupState.DEAD, group.state_timestamp_ms)
         delete_step(turn, group, asked.ticket)
         return
     turn.reply(asked.ticket, DeletableGroupResult(asked.group_id, error))
@@ -57,9 +53,7 @@ def delete_step(turn: Turn, group: Group, ticket: int | None) -> None:
     ]
     is_last = len(keys) <= MAX_TOMBSTONES_PER_APPEND
     if is_last:
-        # Needed even if this broker knows no record of the group: a record may be on its way,
-        # or come from another broker.
-        records.append(GroupRecord(GroupKey(group.group_id), None))
+        records.extend(group.tombstones())
     turn.append(group, records, DeleteGroup(ticket, is_last))
 
 
@@ -77,7 +71,7 @@ def group_not_deleted(
     turn: Turn, group: Group, purpose: DeleteGroup, error: ErrorCode, is_overdue: bool
 ) -> None:
     """Keep a group whose tombstones are not in the log."""
-    group.move_to(GroupState.EMPTY, group.state_timestamp_ms)
+    group.deletion_failed()
     if purpose.ticket is not None and not is_overdue:
         turn.reply(purpose.ticket, DeletableGroupResult(group.group_id, error))
 
@@ -87,7 +81,7 @@ def group_not_deleted(
 
 def expire(turn: Turn, group: Group) -> None:
     """Delete offsets whose retention is over, and a group without remaining offsets."""
-    if group.state is GroupState.DEAD or group.is_expiring:
+    if group.is_dead or group.is_expiring:
         return
     expired = [
         key
@@ -95,13 +89,13 @@ def expire(turn: Turn, group: Group) -> None:
         if key not in group.uncommitted and _is_expired(turn, group, key, offset)
     ]
     is_over = (
-        group.state is GroupState.EMPTY
+        group.is_empty
         and len(expired) == len(group.offsets)
-        and not group.pending_members
+        and not group.size
         and not turn.ledger.holds(group.group_id)
     )
     if is_over:
-        group.move_to(GroupState.DEAD, group.state_timestamp_ms)
+        group.begin_deletion()
         delete_step(turn, group, None)
     elif expired:
         group.is_expiring = True
@@ -109,24 +103,9 @@ def expire(turn: Turn, group: Group) -> None:
 
 
 def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: CommittedOffset) -> bool:
-    """Return whether an offset's retention is over (KIP-211).
-
-    It counts from the moment the group became empty. For topics that no member subscribes to, and
-    for simple groups, it counts from the commit.
-    """
-    if group.protocol_type is None:
-        since_ms = offset.commit_timestamp_ms
-    elif group.state is GroupState.EMPTY:
-        since_ms = group.state_timestamp_ms
-        if since_ms == NO_TIMESTAMP:
-            since_ms = offset.commit_timestamp_ms
-    elif (
-        group.state is GroupState.STABLE
-        and group.protocol_type == CONSUMER_PROTOCOL_TYPE
-        and not group.is_subscribed(key.topic)
-    ):
-        since_ms = offset.commit_timestamp_ms
-    else:
+    """Return whether an offset's retention is over (KIP-211)."""
+    since_ms = group.unused_since_ms(key, offset)
+    if since_ms is None:
         return False
     if offset.expire_timestamp_ms != NO_TIMESTAMP:
         return turn.now.wall_ms >= offset.expire_timestamp_ms

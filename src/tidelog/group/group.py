@@ -1,406 +1,109 @@
-"""One consumer group: its state, its members and its offsets.
+"""A group as its offsets see it: what groups of every protocol have and answer.
 
-States and transitions are Kafka's. `Dead` is a group whose deletion is under way. A dead group is
-gone when its tombstones are written; if they cannot be written, it becomes Empty again. This module
-does not know how requests are answered, and has no timers. The other modules of the package change
-the group.
+Here are the committed offsets, and the questions that offsets, deletion and expiry ask of the
+members. Each protocol of membership is a subclass (`classic`). This module does not know how
+requests are answered, and has no timers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
-from tidelog.core.errors import ErrorCode, InvariantError
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.group.asked import Asked
-from tidelog.group.member import Member, Session
-from tidelog.group.records import (
-    NO_TIMESTAMP,
-    CommittedOffset,
-    GroupKey,
-    GroupRecord,
-    GroupSnapshot,
-)
-from tidelog.wire.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponseMember,
-)
-
-#: Protocol type of consumer groups. The coordinator reads subscriptions of these groups only.
-CONSUMER_PROTOCOL_TYPE = "consumer"
+from tidelog.group.records import CommittedOffset, Record
+from tidelog.group.sessions import Session
+from tidelog.wire.messages.describe_groups import DescribedGroup
+from tidelog.wire.messages.list_groups import ListedGroup
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
 
-class GroupState(Enum):
-    """Kafka's states of a classic group, with the names that clients see."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-_FORMER_STATES = {
-    GroupState.PREPARING_REBALANCE: (
-        GroupState.STABLE,
-        GroupState.COMPLETING_REBALANCE,
-        GroupState.EMPTY,
-    ),
-    GroupState.COMPLETING_REBALANCE: (GroupState.PREPARING_REBALANCE,),
-    GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
-    GroupState.EMPTY: (GroupState.PREPARING_REBALANCE, GroupState.DEAD),
-    GroupState.DEAD: (GroupState.EMPTY,),
-}
-#: A generation belongs to its members; a group that is empty or being deleted has no members.
-_OF_MEMBERS = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-_OF_NOBODY = (GroupState.EMPTY, GroupState.DEAD)
-
-
-@dataclass(frozen=True, slots=True)
-class InitialDelay:
-    """The delay of the first rebalance, for more members (`group.initial.rebalance.delay.ms`)."""
-
-    #: How much longer the delay may still become.
-    remaining_ms: int
-    #: A member joined since the delay began.
-    has_newcomer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """A pending append of the record that gives a static member its new id (KIP-345)."""
-
-    #: Number of the append.
-    number: int
-    #: The record was not replicated in time. The outcome is open, and no request waits for it any
-    #: longer.
-    is_overdue: bool = False
-
-
-class Group:
+class Group(ABC):
     """State of one group; `offsets` holds the offsets that are committed and replicated."""
 
-    __slots__ = (
-        "awaiting_join",
-        "generation_id",
-        "group_id",
-        "initial_delay",
-        "is_expiring",
-        "is_stored",
-        "join_deadline_ms",
-        "leader_id",
-        "members",
-        "offsets",
-        "pending_members",
-        "pending_sync",
-        "protocol_name",
-        "protocol_type",
-        "replacement",
-        "speakers",
-        "state",
-        "state_timestamp_ms",
-        "static_ids",
-        "storing_generation",
-        "subscribed_topics",
-        "sync_deadline_ms",
-        "uncommitted",
-        "waiting_static",
-    )
+    __slots__ = ("group_id", "is_expiring", "offsets", "uncommitted")
 
-    def __init__(self, group_id: str, state_timestamp_ms: int = NO_TIMESTAMP) -> None:
+    def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
-        #: Wall clock when the group entered its state.
-        self.state_timestamp_ms = state_timestamp_ms
-        self.generation_id = 0
-        #: None until the first member joins: a group with offsets only is a simple group.
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
-        #: Group instance id -> member id.
-        self.static_ids: dict[str, str] = {}
-        #: Sessions of members that were given an id and have not joined with it yet.
-        self.pending_members: dict[str, Session] = {}
-        #: Number of members that support each protocol.
-        self.speakers: dict[str, int] = {}
-        #: Number of members that wait in a join.
-        self.awaiting_join = 0
-        #: Members of this generation that have not asked for their assignment.
-        self.pending_sync: dict[str, None] = {}
-        self.initial_delay: InitialDelay | None = None
-        self.join_deadline_ms: int | None = None
-        self.sync_deadline_ms: int | None = None
-        #: The generation whose assignment is being written.
-        self.storing_generation: int | None = None
-        self.replacement: Replacement | None = None
-        #: Joins of static members that wait for the replacement, by instance id.
-        self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
-        #: Topics that members of a consumer group subscribe to; None where that is not known.
-        self.subscribed_topics: frozenset[str] | None = None
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         #: Number of commits that are being written, by partition.
         self.uncommitted: dict[TopicPartition, int] = {}
         #: Whether tombstones of expired offsets are being written.
         self.is_expiring = False
-        #: Whether a record of the group is, or may be, in the log.
-        self.is_stored = False
 
-    # Queries.
+    # Members.
 
     @property
-    def has_members(self) -> bool:
-        """Whether the group has members."""
-        return bool(self.members)
+    @abstractmethod
+    def size(self) -> int:
+        """Number of members, including clients that were only given an id."""
 
     @property
-    def all_joined(self) -> bool:
-        """Whether all members, and all clients that were given an id, wait in a join."""
-        return self.awaiting_join == len(self.members) and not self.pending_members
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether the group has no members; clients may have been given an id."""
 
     @property
-    def rebalance_timeout_ms(self) -> int:
-        """Longest rebalance timeout of the members; 0 where there are none."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+    @abstractmethod
+    def is_dead(self) -> bool:
+        """Whether the group's deletion is under way: it accepts no requests."""
 
-    def is_leader(self, member_id: str) -> bool:
-        """Return whether a member leads the group."""
-        return self.leader_id == member_id
+    @property
+    @abstractmethod
+    def is_void(self) -> bool:
+        """Whether nothing would be lost with the group, in memory or in the log."""
 
-    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return the error of a request that speaks for a member, NONE where it may (KIP-345)."""
-        if instance_id is not None:
-            known = self.static_ids.get(instance_id)
-            if known is not None and known != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-            if known is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-        if member_id not in self.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE
+    @abstractmethod
+    def session_of(self, member_id: str) -> tuple[Session, int] | None:
+        """Return a member's session and its timeout in ms, None where there is no such member."""
 
-    def supports(self, protocol_type: str, protocols: Sequence[JoinGroupRequestProtocol]) -> bool:
-        """Return whether a client with these protocols may join."""
-        if self.state is GroupState.EMPTY:
-            return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and any(
-            self.speakers.get(protocol.name, 0) == len(self.members) for protocol in protocols
-        )
+    # Offsets and the end of the group.
 
-    def select_protocol(
-        self, other: str | None = None, protocols: Sequence[JoinGroupRequestProtocol] = ()
-    ) -> str:
-        """Return the protocol with the most votes among the protocols that all members support.
+    @abstractmethod
+    def commit_error(self, message: OffsetCommitRequest) -> ErrorCode:
+        """Return the error of an OffsetCommit, NONE where the client may commit."""
 
-        Where votes are equal, the protocol that was voted for first wins. Member `other` counts as
-        supporting `protocols`. A common protocol exists, as `supports` keeps out clients without
-        one.
-        """
-        ballots = [
-            [
-                protocol.name
-                for protocol in (protocols if member.member_id == other else member.protocols)
-            ]
-            for member in self.members.values()
-        ]
-        spoken = [name for name in ballots[0] if all(name in ballot for ballot in ballots)]
-        assert spoken, f"no protocol that all members of group {self.group_id!r} speak"
-        votes: dict[str, int] = {}
-        for ballot in ballots:
-            name = next(name for name in ballot if name in spoken)
-            votes[name] = votes.get(name, 0) + 1
-        return max(votes, key=lambda name: votes[name])
+    @abstractmethod
+    def offset_delete_error(self) -> ErrorCode:
+        """Return the error of an OffsetDelete, NONE where offsets may be deleted."""
 
-    def joined_members(self) -> list[JoinGroupResponseMember]:
-        """Return the members as the group's leader receives them."""
-        return [
-            JoinGroupResponseMember(
-                member.member_id, member.instance_id, member.metadata(self.protocol_name)
-            )
-            for member in self.members.values()
-        ]
+    @abstractmethod
+    def keeps_offsets_of(self, topic: str) -> bool:
+        """Return whether a member subscribes to a topic, or may do so: its offsets stay."""
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic; True where subscriptions are unknown."""
-        return self.subscribed_topics is None or topic in self.subscribed_topics
+    @abstractmethod
+    def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
+        """Return since when an offset is not used, wall clock; None while it is (KIP-211)."""
 
-    def snapshot(self, members: Sequence[Member], assignments: dict[str, bytes]) -> GroupRecord:
-        """Return the record of this generation with these members and their assignments."""
-        stored = tuple(
-            member.snapshot(self.protocol_name, assignments.get(member.member_id, b""))
-            for member in members
-        )
-        return GroupRecord(
-            GroupKey(self.group_id),
-            GroupSnapshot(
-                self.protocol_type or "",
-                self.generation_id,
-                self.protocol_name,
-                self.leader_id,
-                self.state_timestamp_ms,
-                stored,
-            ),
-        )
+    @abstractmethod
+    def begin_deletion(self) -> Mapping[str, Session]:
+        """Be dead; return the sessions of clients that were given an id, which end."""
 
-    # Changes.
+    @abstractmethod
+    def deletion_failed(self) -> None:
+        """Be empty again, as the tombstones are not in the log."""
 
-    def move_to(self, state: GroupState, wall_ms: int) -> None:
-        """Enter another state; raises InvariantError where Kafka has no such transition."""
-        if self.state not in _FORMER_STATES[state]:
-            raise InvariantError(
-                f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}"
-            )
-        self.state = state
-        self.state_timestamp_ms = wall_ms
-        self._check()
+    @abstractmethod
+    def tombstones(self) -> list[Record]:
+        """Return the records that end the group, without those of its offsets."""
 
-    def _check(self) -> None:
-        """Assert the invariants of a group, whenever it enters a state.
+    # What is shown.
 
-        Each check looks at every member. A transition does so anyway.
-        """
-        members = self.members
-        assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"
-        assert not self.has_members or self.state not in _OF_NOBODY, "such a group has none"
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            assert self.leader_id in members, "the leader of a group is a member"
-            assert self.protocol_name is not None, "the members of a generation speak a protocol"
-        waiting = sum(member.join_ticket is not None for member in members.values())
-        assert self.awaiting_join == waiting, "each member that waits in a join is counted once"
-        static = {
-            member.instance_id: member.member_id
-            for member in members.values()
-            if member.instance_id is not None
-        }
-        assert self.static_ids == static, "an instance has one member id (KIP-345)"
-        assert self.pending_sync.keys() <= members.keys(), "only members are to sync"
+    @abstractmethod
+    def described(self) -> DescribedGroup:
+        """Return the group's part of a DescribeGroups response."""
 
-    def add(self, member: Member) -> None:
-        """Add a member; the first member leads the group."""
-        assert member.member_id not in self.members, "a member id is given once"
-        assert member.instance_id not in self.static_ids, "an instance has one member (KIP-345)"
-        self._take(member)
-
-    def _take(self, member: Member) -> None:
-        self.members[member.member_id] = member
-        self._count(member, 1)
-        if member.instance_id is not None:
-            self.static_ids[member.instance_id] = member.member_id
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-
-    def remove(self, member: Member) -> None:
-        """Remove a member whose requests were answered.
-
-        If it led the group, another member leads now.
-        """
-        assert self.members.get(member.member_id) is member, "only members are removed"
-        assert member.join_ticket is None, "its join was answered"
-        assert member.sync_ticket is None, "its sync was answered"
-        del self.members[member.member_id]
-        self._count(member, -1)
-        self.pending_sync.pop(member.member_id, None)
-        if member.instance_id is not None:
-            del self.static_ids[member.instance_id]
-        if self.leader_id == member.member_id:
-            self.leader_id = next(iter(self.members), None)
-
-    def respeak(self, member: Member, protocols: Sequence[JoinGroupRequestProtocol]) -> None:
-        """Replace the protocols that a member supports."""
-        self._count(member, -1)
-        member.protocols = protocols
-        self._count(member, 1)
-
-    def elect_leader(self) -> bool:
-        """Keep the leader if it rejoined, else choose a member that did.
-
-        Returns False where no member rejoined.
-        """
-        leader = self.members.get(self.leader_id or "")
-        if leader is not None and leader.join_ticket is not None:
-            return True
-        for member in self.members.values():
-            if member.join_ticket is not None:
-                self.leader_id = member.member_id
-                return True
-        return False
-
-    def read_subscriptions(self, topics_of: Callable[[bytes], Sequence[str] | None]) -> None:
-        """Note the topics that the members of a consumer group subscribe to."""
-        self.subscribed_topics = None
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or (
-            self.members and self.protocol_name is None
-        ):
-            return
-        found: set[str] = set()
-        for member in self.members.values():
-            topics = topics_of(member.metadata(self.protocol_name))
-            if topics is None:
-                return
-            found.update(topics)
-        self.subscribed_topics = frozenset(found)
-
-    def load(self, snapshot: GroupSnapshot) -> None:
-        """Take over the state of a stored record, only while the partition loads.
-
-        The offsets stay.
-        """
-        self.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
-        self.state_timestamp_ms = snapshot.state_timestamp_ms
-        self.generation_id = snapshot.generation_id
-        self.protocol_type = snapshot.protocol_type or None
-        self.protocol_name = snapshot.protocol_name
-        self.members, self.static_ids, self.speakers = {}, {}, {}
-        for stored in snapshot.members:
-            self._take(Member.loaded(stored, snapshot.protocol_name))
-        self.leader_id = snapshot.leader_id
-        self.is_stored = True
-
-    def unload(self) -> None:
-        """Become a simple group again: its record is gone, its offsets may still be there."""
-        fresh = Group(self.group_id)
-        fresh.offsets = self.offsets
-        for name in Group.__slots__:
-            setattr(self, name, getattr(fresh, name))
-
-    def _count(self, member: Member, change: int) -> None:
-        for protocol in member.protocols:
-            count = self.speakers.get(protocol.name, 0) + change
-            assert count >= 0, "only a member that was counted is taken out of the count"
-            if count:
-                self.speakers[protocol.name] = count
-            else:
-                del self.speakers[protocol.name]
+    @abstractmethod
+    def listed(self) -> ListedGroup:
+        """Return the group's part of a ListGroups response."""
 
     # For the model checker.
 
+    @abstractmethod
     def copy(self) -> Group:
         """Return an independent copy."""
-        other = Group(self.group_id)
-        for name in Group.__slots__:
-            value = getattr(self, name)
-            setattr(other, name, dict(value) if isinstance(value, dict) else value)
-        other.members = {name: member.copy() for name, member in self.members.items()}
-        other.pending_members = {
-            name: session.copy() for name, session in self.pending_members.items()
-        }
-        return other
 
+    @abstractmethod
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a hashable value.
-
-        The order of members is part of it, as the order decides which member leads.
-        """
-        values: list[object] = []
-        for name in Group.__slots__:
-            value = getattr(self, name)
-            if name == "members":
-                values.append(tuple(member.key() for member in value.values()))
-            elif name == "pending_members":
-                values.append(tuple((each, session.key()) for each, session in value.items()))
-            else:
-                values.append(tuple(value.items()) if isinstance(value, dict) else value)
-        return tuple(values)
+        """Return the whole state as a hashable value."""

@@ -1,7 +1,6 @@
 """DescribeGroups and ListGroups: the visible state of groups.
 
-Metadata and assignments are shown of stable groups only: in other states they belong to no
-generation.
+A group says of itself what is shown of it; a group that does not exist is Dead.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.core.errors import ErrorCode
 from tidelog.group.asked import GROUP_ID_NOT_FOUND_VERSION, Asked
-from tidelog.group.group import Group, GroupState
+from tidelog.group.group import Group
 from tidelog.group.turn import Turn
 from tidelog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from tidelog.wire.messages.list_groups import ListedGroup
 
-#: The only type of group that this package knows (ListGroups version 5).
-GROUP_TYPE = "classic"
+#: State of a group that does not exist.
+DEAD = "Dead"
 
 
 def describe(turn: Turn, asked: Asked[DescribeGroupsRequest]) -> None:
@@ -25,20 +24,9 @@ def describe(turn: Turn, asked: Asked[DescribeGroupsRequest]) -> None:
     if group is None:
         is_error = asked.version >= GROUP_ID_NOT_FOUND_VERSION
         error = ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE
-        turn.reply(asked.ticket, DescribedGroup(error, asked.group_id, GroupState.DEAD.value))
+        turn.reply(asked.ticket, DescribedGroup(error, asked.group_id, DEAD))
         return
-    protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
-    turn.reply(
-        asked.ticket,
-        DescribedGroup(
-            ErrorCode.NONE,
-            group.group_id,
-            group.state.value,
-            group.protocol_type or "",
-            protocol_name or "",
-            [member.described(protocol_name) for member in group.members.values()],
-        ),
-    )
+    turn.reply(asked.ticket, group.described())
 
 
 def list_groups(
@@ -50,10 +38,9 @@ def list_groups(
     """
     wanted = [state.lower() for state in states]
     wanted_types = [each.lower() for each in types]
-    if wanted_types and GROUP_TYPE not in wanted_types:
-        return []
     return [
-        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE)
-        for group in groups.values()
-        if not wanted or group.state.value.lower() in wanted
+        listed
+        for listed in (group.listed() for group in groups.values())
+        if (not wanted or listed.group_state.lower() in wanted)
+        and (not wanted_types or listed.group_type in wanted_types)
     ]

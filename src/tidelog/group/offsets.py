@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: offsets are visible when their record is replicated.
 
-A commit is fenced by generation and member. A client without membership commits with generation -1
-while the group is empty. A group that has offsets alone is a simple group: it has no record of its
-own.
+The group decides who may commit: it fences by generation and member. A client without membership
+commits with generation -1 while the group is empty. A group that has offsets alone is a simple
+group: it has no record of its own, and counts as a classic one.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group.asked import (
-    NO_MEMBER,
     Asked,
     commit_response,
     committed_keys,
     existing_error,
     refusal,
 )
-from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from tidelog.group.classic.classic_group import ClassicGroup
+from tidelog.group.group import Group
 from tidelog.group.records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -51,49 +51,20 @@ def commit(turn: Turn, asked: Asked[OffsetCommitRequest]) -> None:
     group, message = turn.groups.get(asked.group_id), asked.message
     error = ErrorCode.NONE
     if group is not None:
-        error = _commit_error(group, message)
+        error = group.commit_error(message)
     elif message.generation_id_or_member_epoch >= 0:
         error = ErrorCode.ILLEGAL_GENERATION
     elif len(turn.groups) >= turn.settings.max_groups:
         error = ErrorCode.POLICY_VIOLATION
     else:
-        group = turn.groups[asked.group_id] = Group(asked.group_id, turn.now.wall_ms)
+        group = turn.groups[asked.group_id] = ClassicGroup(asked.group_id, turn.now.wall_ms)
     if error is not ErrorCode.NONE or group is None:
         turn.reply(asked.ticket, refusal(asked, error))
         return
-    member = group.members.get(message.member_id)
+    member = group.session_of(message.member_id)
     if member is not None:
-        turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
+        turn.touch(group, message.member_id, *member)
     _store(turn, group, asked)
-
-
-def _commit_error(group: Group, message: OffsetCommitRequest) -> ErrorCode:
-    generation_id = message.generation_id_or_member_epoch
-    member_id, instance_id = message.member_id, message.group_instance_id
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if generation_id < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if generation_id < 0 and member_id == NO_MEMBER and instance_id is None:
-        # Only members may commit for a group that has members.
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error = group.member_error(member_id, instance_id)
-    if error is not ErrorCode.NONE:
-        return error
-    if not is_current(group, generation_id):
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        # The member has joined this generation and does not know its assignment yet.
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
-
-
-def is_current(group: Group, generation_id: int) -> bool:
-    """Return whether a commit of this generation counts.
-
-    A member of an older generation may not know what other members have read since.
-    """
-    return generation_id == group.generation_id
 
 
 def _store(turn: Turn, group: Group, asked: Asked[OffsetCommitRequest]) -> None:
@@ -197,7 +168,7 @@ def _fetched(partition: int, found: CommittedOffset | None) -> OffsetFetchRespon
 def delete(turn: Turn, asked: Asked[OffsetDeleteRequest]) -> None:
     """Decide an OffsetDelete request (KIP-496); offsets of topics with subscribed members stay."""
     group = turn.groups.get(asked.group_id)
-    error = _delete_error(group)
+    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_error()
     if error is not ErrorCode.NONE or group is None:
         turn.reply(asked.ticket, refusal(asked, error))
         return
@@ -208,7 +179,7 @@ def delete(turn: Turn, asked: Asked[OffsetDeleteRequest]) -> None:
             key = TopicPartition(topic.name, each.partition_index)
             error = existing_error(asked, key, ErrorCode.NONE)
             if error is ErrorCode.NONE:
-                if group.state is not GroupState.EMPTY and group.is_subscribed(key.topic):
+                if group.keeps_offsets_of(key.topic):
                     error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 elif key in group.offsets or key in group.uncommitted:
                     records[key] = tombstone(group, key)
@@ -236,16 +207,6 @@ def delete_response(
             for topic in message.topics
         ]
     )
-
-
-def _delete_error(group: Group | None) -> ErrorCode:
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        return ErrorCode.NON_EMPTY_GROUP
-    return ErrorCode.NONE
 
 
 def tombstone(group: Group, key: TopicPartition) -> OffsetRecord:

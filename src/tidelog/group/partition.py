@@ -15,22 +15,15 @@ from tidelog.core.coordinator_shard import Effects, Now, Phase, Reply
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.group import (
-    forgetting,
-    joining,
-    listing,
-    membership,
-    offsets,
-    rebalancing,
-    settling,
-    syncing,
-)
-from tidelog.group.asked import Asked, join_error, refusal
+from tidelog.group import forgetting, listing, offsets, settling
+from tidelog.group.asked import Asked, refusal
+from tidelog.group.classic import joining, membership, syncing
+from tidelog.group.classic.classic_group import ClassicGroup, classic
 from tidelog.group.forgetting import Ended
-from tidelog.group.group import Group, GroupState
+from tidelog.group.group import Group
 from tidelog.group.records import OffsetRecord, PartitionIncarnation, Record
 from tidelog.group.settings import GroupSettings
-from tidelog.group.timers import TimerKind, TimerName
+from tidelog.group.timers import TimerName
 from tidelog.group.turn import Ledger, Turn
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
 from tidelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -87,18 +80,18 @@ class GroupPartition:
         """Apply a record of the partition's log, in order; only while loading."""
         assert self.phase is Phase.LOADING, "records are replayed before the partition is loaded"
         group_id = record.key.group_id
-        group = self.groups.get(group_id)
+        group = classic(self.groups.get(group_id))
         if group is None:
             if record.value is None:
                 return
-            group = self.groups[group_id] = Group(group_id)
+            group = self.groups[group_id] = ClassicGroup(group_id)
         if isinstance(record, OffsetRecord):
             offsets.apply(group, record)
         elif record.value is None:
             group.unload()
         else:
             group.load(record.value)
-        if _is_void(group):
+        if group.is_void:
             del self.groups[group_id]
 
     def incarnation_ended(
@@ -119,12 +112,8 @@ class GroupPartition:
         self.phase = Phase.ACTIVE
         turn = self._turn(now)
         for group in self.groups.values():
-            group.read_subscriptions(self.settings.subscription_topics)
-            self._member_count += len(group.members)
-            for member in group.members.values():
-                turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
-            if len(group.members) > self.settings.max_size:
-                rebalancing.prepare(turn, group)
+            self._member_count += group.size
+            membership.loaded(turn, group)
         gone, self._ended_while_loading = self._ended_while_loading, Ended()
         for group in self.groups.values():
             forgetting.ended(turn, group, gone)
@@ -136,18 +125,8 @@ class GroupPartition:
         Outcomes that are reported later have no effect.
         """
         turn = self._turn(Now(0, 0))
-        error = ErrorCode.NOT_COORDINATOR
         for group in self.groups.values():
-            for member in group.members.values():
-                turn.end_join(group, member, join_error(error))
-                turn.end_sync(member, SyncGroupResponse(error_code=error))
-                turn.disarm(group, member.member_id, member.session)
-            for member_id, session in group.pending_members.items():
-                turn.disarm(group, member_id, session)
-            for asked in group.waiting_static.values():
-                turn.reply(asked.ticket, join_error(error))
-            turn.cancel_join_timer(group)
-            turn.cancel_sync_timer(group)
+            membership.moved_away(turn, group)
         for entry in self._ledger.unsettled():
             owed = settling.moved_away(entry)
             if owed is not None:
@@ -213,15 +192,7 @@ class GroupPartition:
             return ()
         turn = self._turn(now)
         size = self._size(name.group_id)
-        match name.kind:
-            case TimerKind.SESSION:
-                membership.session_timer_fired(turn, group, name.member_id, deadline_ms)
-            case TimerKind.JOIN if group.join_deadline_ms == deadline_ms:
-                rebalancing.join_timer_fired(turn, group)
-            case TimerKind.SYNC if group.sync_deadline_ms == deadline_ms:
-                rebalancing.sync_timer_fired(turn, group)
-            case _:
-                pass
+        membership.timer_fired(turn, group, name, deadline_ms)
         return self._done(turn, name.group_id, size)
 
     def committed(self, number: int, now: Now) -> Effects:
@@ -301,14 +272,14 @@ class GroupPartition:
 
     def _size(self, group_id: str) -> int:
         group = self.groups.get(group_id)
-        return 0 if group is None else len(group.members) + len(group.pending_members)
+        return 0 if group is None else group.size
 
     def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
         """Count members, and drop a group that has neither state nor records."""
         self._member_count += self._size(group_id) - former_size
         assert self._member_count >= 0, "members of all groups are counted once"
         group = self.groups.get(group_id)
-        if group is not None and _is_void(group) and not self._ledger.holds(group_id):
+        if group is not None and group.is_void and not self._ledger.holds(group_id):
             del self.groups[group_id]
         return tuple(turn.effects)
 
@@ -338,17 +309,6 @@ class GroupPartition:
             self._member_count,
             self._ended_while_loading.key(),
         )
-
-
-def _is_void(group: Group) -> bool:
-    """Return whether nothing would be lost with the group, in memory or in the log."""
-    return (
-        group.state is GroupState.EMPTY
-        and not group.is_stored
-        and not group.pending_members
-        and not group.offsets
-        and not group.uncommitted
-    )
 
 
 def _while_loading(asked: Asked[Any]) -> Any:

@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group import forgetting, joining, offsets, syncing
+from tidelog.group import forgetting, offsets
 from tidelog.group.asked import commit_response, join_error, refusal
-from tidelog.group.group import Group
+from tidelog.group.classic import joining, syncing
+from tidelog.group.classic.classic_group import ClassicGroup, classic
+from tidelog.group.classic.waits import StoreAssignment, StoreEmpty, StoreStaticMember
 from tidelog.group.records import GroupSnapshot, OffsetRecord, Record
 from tidelog.group.turn import (
     DeleteGroup,
     DeleteOffsets,
     ForgetOffsets,
-    StoreAssignment,
-    StoreEmpty,
     StoreOffsets,
-    StoreStaticMember,
     Turn,
     Unsettled,
 )
@@ -84,7 +83,7 @@ def committed(turn: Turn, number: int) -> str:
     Raises InvariantError if an earlier append is not settled.
     """
     entry = turn.ledger.settle(number, in_order=True)
-    group = turn.groups.get(entry.group_id)
+    group = classic(turn.groups.get(entry.group_id))
     if group is None:
         # An earlier append deleted the group; these were tombstones of its offsets.
         return entry.group_id
@@ -121,7 +120,7 @@ def committed(turn: Turn, number: int) -> str:
 def failed(turn: Turn, number: int, error: ErrorCode) -> str:
     """Drop an append that is not in the log and never will be; return its group's id."""
     entry = turn.ledger.settle(number, in_order=False)
-    group = turn.groups.get(entry.group_id)
+    group = classic(turn.groups.get(entry.group_id))
     if group is None:
         return entry.group_id
     purpose = entry.purpose
@@ -152,7 +151,7 @@ def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
     Returns its group's id.
     """
     entry = turn.ledger.overdue(number)
-    group = turn.groups.get(entry.group_id)
+    group = classic(turn.groups.get(entry.group_id))
     if group is None or entry.is_overdue:
         return entry.group_id
     purpose = entry.purpose
@@ -167,7 +166,7 @@ def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
     return entry.group_id
 
 
-def _refuse(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> None:
+def _refuse(turn: Turn, group: ClassicGroup, entry: Unsettled, error: ErrorCode) -> None:
     """Answer the request that waits for an append that failed or takes too long."""
     match entry.purpose:
         case StoreOffsets(asked, errors):

@@ -6,22 +6,20 @@ data here; `tidelog.group.settling` has the code that runs when an append is set
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tidelog.core.coordinator_shard import Append, CancelTimer, Effect, Now, Reply, SetTimer
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.group.asked import Asked, join_error
+from tidelog.group.asked import Asked
 from tidelog.group.group import Group
-from tidelog.group.member import Member, Session
 from tidelog.group.records import Record
+from tidelog.group.sessions import Session
 from tidelog.group.settings import GroupSettings
 from tidelog.group.timers import TimerKind, TimerName
-from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
-from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +28,6 @@ class StoreOffsets:
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreAssignment:
-    """Purpose of the append for a leader's SyncGroup."""
-
-    generation_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStaticMember:
-    """Purpose of the append for a static member's JoinGroup under a new id."""
-
-    asked: Asked[JoinGroupRequest]
-    generation_id: int
-    old_member_id: str
-    new_member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoreEmpty:
-    """Purpose of the append after the last member has gone; no request waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +53,14 @@ class DeleteGroup:
     is_last: bool
 
 
-Purpose = (
-    StoreOffsets
-    | StoreAssignment
-    | StoreStaticMember
-    | StoreEmpty
-    | DeleteOffsets
-    | ForgetOffsets
-    | DeleteGroup
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """An append whose outcome is open."""
 
     group_id: str
     records: tuple[Record, ...]
-    purpose: Purpose
+    #: One of the above, or of those of a protocol of membership.
+    purpose: Hashable
     #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
 
@@ -194,40 +160,6 @@ class Turn:
         """Answer a request."""
         self.effects.append(Reply(ticket, answer))
 
-    def await_join(self, group: Group, member: Member, ticket: int) -> None:
-        """Let a member wait in a join; its earlier join is superseded and answered."""
-        error = ErrorCode.REBALANCE_IN_PROGRESS
-        self.end_join(group, member, join_error(error, member.member_id))
-        member.join_ticket = ticket
-        group.awaiting_join += 1
-
-    def end_join(self, group: Group, member: Member, answer: JoinGroupResponse) -> None:
-        """Answer the join in which a member waits, if any."""
-        if member.join_ticket is not None:
-            self.reply(member.join_ticket, answer)
-            member.join_ticket = None
-            group.awaiting_join -= 1
-            assert group.awaiting_join >= 0, "each member that waits in a join is counted once"
-
-    def end_sync(self, member: Member, answer: SyncGroupResponse) -> bool:
-        """Answer the sync in which a member waits; return whether there was one."""
-        if member.sync_ticket is None:
-            return False
-        self.reply(member.sync_ticket, answer)
-        member.sync_ticket = None
-        return True
-
-    # Members.
-
-    def remove_member(
-        self, group: Group, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
-    ) -> None:
-        """Remove a member from its group; its waiting requests are answered with `error`."""
-        self.end_join(group, member, join_error(error))
-        self.end_sync(member, SyncGroupResponse(error_code=error))
-        self.disarm(group, member.member_id, member.session)
-        group.remove(member)
-
     # Timers.
 
     def touch(self, group: Group, member_id: str, session: Session, timeout_ms: int) -> None:
@@ -253,33 +185,9 @@ class Turn:
             name = TimerName(TimerKind.SESSION, group.group_id, member_id)
             self.effects.append(CancelTimer(name))
 
-    def set_join_timer(self, group: Group, delay_ms: int) -> None:
-        """Set the timer that ends the wait for members to join."""
-        group.join_deadline_ms = self.now.monotonic_ms + delay_ms
-        name = TimerName(TimerKind.JOIN, group.group_id)
-        self.effects.append(SetTimer(name, group.join_deadline_ms))
-
-    def cancel_join_timer(self, group: Group) -> None:
-        """Cancel the join timer: all members joined, or the group waits for none."""
-        if group.join_deadline_ms is not None:
-            group.join_deadline_ms = None
-            self.effects.append(CancelTimer(TimerName(TimerKind.JOIN, group.group_id)))
-
-    def set_sync_timer(self, group: Group, delay_ms: int) -> None:
-        """Set the timer that ends the wait for members to ask for their assignments."""
-        group.sync_deadline_ms = self.now.monotonic_ms + delay_ms
-        name = TimerName(TimerKind.SYNC, group.group_id)
-        self.effects.append(SetTimer(name, group.sync_deadline_ms))
-
-    def cancel_sync_timer(self, group: Group) -> None:
-        """Cancel the sync timer: all members asked, or the group waits for none."""
-        if group.sync_deadline_ms is not None:
-            group.sync_deadline_ms = None
-            self.effects.append(CancelTimer(TimerName(TimerKind.SYNC, group.group_id)))
-
     # Records.
 
-    def append(self, group: Group, records: Sequence[Record], purpose: Purpose) -> int:
+    def append(self, group: Group, records: Sequence[Record], purpose: Hashable) -> int:
         """Request an append of records; return its number."""
         number = self.ledger.enter(Unsettled(group.group_id, tuple(records), purpose))
         self.effects.append(Append(number, self.leader_epoch, tuple(records)))

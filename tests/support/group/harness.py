@@ -80,7 +80,7 @@ class GroupHarness:
         return self.core.groups[group_id]
 
     def state(self, group_id: str = G) -> str:
-        return str(self.core.groups[group_id].state.value)
+        return str(self.group(group_id).state.value)
 
     # What the broker does.
 

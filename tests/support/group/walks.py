@@ -36,7 +36,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.group import offsets
 from tidelog.group.asked import Asked
-from tidelog.group.group import Group, GroupState
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState, classic
 from tidelog.group.partition import GroupPartition
 from tidelog.group.records import GroupRecord, GroupSnapshot, OffsetRecord, Record
 from tidelog.group.timers import TimerKind, TimerName
@@ -59,8 +59,17 @@ def identity(member_id: str) -> str:
     return member_id.partition("-")[0] if member_id.startswith("s") else member_id
 
 
+def groups_of(core: GroupPartition) -> list[ClassicGroup]:
+    """The groups of a coordinator."""
+    groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
+    assert len(groups) == len(core.groups)
+    return groups
+
+
 def check_shape(
-    group: Group, timers: Collection[TimerName], protocol_names: Collection[str] | None = None
+    group: ClassicGroup,
+    timers: Collection[TimerName],
+    protocol_names: Collection[str] | None = None,
 ) -> None:
     """What holds of any group at any time; with names of protocols: all its members speak them."""
     members = group.members.values()
@@ -317,7 +326,9 @@ class GroupWalk:
         elif isinstance(answer, JoinGroupResponse) and error is ErrorCode.NONE:
             assert isinstance(message, JoinGroupRequest)
             is_static = message.group_instance_id is not None and message.member_id == ""
-            if is_static and self.core.groups[G].state is GroupState.STABLE:
+            group = classic(self.core.groups[G])
+            assert group is not None
+            if is_static and group.state is GroupState.STABLE:
                 self.note("returned")
             self.check_join(answer)
         elif isinstance(answer, SyncGroupResponse) and error is ErrorCode.NONE:
@@ -362,7 +373,7 @@ class GroupWalk:
         return [each for _, _, records in self.entries[: self.committed] for each in records]
 
     def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        group = Group(group_id)
+        group = ClassicGroup(group_id)
         for record in self.committed_records():
             if isinstance(record, OffsetRecord) and record.key.group_id == group_id:
                 offsets.apply(group, record)
@@ -384,7 +395,7 @@ class GroupWalk:
             assert self.core.copy().key() == self.core.key()
         armed: dict[str, int | None] = {}
         size = 0
-        for group in self.core.groups.values():
+        for group in groups_of(self.core):
             for member in group.members.values():
                 armed[member.member_id] = member.session.armed_ms
                 waits = member.join_ticket is not None or member.sync_ticket is not None
@@ -396,14 +407,14 @@ class GroupWalk:
         assert timed == {each: at for each, at in armed.items() if at is not None}
         assert self.core._member_count == size
 
-    def check_group(self, group: Group) -> None:
+    def check_group(self, group: ClassicGroup) -> None:
         check_shape(group, self.timers.keys(), {"range"})
         deadline_ms = self.timers.get(TimerName(TimerKind.JOIN, group.group_id))
         assert group.join_deadline_ms == deadline_ms
         if group.state is GroupState.STABLE:
             self.check_stored(group)
 
-    def check_stored(self, group: Group) -> None:
+    def check_stored(self, group: ClassicGroup) -> None:
         """A reload would find the same."""
         stored = [
             each.value
@@ -450,7 +461,7 @@ class GroupWalk:
                 self.replicate()
         assert self.owed == {}, "answers that never come"
         assert self.timers == {}, "timers of nobody"
-        for group in self.core.groups.values():
+        for group in groups_of(self.core):
             assert group.state is GroupState.EMPTY
         assert self.committed_offsets(G) == {
             key: each.offset

@@ -26,18 +26,18 @@ def offsets_acked_before_replicated(_: Any) -> Any:
     return lambda partition, offset, wait: wait.acknowledged()
 
 
-@_breaks("G1", "tidelog.group.offsets:is_current")
+@_breaks("G1", "tidelog.group.classic.classic_group:ClassicGroup.is_current")
 def generation_unchecked(_: Any) -> Any:
     """Members commit under any generation."""
     return lambda group, generation_id: True
 
 
-@_breaks("G1", "tidelog.group.offsets:_commit_error", profile="lookups")
+@_breaks("G1", "tidelog.group.classic.classic_group:ClassicGroup.commit_error", profile="lookups")
 def fenced_instance_commits(original: Any) -> Any:
     """A static member commits although another process has taken its place."""
 
-    def commit_error(group: Any, asked: Any) -> Any:
-        error = original(group, asked)
+    def commit_error(group: Any, message: Any) -> Any:
+        error = original(group, message)
         return ErrorCode.NONE if error is ErrorCode.FENCED_INSTANCE_ID else error
 
     return commit_error

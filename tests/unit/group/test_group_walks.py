@@ -11,12 +11,14 @@ from tests.support.draws import for_draws
 from tests.support.group.walks import GroupWalk
 
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.group import joining, membership, offsets, rebalancing, settling, syncing
+from tidelog.group import offsets, settling
 from tidelog.group.asked import Asked, commit_response, join_error
-from tidelog.group.group import Group, Replacement
-from tidelog.group.member import Member
+from tidelog.group.classic import joining, membership, rebalancing, syncing, waits
+from tidelog.group.classic.classic_group import ClassicGroup, Replacement
+from tidelog.group.classic.member import Member
+from tidelog.group.classic.waits import StoreStaticMember
 from tidelog.group.records import OffsetRecord
-from tidelog.group.turn import StoreOffsets, StoreStaticMember, Turn, Unsettled
+from tidelog.group.turn import StoreOffsets, Turn, Unsettled
 from tidelog.wire.messages.join_group import JoinGroupRequest
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -48,7 +50,7 @@ def test_groups_keep_their_promises_whatever_happens() -> None:
 def offsets_are_visible_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
     append = Turn.append
 
-    def early(turn: Turn, group: Group, records: Any, purpose: Any) -> int:
+    def early(turn: Turn, group: ClassicGroup, records: Any, purpose: Any) -> int:
         for record in records if isinstance(purpose, StoreOffsets) else ():
             offsets.apply(group, record)
         return append(turn, group, records, purpose)
@@ -59,7 +61,7 @@ def offsets_are_visible_before_they_are_written(patch: pytest.MonkeyPatch) -> No
 def failed_commits_count(patch: pytest.MonkeyPatch) -> None:
     refuse = settling._refuse
 
-    def kept(turn: Turn, group: Group, entry: Unsettled, error: ErrorCode) -> None:
+    def kept(turn: Turn, group: ClassicGroup, entry: Unsettled, error: ErrorCode) -> None:
         for record in entry.records:
             if isinstance(record, OffsetRecord):
                 offsets.apply(group, record)
@@ -71,7 +73,7 @@ def failed_commits_count(patch: pytest.MonkeyPatch) -> None:
 def commits_are_acknowledged_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
     append = Turn.append
 
-    def early(turn: Turn, group: Group, records: Any, purpose: Any) -> int:
+    def early(turn: Turn, group: ClassicGroup, records: Any, purpose: Any) -> int:
         number = append(turn, group, records, purpose)
         if isinstance(purpose, StoreOffsets):
             message = purpose.asked.message
@@ -85,7 +87,7 @@ def commits_are_acknowledged_before_they_are_written(patch: pytest.MonkeyPatch) 
 def assignments_are_handed_out_before_they_are_written(patch: pytest.MonkeyPatch) -> None:
     store = syncing._store
 
-    def early(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
+    def early(turn: Turn, group: ClassicGroup, message: SyncGroupRequest) -> None:
         store(turn, group, message)
         given = {each.member_id: each.assignment for each in message.assignments}
         rebalancing.stable(turn, group, given)
@@ -96,10 +98,10 @@ def assignments_are_handed_out_before_they_are_written(patch: pytest.MonkeyPatch
 def a_repeated_sync_writes_again(patch: pytest.MonkeyPatch) -> None:
     store = syncing._store
 
-    def again(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
+    def again(turn: Turn, group: ClassicGroup, message: SyncGroupRequest) -> None:
         store(turn, group, message)
         group.storing_generation = None
-        turn.set_sync_timer(group, group.rebalance_timeout_ms)
+        waits.set_sync_timer(turn, group, group.rebalance_timeout_ms)
 
     patch.setattr(syncing, "_store", again)
 
@@ -108,7 +110,7 @@ def ids_change_at_the_same_time(patch: pytest.MonkeyPatch) -> None:
     wait = joining._wait_for_replacement
 
     def at_once(
-        turn: Turn, group: Group, under_way: Replacement, asked: Asked[JoinGroupRequest]
+        turn: Turn, group: ClassicGroup, under_way: Replacement, asked: Asked[JoinGroupRequest]
     ) -> None:
         purpose = turn.ledger.look(under_way.number).purpose
         assert isinstance(purpose, StoreStaticMember)
@@ -126,7 +128,7 @@ def a_new_id_is_used_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     store = joining._store_replacement
 
     def early(
-        turn: Turn, group: Group, old: Member, asked: Asked[JoinGroupRequest], member_id: str
+        turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
     ) -> None:
         store(turn, group, old, asked, member_id)
         member = joining.replace_static(turn, group, old, asked, member_id)
@@ -136,21 +138,21 @@ def a_new_id_is_used_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def superseded_joins_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(_: Turn, group: Group, member: Member, ticket: int) -> None:
+    def forgetful(_: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:
         group.awaiting_join += member.join_ticket is None
         member.join_ticket = ticket
 
-    patch.setattr(Turn, "await_join", forgetful)
+    patch.setattr(waits, "await_join", forgetful)
 
 
 def syncs_of_removed_members_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(turn: Turn, group: Group, member: Member, error: Any = None) -> None:
+    def forgetful(turn: Turn, group: ClassicGroup, member: Member, error: Any = None) -> None:
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        turn.end_join(group, member, join_error(error or unknown))
+        waits.end_join(turn, group, member, join_error(error or unknown))
         turn.disarm(group, member.member_id, member.session)
         group.remove(member)
 
-    patch.setattr(Turn, "remove_member", forgetful)
+    patch.setattr(waits, "remove_member", forgetful)
 
 
 def syncs_survive_a_rebalance(patch: pytest.MonkeyPatch) -> None:
@@ -160,7 +162,7 @@ def syncs_survive_a_rebalance(patch: pytest.MonkeyPatch) -> None:
 def generations_do_not_rise(patch: pytest.MonkeyPatch) -> None:
     complete = rebalancing.complete
 
-    def same(turn: Turn, group: Group) -> None:
+    def same(turn: Turn, group: ClassicGroup) -> None:
         group.generation_id = max(group.generation_id - 1, 0)
         complete(turn, group)
 
@@ -170,7 +172,7 @@ def generations_do_not_rise(patch: pytest.MonkeyPatch) -> None:
 def any_generation_may_sync(patch: pytest.MonkeyPatch) -> None:
     error_of = syncing._error
 
-    def lenient(group: Group, message: SyncGroupRequest) -> ErrorCode:
+    def lenient(group: ClassicGroup, message: SyncGroupRequest) -> ErrorCode:
         error = error_of(group, message)
         return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
 
@@ -178,19 +180,19 @@ def any_generation_may_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def members_that_were_answered_are_not_watched(patch: pytest.MonkeyPatch) -> None:
-    end_sync = Turn.end_sync
+    end_sync = waits.end_sync
 
     def unwatched(turn: Turn, member: Member, answer: SyncGroupResponse) -> bool:
         end_sync(turn, member, answer)
         return False
 
-    patch.setattr(Turn, "end_sync", unwatched)
+    patch.setattr(waits, "end_sync", unwatched)
 
 
 def sessions_are_never_set_again(patch: pytest.MonkeyPatch) -> None:
     fired = membership.session_timer_fired
 
-    def once(turn: Turn, group: Group, member_id: str, deadline_ms: int) -> None:
+    def once(turn: Turn, group: ClassicGroup, member_id: str, deadline_ms: int) -> None:
         member = group.members.get(member_id)
         if member is not None:
             member.session.armed_ms = None

@@ -9,13 +9,16 @@ from tests.support.group.harness import SETTINGS, GroupHarness, shards
 from tidelog.core.coordinator_shard import Now
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.group import offsets, syncing
+from tidelog.group import offsets
 from tidelog.group.asked import join_error
-from tidelog.group.group import Group, GroupState
-from tidelog.group.joining import static_member_stored
-from tidelog.group.member import Member, Session
+from tidelog.group.classic import syncing, waits
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState
+from tidelog.group.classic.joining import static_member_stored
+from tidelog.group.classic.member import Member
+from tidelog.group.classic.waits import StoreEmpty, StoreStaticMember
 from tidelog.group.records import GroupSnapshot, MemberSnapshot, OffsetKey, OffsetRecord
-from tidelog.group.turn import Ledger, StoreEmpty, StoreStaticMember, Turn, Unsettled
+from tidelog.group.sessions import Session
+from tidelog.group.turn import Ledger, Turn, Unsettled
 from tidelog.wire.messages.sync_group import SyncGroupRequest
 
 KEY = TopicPartition("t", 0)
@@ -26,9 +29,9 @@ def member(member_id: str = "m", instance_id: str | None = None) -> Member:
     return Member(member_id, instance_id, "c", "h", 1_000, 1_000, protocols("range"), Session())
 
 
-def a_group(*members: Member) -> Group:
+def a_group(*members: Member) -> ClassicGroup:
     """A group that prepares a rebalance."""
-    group = Group("g")
+    group = ClassicGroup("g")
     group.protocol_type = "consumer"
     for each in members:
         group.add(each)
@@ -37,7 +40,7 @@ def a_group(*members: Member) -> Group:
     return group
 
 
-def a_turn(group: Group) -> Turn:
+def a_turn(group: ClassicGroup) -> Turn:
     return Turn(Now(0, 0), SETTINGS, 7, {group.group_id: group}, Ledger(), 1)
 
 
@@ -54,7 +57,7 @@ class TestMembers:
 
     def test_a_record_of_the_log_is_taken_as_it_is(self) -> None:
         stored = MemberSnapshot("m", None, "c", "h", 1_000, 1_000, b"", b"")
-        group = Group("g")
+        group = ClassicGroup("g")
         group.load(GroupSnapshot("consumer", 3, "range", "m", 0, (stored, stored)))
         assert list(group.members) == ["m"] and group.generation_id == 3
 
@@ -114,7 +117,9 @@ class TestStates:
             group.move_to(GroupState.COMPLETING_REBALANCE, 0)
         group.awaiting_join, group.members["m"].join_ticket = 0, 1
         with pytest.raises(AssertionError, match="counted once"):
-            a_turn(group).end_join(group, group.members["m"], join_error(ErrorCode.NONE, "m"))
+            waits.end_join(
+                a_turn(group), group, group.members["m"], join_error(ErrorCode.NONE, "m")
+            )
 
     def test_instances_and_members_name_each_other(self) -> None:
         group = a_group(member("s-1", "s"))
@@ -151,7 +156,7 @@ class TestGenerations:
 class TestAppends:
     @pytest.mark.rule("G1")
     def test_a_commit_under_way_is_counted_until_it_is_settled(self) -> None:
-        group = Group("g")
+        group = ClassicGroup("g")
         record = OffsetRecord(OffsetKey("g", KEY), None)
         group.uncommitted[KEY] = 1
         offsets.settled(group, [record])

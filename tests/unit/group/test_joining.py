@@ -11,7 +11,7 @@ from tests.support.group.harness import DELAY_MS, SETTINGS, GroupHarness
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, InvariantError
-from tidelog.group.group import GroupState
+from tidelog.group.classic.classic_group import GroupState
 from tidelog.group.timers import TimerKind, TimerName
 from tidelog.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 

@@ -22,7 +22,7 @@ from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId
 from tidelog.group.asked import Asked, refusal
-from tidelog.group.group import GroupState
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState
 from tidelog.group.partition import GroupPartition, is_nameable
 from tidelog.group.records import PartitionIncarnation, Record
 from tidelog.group.settings import GroupSettings
@@ -103,7 +103,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
     def leadership_ends(self, shard: GroupPartition) -> None:
         """Mark groups that lose their coordinator during a rebalance."""
         for group in shard.groups.values():
-            if group.state in _REBALANCING:
+            if isinstance(group, ClassicGroup) and group.state in _REBALANCING:
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
 
     # What groups alone have.

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
-from tidelog.group import rebalancing
 from tidelog.group.asked import Asked
-from tidelog.group.group import Group, GroupState
+from tidelog.group.classic import rebalancing, waits
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState, classic
+from tidelog.group.classic.waits import StoreAssignment
 from tidelog.group.records import GroupSnapshot
-from tidelog.group.turn import StoreAssignment, Turn
+from tidelog.group.turn import Turn
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync(turn: Turn, asked: Asked[SyncGroupRequest]) -> None:
     """Decide a SyncGroup request."""
-    group = turn.groups.get(asked.group_id)
+    group = classic(turn.groups.get(asked.group_id))
     error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _error(group, asked.message)
     if error is not ErrorCode.NONE or group is None:
         turn.reply(asked.ticket, SyncGroupResponse(error_code=error))
@@ -29,13 +30,13 @@ def sync(turn: Turn, asked: Asked[SyncGroupRequest]) -> None:
         turn.reply(asked.ticket, rebalancing.assignment_of(group, member))
         turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
         return
-    turn.end_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    waits.end_sync(turn, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_ticket = asked.ticket
     if group.is_leader(member.member_id) and group.storing_generation != group.generation_id:
         _store(turn, group, asked.message)
 
 
-def _error(group: Group, message: SyncGroupRequest) -> ErrorCode:
+def _error(group: ClassicGroup, message: SyncGroupRequest) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.member_error(message.member_id, message.group_instance_id)
@@ -53,7 +54,7 @@ def _error(group: Group, message: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _store(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
+def _store(turn: Turn, group: ClassicGroup, message: SyncGroupRequest) -> None:
     assignments = {each.member_id: each.assignment for each in message.assignments}
     size = sum(len(assignments.get(each, b"")) for each in group.members)
     if size > limits.MAX_GROUP_ASSIGNMENT_BYTES:
@@ -67,7 +68,7 @@ def _store(turn: Turn, group: Group, message: SyncGroupRequest) -> None:
     turn.append(group, [record], StoreAssignment(group.generation_id))
 
 
-def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None:
+def assignment_stored(turn: Turn, group: ClassicGroup, snapshot: GroupSnapshot) -> None:
     """Distribute the assignment, which is in the log now.
 
     It is void if the group went on meanwhile.
@@ -79,12 +80,14 @@ def assignment_stored(turn: Turn, group: Group, snapshot: GroupSnapshot) -> None
         )
 
 
-def assignment_not_stored(turn: Turn, group: Group, generation_id: int, error: ErrorCode) -> None:
+def assignment_not_stored(
+    turn: Turn, group: ClassicGroup, generation_id: int, error: ErrorCode
+) -> None:
     """Give this generation no assignment; its members rejoin."""
     if _is_awaited(group, generation_id):
         rebalancing.refuse_syncs(turn, group, error)
         rebalancing.prepare(turn, group)
 
 
-def _is_awaited(group: Group, generation_id: int) -> bool:
+def _is_awaited(group: ClassicGroup, generation_id: int) -> bool:
     return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == generation_id

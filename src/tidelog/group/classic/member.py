@@ -1,7 +1,7 @@
 """A member of a group, as its coordinator sees it.
 
-Changes in place: heartbeats move a deadline and nothing else. The timer that watches the deadline
-is set again only when it fires too early, so a heartbeat costs the same however many there are.
+Changes in place: heartbeats move the deadline of its session and nothing else. Its waiting requests
+are kept by ticket.
 """
 
 from __future__ import annotations
@@ -10,27 +10,9 @@ from collections.abc import Sequence
 
 from tidelog.group.asked import Asked
 from tidelog.group.records import MemberSnapshot
+from tidelog.group.sessions import Session
 from tidelog.wire.messages.describe_groups import DescribedGroupMember
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-
-
-class Session:
-    """Deadline of a member, or of a client that was only given an id (monotonic ms)."""
-
-    __slots__ = ("armed_ms", "deadline_ms")
-
-    def __init__(self, deadline_ms: int = 0, armed_ms: int | None = None) -> None:
-        self.deadline_ms = deadline_ms
-        #: When its timer fires; None where no timer is set.
-        self.armed_ms = armed_ms
-
-    def copy(self) -> Session:
-        """Return an independent copy."""
-        return Session(self.deadline_ms, self.armed_ms)
-
-    def key(self) -> tuple[object, ...]:
-        """Return the state as a hashable value."""
-        return (self.deadline_ms, self.armed_ms)
 
 
 class Member:

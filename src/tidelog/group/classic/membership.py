@@ -1,4 +1,4 @@
-"""Heartbeat, LeaveGroup, and sessions that time out.
+"""Heartbeat, LeaveGroup, sessions that time out, and the beginning and end of a leadership.
 
 A heartbeat moves a deadline. The session of a member that waits in a join or sync does not time
 out. Such a member cannot send heartbeats meanwhile, and the rebalance has its own timeouts. Only a
@@ -9,9 +9,11 @@ exists.
 from __future__ import annotations
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group import rebalancing
-from tidelog.group.asked import NO_MEMBER, Asked
-from tidelog.group.group import Group, GroupState
+from tidelog.group.asked import NO_MEMBER, Asked, join_error
+from tidelog.group.classic import rebalancing, waits
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState, classic
+from tidelog.group.group import Group
+from tidelog.group.timers import TimerKind, TimerName
 from tidelog.group.turn import Turn
 from tidelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.leave_group import (
@@ -20,11 +22,12 @@ from tidelog.wire.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 def heartbeat(turn: Turn, asked: Asked[HeartbeatRequest]) -> None:
     """Decide a Heartbeat request."""
-    group, message = turn.groups.get(asked.group_id), asked.message
+    group, message = classic(turn.groups.get(asked.group_id)), asked.message
     if group is None:
         error = ErrorCode.UNKNOWN_MEMBER_ID
     elif group.state is GroupState.DEAD:
@@ -43,7 +46,7 @@ def heartbeat(turn: Turn, asked: Asked[HeartbeatRequest]) -> None:
 
 def leave(turn: Turn, asked: Asked[LeaveGroupRequest]) -> None:
     """Decide a LeaveGroup request: each member by itself, then one rebalance for all of them."""
-    group = turn.groups.get(asked.group_id)
+    group = classic(turn.groups.get(asked.group_id))
     if group is not None and group.state is GroupState.DEAD:
         turn.reply(asked.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
@@ -65,7 +68,7 @@ def leave(turn: Turn, asked: Asked[LeaveGroupRequest]) -> None:
         rebalancing.complete_if_all_joined(turn, group)
 
 
-def _leave(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
+def _leave(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
     member_id = identity.member_id
     session = group.pending_members.pop(member_id, None)
     if session is not None:
@@ -76,11 +79,51 @@ def _leave(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
         member_id = group.static_ids.get(identity.group_instance_id or "", NO_MEMBER)
     error = group.member_error(member_id, identity.group_instance_id)
     if error is ErrorCode.NONE:
-        turn.remove_member(group, group.members[member_id])
+        waits.remove_member(turn, group, group.members[member_id])
     return error
 
 
-def session_timer_fired(turn: Turn, group: Group, member_id: str, deadline_ms: int) -> None:
+def loaded(turn: Turn, group: Group) -> None:
+    """Watch the members of a loaded group; one over `group.max.size` begins a rebalance."""
+    assert isinstance(group, ClassicGroup)
+    group.read_subscriptions(turn.settings.subscription_topics)
+    for member in group.members.values():
+        turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
+    if len(group.members) > turn.settings.max_size:
+        rebalancing.prepare(turn, group)
+
+
+def moved_away(turn: Turn, group: Group) -> None:
+    """Send waiting clients to the next coordinator, and cancel the timers."""
+    assert isinstance(group, ClassicGroup)
+    error = ErrorCode.NOT_COORDINATOR
+    for member in group.members.values():
+        waits.end_join(turn, group, member, join_error(error))
+        waits.end_sync(turn, member, SyncGroupResponse(error_code=error))
+        turn.disarm(group, member.member_id, member.session)
+    for member_id, session in group.pending_members.items():
+        turn.disarm(group, member_id, session)
+    for asked in group.waiting_static.values():
+        turn.reply(asked.ticket, join_error(error))
+    waits.cancel_join_timer(turn, group)
+    waits.cancel_sync_timer(turn, group)
+
+
+def timer_fired(turn: Turn, group: Group, name: TimerName, deadline_ms: int) -> None:
+    """Handle a timer that was set to `deadline_ms`; a timer that was replaced has no effect."""
+    assert isinstance(group, ClassicGroup)
+    match name.kind:
+        case TimerKind.SESSION:
+            session_timer_fired(turn, group, name.member_id, deadline_ms)
+        case TimerKind.JOIN if group.join_deadline_ms == deadline_ms:
+            rebalancing.join_timer_fired(turn, group)
+        case TimerKind.SYNC if group.sync_deadline_ms == deadline_ms:
+            rebalancing.sync_timer_fired(turn, group)
+        case _:
+            pass
+
+
+def session_timer_fired(turn: Turn, group: ClassicGroup, member_id: str, deadline_ms: int) -> None:
     """Handle the session timer of a member, or of a client that was only given an id.
 
     The coordinator may have heard of it since the timer was set.
@@ -96,5 +139,5 @@ def session_timer_fired(turn: Turn, group: Group, member_id: str, deadline_ms: i
         del group.pending_members[member_id]
         rebalancing.complete_if_all_joined(turn, group)
     elif member.is_new or (member.join_ticket is None and member.sync_ticket is None):
-        turn.remove_member(group, member)
+        waits.remove_member(turn, group, member)
         rebalancing.member_gone(turn, group)

@@ -12,32 +12,34 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.core.errors import ErrorCode
-from tidelog.group.group import Group, GroupState, InitialDelay
-from tidelog.group.member import Member
-from tidelog.group.turn import StoreEmpty, Turn
+from tidelog.group.classic import waits
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState, InitialDelay
+from tidelog.group.classic.member import Member
+from tidelog.group.classic.waits import StoreEmpty
+from tidelog.group.turn import Turn
 from tidelog.wire.messages.join_group import JoinGroupResponse
 from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
-def prepare(turn: Turn, group: Group) -> None:
+def prepare(turn: Turn, group: ClassicGroup) -> None:
     """Begin a rebalance of a group that is empty, stable, or waits for its assignment."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         refuse_syncs(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
-    turn.cancel_sync_timer(group)
+    waits.cancel_sync_timer(turn, group)
     was_empty = group.state is GroupState.EMPTY
     group.move_to(GroupState.PREPARING_REBALANCE, turn.now.wall_ms)
     if was_empty:
         delay_ms = turn.settings.initial_rebalance_delay_ms
         group.initial_delay = InitialDelay(max(group.rebalance_timeout_ms - delay_ms, 0))
-        turn.set_join_timer(group, delay_ms)
+        waits.set_join_timer(turn, group, delay_ms)
     elif group.all_joined:
         complete(turn, group)
     else:
-        turn.set_join_timer(group, group.rebalance_timeout_ms)
+        waits.set_join_timer(turn, group, group.rebalance_timeout_ms)
 
 
-def prepare_or_complete(turn: Turn, group: Group) -> None:
+def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
     """Begin a rebalance after a member joined, or complete the rebalance if all have joined."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(turn, group)
@@ -45,7 +47,7 @@ def prepare_or_complete(turn: Turn, group: Group) -> None:
         prepare(turn, group)
 
 
-def member_gone(turn: Turn, group: Group) -> None:
+def member_gone(turn: Turn, group: ClassicGroup) -> None:
     """Begin a rebalance after members were removed, or stop waiting for their joins."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(turn, group)
@@ -53,7 +55,7 @@ def member_gone(turn: Turn, group: Group) -> None:
         complete_if_all_joined(turn, group)
 
 
-def complete_if_all_joined(turn: Turn, group: Group) -> None:
+def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
     """Complete the rebalance if no member is waited for; the initial delay always runs in full."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -63,19 +65,19 @@ def complete_if_all_joined(turn: Turn, group: Group) -> None:
         complete(turn, group)
 
 
-def join_timer_fired(turn: Turn, group: Group) -> None:
+def join_timer_fired(turn: Turn, group: ClassicGroup) -> None:
     """End the time to join; the first rebalance is extended while members arrive."""
     group.join_deadline_ms = None
     delay = group.initial_delay
     if delay is not None and delay.has_newcomer and delay.remaining_ms:
         delay_ms = min(turn.settings.initial_rebalance_delay_ms, delay.remaining_ms)
         group.initial_delay = InitialDelay(delay.remaining_ms - delay_ms)
-        turn.set_join_timer(group, delay_ms)
+        waits.set_join_timer(turn, group, delay_ms)
     else:
         complete(turn, group)
 
 
-def note_newcomer(group: Group) -> None:
+def note_newcomer(group: ClassicGroup) -> None:
     """Note a member that joins during the initial delay, which may then be extended.
 
     The initial delay of a group that was empty for a while is not extended.
@@ -84,16 +86,16 @@ def note_newcomer(group: Group) -> None:
         group.initial_delay = replace(group.initial_delay, has_newcomer=True)
 
 
-def complete(turn: Turn, group: Group) -> None:
+def complete(turn: Turn, group: ClassicGroup) -> None:
     """End the preparation with a new generation of the members that joined."""
-    turn.cancel_join_timer(group)
+    waits.cancel_join_timer(turn, group)
     group.initial_delay = None
     for member in list(group.members.values()):
         if member.join_ticket is None and member.instance_id is None:
-            turn.remove_member(group, member)
+            waits.remove_member(turn, group, member)
     if group.has_members and not group.elect_leader():
         # Only static members are left, and none of them rejoined: their session timers decide.
-        turn.set_join_timer(group, group.rebalance_timeout_ms)
+        waits.set_join_timer(turn, group, group.rebalance_timeout_ms)
         return
     group.generation_id += 1
     if group.has_members:
@@ -109,17 +111,17 @@ def complete(turn: Turn, group: Group) -> None:
         _answer_joins(turn, group)
 
 
-def _answer_joins(turn: Turn, group: Group) -> None:
+def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
     for member in group.members.values():
         member.assignment = b""
-        turn.end_join(group, member, current_generation(group, member))
+        waits.end_join(turn, group, member, current_generation(group, member))
         turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
         member.is_new = False
         group.pending_sync[member.member_id] = None
-    turn.set_sync_timer(group, group.rebalance_timeout_ms)
+    waits.set_sync_timer(turn, group, group.rebalance_timeout_ms)
 
 
-def current_generation(group: Group, member: Member) -> JoinGroupResponse:
+def current_generation(group: ClassicGroup, member: Member) -> JoinGroupResponse:
     """Return the join answer for the current generation.
 
     The leader receives the members only while it has to make the assignment.
@@ -137,39 +139,39 @@ def current_generation(group: Group, member: Member) -> JoinGroupResponse:
     )
 
 
-def sync_timer_fired(turn: Turn, group: Group) -> None:
+def sync_timer_fired(turn: Turn, group: ClassicGroup) -> None:
     """Drop members that have not asked for their assignment by now."""
     group.sync_deadline_ms = None
     for member_id in list(group.pending_sync):
-        turn.remove_member(group, group.members[member_id])
+        waits.remove_member(turn, group, group.members[member_id])
     prepare(turn, group)
 
 
-def synced(turn: Turn, group: Group, member: Member) -> None:
+def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """Note that a member asked for its assignment."""
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
-        turn.cancel_sync_timer(group)
+        waits.cancel_sync_timer(turn, group)
 
 
-def refuse_syncs(turn: Turn, group: Group, error: ErrorCode) -> None:
+def refuse_syncs(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
     """Answer waiting syncs with an error, as this generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
-        if turn.end_sync(member, SyncGroupResponse(error_code=error)):
+        if waits.end_sync(turn, member, SyncGroupResponse(error_code=error)):
             turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
 
 
-def stable(turn: Turn, group: Group, assignments: dict[str, bytes]) -> None:
+def stable(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
     """Distribute the assignment, which is in the log now."""
     group.move_to(GroupState.STABLE, turn.now.wall_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-        if turn.end_sync(member, assignment_of(group, member)):
+        if waits.end_sync(turn, member, assignment_of(group, member)):
             turn.touch(group, member.member_id, member.session, member.session_timeout_ms)
 
 
-def assignment_of(group: Group, member: Member) -> SyncGroupResponse:
+def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     """Return the sync answer of a member of a stable group."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
-from tidelog.group import rebalancing
 from tidelog.group.asked import (
     MEMBER_ID_REQUIRED_VERSION,
     NO_MEMBER,
@@ -21,10 +20,19 @@ from tidelog.group.asked import (
     Asked,
     join_error,
 )
-from tidelog.group.group import CONSUMER_PROTOCOL_TYPE, Group, GroupState, Replacement
-from tidelog.group.member import Member, Session
+from tidelog.group.classic import rebalancing, waits
+from tidelog.group.classic.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    GroupState,
+    Replacement,
+    classic,
+)
+from tidelog.group.classic.member import Member
+from tidelog.group.classic.waits import StoreStaticMember
+from tidelog.group.sessions import Session
 from tidelog.group.settings import GroupSettings
-from tidelog.group.turn import StoreStaticMember, Turn
+from tidelog.group.turn import Turn
 from tidelog.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -35,14 +43,14 @@ from tidelog.wire.messages.join_group import (
 def join(turn: Turn, asked: Asked[JoinGroupRequest]) -> None:
     """Decide a JoinGroup request."""
     error = _request_error(turn.settings, asked.message)
-    group = turn.groups.get(asked.group_id)
+    group = classic(turn.groups.get(asked.group_id))
     if error is ErrorCode.NONE and group is None:
         if asked.message.member_id != NO_MEMBER:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         elif len(turn.groups) >= turn.settings.max_groups:
             error = ErrorCode.POLICY_VIOLATION
         else:
-            group = Group(asked.group_id, turn.now.wall_ms)
+            group = ClassicGroup(asked.group_id, turn.now.wall_ms)
             turn.groups[asked.group_id] = group
     if error is not ErrorCode.NONE or group is None:
         turn.reply(asked.ticket, join_error(error, asked.message.member_id))
@@ -68,7 +76,7 @@ def _request_error(settings: GroupSettings, message: JoinGroupRequest) -> ErrorC
     return ErrorCode.NONE
 
 
-def join_group(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+def join_group(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
     """Decide a JoinGroup request on an existing group."""
     message, member_id = asked.message, asked.message.member_id
     if group.state is GroupState.DEAD:
@@ -92,7 +100,7 @@ def join_group(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None
     turn.reply(asked.ticket, join_error(error, member_id))
 
 
-def _is_accepted(turn: Turn, group: Group, member_id: str) -> bool:
+def _is_accepted(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` leaves room for a member.
 
     While members join, only members that wait in a join count: where the size was lowered, the last
@@ -110,12 +118,12 @@ def _is_accepted(turn: Turn, group: Group, member_id: str) -> bool:
             return True
 
 
-def _shed(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+def _shed(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
     turn.reply(asked.ticket, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     member = group.members.get(asked.message.member_id)
     session = group.pending_members.pop(asked.message.member_id, None)
     if member is not None:
-        turn.remove_member(group, member)
+        waits.remove_member(turn, group, member)
     if session is not None:
         turn.disarm(group, asked.message.member_id, session)
     rebalancing.complete_if_all_joined(turn, group)
@@ -124,7 +132,7 @@ def _shed(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
 # Clients without a member id, or with an id that they have not joined with yet.
 
 
-def _join_unknown(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
     instance_id = asked.message.group_instance_id
     if instance_id is None:
         prefix = asked.client_id[: limits.MAX_CLIENT_ID_CHARS_IN_MEMBER_ID]
@@ -146,7 +154,7 @@ def _join_unknown(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> N
         _add(turn, group, asked, member_id, Session())
 
 
-def _join_pending(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> None:
+def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
     if asked.message.group_instance_id is not None:
         # Ids are given to dynamic members only.
         turn.reply(asked.ticket, join_error(ErrorCode.INVALID_REQUEST, asked.message.member_id))
@@ -156,7 +164,11 @@ def _join_pending(turn: Turn, group: Group, asked: Asked[JoinGroupRequest]) -> N
 
 
 def _add(
-    turn: Turn, group: Group, asked: Asked[JoinGroupRequest], member_id: str, session: Session
+    turn: Turn,
+    group: ClassicGroup,
+    asked: Asked[JoinGroupRequest],
+    member_id: str,
+    session: Session,
 ) -> None:
     member = Member.joining(asked, member_id, session)
     member.is_new = True
@@ -164,7 +176,7 @@ def _add(
         group.protocol_type = asked.message.protocol_type
     rebalancing.note_newcomer(group)
     group.add(member)
-    turn.await_join(group, member, asked.ticket)
+    waits.await_join(turn, group, member, asked.ticket)
     turn.touch(group, member_id, session, turn.settings.new_member_join_timeout_ms)
     rebalancing.prepare_or_complete(turn, group)
 
@@ -172,7 +184,9 @@ def _add(
 # Members.
 
 
-def _join_known(turn: Turn, group: Group, member: Member, asked: Asked[JoinGroupRequest]) -> None:
+def _join_known(
+    turn: Turn, group: ClassicGroup, member: Member, asked: Asked[JoinGroupRequest]
+) -> None:
     is_same = member.protocols == asked.message.protocols
     if group.state is GroupState.STABLE:
         # The leader may know of changes that its metadata does not show, such as new partitions.
@@ -183,11 +197,11 @@ def _join_known(turn: Turn, group: Group, member: Member, asked: Asked[JoinGroup
         turn.reply(asked.ticket, rebalancing.current_generation(group, member))
         return
     _respeak(group, member, asked)
-    turn.await_join(group, member, asked.ticket)
+    waits.await_join(turn, group, member, asked.ticket)
     rebalancing.prepare_or_complete(turn, group)
 
 
-def _respeak(group: Group, member: Member, asked: Asked[JoinGroupRequest]) -> None:
+def _respeak(group: ClassicGroup, member: Member, asked: Asked[JoinGroupRequest]) -> None:
     group.respeak(member, asked.message.protocols)
     member.session_timeout_ms = asked.message.session_timeout_ms
     member.rebalance_timeout_ms = asked.message.rebalance_timeout_ms
@@ -197,7 +211,7 @@ def _respeak(group: Group, member: Member, asked: Asked[JoinGroupRequest]) -> No
 
 
 def _return_static(
-    turn: Turn, group: Group, asked: Asked[JoinGroupRequest], member_id: str
+    turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest], member_id: str
 ) -> None:
     if group.state is GroupState.STABLE and group.replacement is not None:
         _wait_for_replacement(turn, group, group.replacement, asked)
@@ -210,18 +224,18 @@ def _return_static(
         return
     member = replace_static(turn, group, old, asked, member_id)
     member.is_new = True
-    turn.await_join(group, member, asked.ticket)
+    waits.await_join(turn, group, member, asked.ticket)
     turn.touch(group, member_id, member.session, turn.settings.new_member_join_timeout_ms)
     rebalancing.prepare_or_complete(turn, group)
 
 
-def _static_member(group: Group, asked: Asked[JoinGroupRequest]) -> Member:
+def _static_member(group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> Member:
     assert asked.message.group_instance_id is not None
     return group.members[group.static_ids[asked.message.group_instance_id]]
 
 
 def _wait_for_replacement(
-    turn: Turn, group: Group, under_way: Replacement, asked: Asked[JoinGroupRequest]
+    turn: Turn, group: ClassicGroup, under_way: Replacement, asked: Asked[JoinGroupRequest]
 ) -> None:
     if under_way.is_overdue:
         turn.reply(asked.ticket, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -231,7 +245,7 @@ def _wait_for_replacement(
 
 
 def _changes_nothing(
-    turn: Turn, group: Group, old: Member, protocols: Sequence[JoinGroupRequestProtocol]
+    turn: Turn, group: ClassicGroup, old: Member, protocols: Sequence[JoinGroupRequestProtocol]
 ) -> bool:
     """Return whether the assignment still suits a returning member.
 
@@ -248,7 +262,7 @@ def _changes_nothing(
 
 
 def _store_replacement(
-    turn: Turn, group: Group, old: Member, asked: Asked[JoinGroupRequest], member_id: str
+    turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> None:
     """Append the group's record with the new id; nothing changes before it is in the log."""
     members = list(group.members.values())
@@ -264,12 +278,12 @@ def _store_replacement(
 
 
 def replace_static(
-    turn: Turn, group: Group, old: Member, asked: Asked[JoinGroupRequest], member_id: str
+    turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> Member:
     """Move an instance to a new member id; clients that use the old id are fenced (KIP-345)."""
     leads = group.is_leader(old.member_id)
     place = list(group.members)
-    turn.remove_member(group, old, ErrorCode.FENCED_INSTANCE_ID)
+    waits.remove_member(turn, group, old, ErrorCode.FENCED_INSTANCE_ID)
     member = Member.joining(asked, member_id, Session())
     member.assignment = old.assignment
     group.add(member)
@@ -281,7 +295,7 @@ def replace_static(
 
 
 def static_member_stored(
-    turn: Turn, group: Group, purpose: StoreStaticMember, is_overdue: bool
+    turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, is_overdue: bool
 ) -> None:
     """Complete a static member's join after its new id is in the log.
 
@@ -311,7 +325,7 @@ def static_member_stored(
 
 
 def _returned(
-    group: Group, member: Member, version: int, former_leader_id: str
+    group: ClassicGroup, member: Member, version: int, former_leader_id: str
 ) -> JoinGroupResponse:
     """Return the join answer of a static member that returned under a new id.
 
@@ -327,7 +341,7 @@ def _returned(
 
 
 def static_member_not_stored(
-    turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode, is_overdue: bool
+    turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode, is_overdue: bool
 ) -> None:
     """Keep the old id of a static member, as the new id is not in the log."""
     group.replacement = None
@@ -337,7 +351,7 @@ def static_member_not_stored(
 
 
 def static_member_overdue(
-    turn: Turn, group: Group, purpose: StoreStaticMember, error: ErrorCode
+    turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
     """Answer waiting joins with an error.
 
@@ -351,7 +365,7 @@ def static_member_overdue(
     group.waiting_static.clear()
 
 
-def _next_static(turn: Turn, group: Group) -> None:
+def _next_static(turn: Turn, group: ClassicGroup) -> None:
     """Decide the joins that waited; the first join that writes again keeps the others waiting."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
