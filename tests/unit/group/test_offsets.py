@@ -155,6 +155,14 @@ def test_metadata_has_a_limit_of_its_own_per_partition() -> None:
     assert "h" not in harness.core.groups
 
 
+def test_each_entry_of_a_partition_that_is_named_twice_gets_its_own_error() -> None:
+    harness = GroupHarness(replace(SETTINGS, offset_metadata_max_bytes=3))
+    good, bad = Committed(T0, 5, metadata="abc"), Committed(T0, 6, metadata="abcd")
+    answer = harness.answer(committing(good, bad))
+    assert errors_of(answer) == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert harness.offset() == 5
+
+
 def test_offsets_and_groups_are_bounded() -> None:
     harness = GroupHarness(replace(SETTINGS, max_offsets_per_group=1, max_groups=1))
     harness.commit_offset(1)
