@@ -392,7 +392,8 @@ class GroupWalk:
         if self.core.phase is Phase.LOADING:
             return
         if self.tickets % 20 == 0:
-            assert self.core.copy().key() == self.core.key()
+            copy = self.core.copy()
+            assert (hash(copy.key()), copy.key()) == (hash(self.core.key()), self.core.key())
         armed: dict[str, int | None] = {}
         size = 0
         for group in groups_of(self.core):
