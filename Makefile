@@ -18,7 +18,7 @@ RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
 TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench matrix soak breaks fuzz lock clean
+.PHONY: help demo check test bench matrix soak mutants fuzz lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
@@ -38,8 +38,8 @@ bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failov
 soak: $(TEST_READY)  ## mutants, larger models, all clients, chaos, then the simulator over fresh seeds: an hour, or MINUTES=n, or HOURS=n
 	$(BIN)/python -m tests.sim.soak --minutes $(if $(HOURS),$$(( $(HOURS) * 60 )),$(MINUTES))
 
-breaks: $(TEST_READY)  ## every rule broken in a copy of the sources: its tests must notice (RULES="V12 A4")
-	$(BIN)/python -m tests.breaks.broken_rules $(RULES)
+mutants: $(TEST_READY)  ## one line changed for every rule, in a copy of the sources: its tests must fail (RULES="V12 A4")
+	$(BIN)/python -m tests.support.mutants --by rules $(RULES)
 
 matrix: $(TEST_READY)  ## every feature with every client that this machine can run, into docs/compatibility.md
 	$(BIN)/python -m tests.clients.matrix.document

@@ -158,7 +158,7 @@ LIMITS_S = {
     "model": 900,
     "rules": 600,
     "wire_oracles": 300,
-    "breaks": 600,
+    "mutants": 600,
     "store": 600,
     "fuzz": 600,
     "clients": 900,
@@ -221,7 +221,7 @@ ANY_STORE = tuple(
 #: On each other Python, `make soak` runs whole parts: a part of its own.
 PYTHONS = "tests/pythons"
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
-COMPUTING = ("sim", "rules", "wire_oracles", "breaks", "model")
+COMPUTING = ("sim", "rules", "wire_oracles", "mutants", "model")
 
 
 def all_parts() -> list[Part]:

@@ -31,9 +31,9 @@ from tidelog.log.partition_log import PartitionLog
 from tidelog.log.recovery import DamagedLog
 from tidelog.records.builder import Producer
 from tidelog.runtime.files import OsFiles
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.run import SeedRun
 from tidelog.sim.simulator import CollectorPaused
 from tidelog.wire.codec import RequestHeader

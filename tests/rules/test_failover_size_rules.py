@@ -26,7 +26,7 @@ from tidelog.controller.commands import Sender
 from tidelog.controller.registrations import BrokersRead
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.run import SeedRun
 from tidelog.sim.simulator import CollectorPaused
 from tidelog.wire.messages.metadata import API as METADATA

@@ -13,7 +13,7 @@ from tidelog.sim.broker_settings import PORT, Settings, host_of
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
-from tidelog.sim.profiles import Profile
+from tidelog.sim.profiles import Pace, Profile
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import CollectorPaused, Simulator
@@ -24,7 +24,7 @@ from tidelog.wire.registry import METADATA
 
 CLIENT = "client101"
 TOPIC = "t"
-_QUIET = Profile("quiet", has_own_streams=True, restart_ms=((300, 400),))
+_QUIET = Profile("quiet", pace=Pace(down_ms=((300, 400),)))
 
 
 class FaultHarness:

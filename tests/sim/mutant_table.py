@@ -1,4 +1,4 @@
-"""The table of mutants: what each removes and which seed caught it, into docs/internals/mutants.md.
+"""The page of mutants: what each removes and what kills it, into docs/internals/mutants.md.
 
 `python -m tests.sim.mutant_table` writes the table from the code and from `kills.json`;
 with `--search` it first looks for a seed that catches each mutant (or those that are named), among
@@ -30,13 +30,19 @@ _SHOWN_CHARS = 110
 _HEAD = """\
 # Mutants
 
-A mutant is a broker with one safety rule removed; the simulator or a model catches each. `make
-test` replays the seed of this page with the mutant, and without it up to the same event, where no
-violation may appear. `make soak` searches other seeds and counts those that catch each mutant
-(`python -m tests.support.mutants`). In a checkout, `tidelog sim replay SEED --profile PROFILE
---mutant tests.support.mutants:NAME` prints a kill step by step. `python -m tests.sim.mutant_table`
-writes this page, with `--search` after a search of up to 200 seeds each. [A mutant of your
-own](../guide/simulation.md) needs no checkout.
+A mutant is a broker with one rule removed, to prove that something notices. There are two kinds.
+Mutants of the simulator replace functions of safety rules, and a seed or a model kills each: this
+proves the checkers. [Line mutants](#killed-by-the-tests-of-their-rules) change one line of the code
+for every rule, and an assertion of a test of that rule kills each: this proves the test. `python -m
+tests.support.mutants` runs both kinds, `--by seeds` or `--by rules`.
+
+## Killed by seeds
+
+`make test` replays the seed of this page with the mutant, and without it up to the same event,
+where no violation may appear. `make soak` searches other seeds and counts those that kill each. In
+a checkout, `tidelog sim replay SEED --profile PROFILE --mutant tests.support.mutants:NAME` prints a
+kill step by step. `python -m tests.sim.mutant_table` writes this page, with `--search` after a
+search of up to 200 seeds each. [A mutant of your own](../guide/simulation.md) needs no checkout.
 
 | mutant | rule | what it does | profile | seed | events | found by |
 |---|---|---|---|---:|---:|---|
@@ -55,6 +61,13 @@ same production functions, and find each within seconds. The tests are
 """
 _BOTH = """
 Models find these mutants of the first table, too: {}.
+"""
+_LINES = """
+## Killed by the tests of their rules
+
+[tests/rules/mutants.toml](../../tests/rules/mutants.toml) has one line mutant or more for every
+rule in force, with the place of the rule in the code. `make mutants` tries them all in a copy of
+the sources, `make test` a sample. Only an assertion of a test counts, no crash (ADR 0043).
 """
 
 
@@ -86,7 +99,7 @@ def render(mutants: Mapping[str, Mutant], kills: Mapping[str, Kill]) -> str:
         seen.append(f"{told} {mutant.profile} | {kill.seed} | {kill.events} | {violation} |\n")
         if variants:
             both.append(f"`{name}`")
-    return "".join((_HEAD, *seen, _TAIL, *modelled, _BOTH.format(", ".join(both))))
+    return "".join((_HEAD, *seen, _TAIL, *modelled, _BOTH.format(", ".join(both)), _LINES))
 
 
 def search(name: str) -> Kill | None:

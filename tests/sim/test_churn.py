@@ -16,7 +16,7 @@ from tidelog.controller.records import Topic
 from tidelog.controller.topics import edits
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
-from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.profiles import PROFILES, Pace, Profile
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.workload import churning
@@ -33,13 +33,11 @@ def runs(
     profile = Profile(
         "churn",
         weights=weights,
-        left_out=0.0,
-        mean_interval_ms=(400, 500),
+        pace=Pace(left_out=0.0, interval_ms=(400, 500)),
         properties=PROFILES["everything"].properties,
         recreates=0.0,
         churn_share=1.0,
         churn=tuple(kinds),
-        has_own_streams=True,
     )
     monkeypatch.setitem(PROFILES, profile.name, profile)
     # A copy: kinds put back one by one would stand in another order, which later runs depend on.

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from tests.sim.runs import result_of
 
-from tidelog.sim.checkers.published_state import PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.run import SeedRun
 
 SEEDS = range(3)

@@ -23,7 +23,7 @@ KNOWN = Path(__file__).with_name("known_seeds.txt")
 RARE = Path(__file__).with_name("rare_seeds.txt")
 DEFAULT_SEEDS = range(1000, 1016)
 FURTHER_SEEDS = range(1016, 1030)
-SOUND = [name for name, profile in PROFILES.items() if not profile.known_defect]
+SOUND = list(PROFILES)
 OTHER_PROFILES = [name for name in SOUND if name != "default"]
 OTHER_SEEDS = [(profile, seed) for profile in OTHER_PROFILES for seed in range(2)]
 

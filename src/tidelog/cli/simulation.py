@@ -198,7 +198,7 @@ def replay(
         watchers.append(Watcher(run))
 
     found = _profile(profile, mutant)
-    job = Job(seed, found, mutant, _faults(faults, found), only, _policy(policy))
+    job = Job(seed, found, mutant, _faults(faults), only, _policy(policy))
     result = run_seed(
         seed,
         job.profile,
@@ -244,7 +244,7 @@ def shrink(
 
     check_time("--seconds", seconds)
     found = _profile(profile, mutant)
-    job = Job(seed, found, mutant, _faults(faults, found), policy=_policy(policy))
+    job = Job(seed, found, mutant, _faults(faults), policy=_policy(policy))
     left = say_shrunk(job, seconds)
     result, story = left.story()
     for line in story:
@@ -272,12 +272,11 @@ def list_profiles() -> None:
     from tidelog.sim.run import MIXED
 
     for name, profile in PROFILES.items():
-        least, most = profile.mean_interval_ms
+        least, most = profile.pace.interval_ms
         kinds = "all kinds" if profile.has_all_kinds else ", ".join(profile.weights)
         more = f"; over and over {profile.scenario}" if profile.scenario else ""
-        more += f"; known defect: {profile.known_defect}" if profile.known_defect else ""
         print_line(f"{name}: a fault every {least}-{most} ms, of {kinds}{more}")
-    print_line(f"{MIXED}: every second seed default, the others all profiles without known defect")
+    print_line(f"{MIXED}: every second seed default, the others all other profiles in turn")
 
 
 @app.command("policies", epilog="Example: tidelog sim policies")
@@ -329,7 +328,7 @@ def _jobs(
         return iter(known), len(known)
     wanted = parse_seeds(seeds)
     found = _profile(profile, mutant)
-    chosen = _faults(faults, found)
+    chosen = _faults(faults)
     handed_out: Iterator[int] = iter(wanted)
     if minutes:
         handed_out = _until(time.monotonic() + minutes * 60, wanted[0])
@@ -386,21 +385,13 @@ def _policy(name: str) -> str:
     return name
 
 
-def _faults(text: str, profile: str) -> tuple[str, ...]:
+def _faults(text: str) -> tuple[str, ...]:
     """Return the requested kinds of faults; none if those of the profile are played."""
     from tidelog.sim.faults import KINDS
-    from tidelog.sim.profiles import PROFILES
 
     chosen = tuple(dict.fromkeys(text.split(","))) if text else ()
-    keeps_budget = profile not in PROFILES or PROFILES[profile].keeps_budget
     for name in chosen:
         _check("fault", name, KINDS)
-        if keeps_budget and not KINDS[name].is_in_budget:
-            fitting = [each for each, profile in PROFILES.items() if not profile.keeps_budget]
-            raise typer.BadParameter(
-                f"fault {name!r} may break what acknowledgements promise, which the checkers of"
-                f" profile {profile} hold brokers to; there are {', '.join(fitting)} for it"
-            )
     return chosen
 
 

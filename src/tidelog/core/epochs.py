@@ -99,13 +99,6 @@ class LeaderEpochs:
         """The first epoch, -1 when there is none."""
         return self._epochs[0] if self._epochs else NO_EPOCH
 
-    def start_offset_of(self, epoch: int) -> int:
-        """Return where `epoch` starts, -1 when it is not here."""
-        index = bisect_right(self._epochs, epoch)
-        if index and self._epochs[index - 1] == epoch:
-            return self._starts[index - 1]
-        return UNDEFINED_OFFSET
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop entries that start at or beyond `end_offset` (truncation, V38)."""
         while self._starts and self._starts[-1] >= end_offset:

@@ -29,8 +29,6 @@ class FlushOperation:
     """Files that must reach the disk, captured when the flush was requested."""
 
     directory: str
-    #: Recovery point after the flush.
-    target_offset: int
     logs: list[OpenFile]
     #: Index files, snapshots, the leader-epoch checkpoint, partition.metadata: (path, content).
     replacements: list[tuple[str, bytes]] = field(default_factory=list)
@@ -210,7 +208,7 @@ class Flushes:
         log = self._log
         active = log.active_segment
         sealing = [s for s in log.segments if not s.sealed and s is not active]
-        operation = FlushOperation(log.path, target, [segment.file for segment in sealing])
+        operation = FlushOperation(log.path, [segment.file for segment in sealing])
         if log.truncation_unsynced or target > max(active.base_offset, log.recovery_point):
             operation.logs.append(active.file)
         replacements = operation.replacements

@@ -64,8 +64,6 @@ class CleaningStats:
     keys: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    segments_before: int = 0
-    segments_after: int = 0
 
 
 @dataclass(slots=True)
@@ -371,8 +369,6 @@ class Cleaning:
             self._give_up(cleaned)
             raise
         self._unpin(group)
-        self.stats.segments_before += len(group)
-        self.stats.segments_after += 1
 
     def _give_up(self, cleaned: _Cleaned) -> None:
         """Remove the unfinished segment: the disk may be full.

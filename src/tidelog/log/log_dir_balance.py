@@ -100,12 +100,6 @@ def plan(
     return planned
 
 
-def spread_percent(directories: Sequence[LogDirState]) -> float:
-    """Return by how much the fills of the fullest and the emptiest volume differ, in percent."""
-    fills = [each.fill for each in _volumes(directories, ())]
-    return 100 * (max(fills) - min(fills)) if fills else 0.0
-
-
 def _volumes(
     directories: Sequence[LogDirState], replicas: Iterable[MovableReplica]
 ) -> list[_Volume]:

@@ -3,7 +3,7 @@
 The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a real broker could be a
 peer. What is in the nodes is encoded and decoded by `layout_brokers` (controller, registrations,
 cluster id), `layout_topics` (assignments and partition states), `layout_admin` (configuration,
-requests, notifications, producer ids, features) and `layout_reassignments`; their functions are
+requests, notifications, producer ids) and `layout_reassignments`; their functions are
 offered here too.
 Decoding is total: bad data is a LayoutError that names path, key and fault.
 """
@@ -13,10 +13,8 @@ from __future__ import annotations
 from tidelog.core.types import TopicPartition
 from tidelog.metadata.json_fields import LayoutError, is_number
 from tidelog.metadata.layout_admin import (
-    FeatureNode,
     decode_config,
     decode_config_change,
-    decode_feature,
     decode_isr_change,
     decode_log_dir_event,
     decode_partition_addition,
@@ -26,7 +24,6 @@ from tidelog.metadata.layout_admin import (
     decode_reassignments,
     encode_config,
     encode_config_change,
-    encode_feature,
     encode_isr_change,
     encode_log_dir_event,
     encode_partition_addition,
@@ -36,10 +33,8 @@ from tidelog.metadata.layout_admin import (
     encode_reassignments,
 )
 from tidelog.metadata.layout_brokers import (
-    ControllerRegistration,
     decode_broker,
     decode_cluster_id,
-    decode_controller,
     decode_controller_epoch,
     decode_stamp,
     decode_store_went_back,
@@ -106,7 +101,6 @@ ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
-FEATURE = "/feature"
 
 #: Entity types below /config (`ConfigType.ALL`), and the entity that gives the defaults of a type.
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
@@ -226,7 +220,6 @@ __all__ = [
     "CONTROLLER_EPOCH",
     "DEFAULT_ENTITY",
     "DELETE_TOPICS",
-    "FEATURE",
     "FREEZE_REASSIGNMENTS",
     "ISR_CHANGES",
     "ISR_CHANGE_PREFIX",
@@ -245,8 +238,6 @@ __all__ = [
     "REASSIGN_PARTITIONS",
     "STORE_WENT_BACK",
     "TOPICS",
-    "ControllerRegistration",
-    "FeatureNode",
     "LayoutError",
     "TopicAssignment",
     "accepted_reassignment_path",
@@ -258,9 +249,7 @@ __all__ = [
     "decode_cluster_id",
     "decode_config",
     "decode_config_change",
-    "decode_controller",
     "decode_controller_epoch",
-    "decode_feature",
     "decode_isr_change",
     "decode_log_dir_event",
     "decode_partition_addition",
@@ -283,7 +272,6 @@ __all__ = [
     "encode_config_change",
     "encode_controller",
     "encode_controller_epoch",
-    "encode_feature",
     "encode_isr_change",
     "encode_log_dir_event",
     "encode_partition_addition",

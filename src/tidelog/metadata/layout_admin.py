@@ -1,4 +1,4 @@
-"""Configuration, requests of administrators, notifications, producer ids, features (V8, G3).
+"""Configuration, requests of administrators, notifications, producer ids (V8, G3).
 
 Kafka's keys and spellings (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
 `ReassignPartitionsZNode`, `IsrChangeNotificationSequenceZNode`,
@@ -10,7 +10,6 @@ design's own (V7).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata.json_fields import (
@@ -157,43 +156,6 @@ def decode_producer_id_block(path: str, data: bytes) -> tuple[int, int, int]:
     if last < first:
         raise fields.fault("block_end", f"at least block_start, {first}")
     return fields.integer("broker"), first, last
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureNode:
-    """`/feature`: finalized features (KIP-584); ours are none."""
-
-    enabled: bool
-    features: Mapping[str, int] = field(default_factory=dict)
-
-
-def encode_feature(feature: FeatureNode) -> bytes:
-    """`/feature`, version 2."""
-    return encode_json(
-        {
-            "version": 2,
-            "status": 1 if feature.enabled else 0,
-            "features": {
-                name: {"max_version_level": feature.features[name]}
-                for name in sorted(feature.features)
-            },
-        }
-    )
-
-
-def decode_feature(path: str, data: bytes) -> FeatureNode:
-    """Finalized features of version 1 or 2; LayoutError."""
-    fields = parse_object(path, data)
-    fields.integer("version", minimum=1, maximum=2)
-    enabled = fields.integer("status", minimum=0, maximum=1) == 1
-    if not fields.has("features"):
-        raise fields.fault("features", "an object")
-    features = fields.object("features")
-    levels = {
-        name: features.object(name).integer("max_version_level", minimum=1, maximum=_INT16_MAX)
-        for name in features.names()
-    }
-    return FeatureNode(enabled, levels)
 
 
 def _listed(partitions: Sequence[TopicPartition]) -> list[dict[str, object]]:

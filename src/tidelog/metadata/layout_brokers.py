@@ -9,7 +9,6 @@ alone are `/brokers/stamps/N` and `/brokers/store_went_back` (E8).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tidelog.core.types import (
     LEAST_EPOCHS_SKIPPED,
@@ -32,15 +31,6 @@ from tidelog.metadata.store import Node
 _ENDPOINT = re.compile(r"([A-Za-z0-9_\-]+)://\[?([^\[\]/]*?)\]?:(\d{1,5})")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
-    """`/controller`: who claims to be the controller, since when (ms, wall time)."""
-
-    broker_id: int
-    timestamp_ms: int
-    kraft_controller_epoch: int = -1
 
 
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
@@ -114,16 +104,6 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
             "timestamp": str(timestamp_ms),
             "kraftControllerEpoch": -1,
         }
-    )
-
-
-def decode_controller(path: str, data: bytes) -> ControllerRegistration:
-    """The claim in `/controller`, version 1 or 2; LayoutError."""
-    fields = parse_object(path, data)
-    return ControllerRegistration(
-        broker_id=fields.integer("brokerid", minimum=0),
-        timestamp_ms=fields.decimal_text("timestamp") if fields.has("timestamp") else -1,
-        kraft_controller_epoch=fields.integer("kraftControllerEpoch", -1),
     )
 
 

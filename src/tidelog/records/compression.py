@@ -31,7 +31,6 @@ NAMES = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 IDS = {name: codec for codec, name in NAMES.items()}
 
 #: The levels that Kafka compresses with by default (CompressionType in 3.9).
-GZIP_DEFAULT = -1
 LZ4_DEFAULT = 9
 ZSTD_DEFAULT = 3
 #: The level that zlib uses for its default, -1.

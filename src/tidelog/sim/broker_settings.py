@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.core.config import BrokerConfig
-from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES
+from tidelog.sim.profiles.profile import Profile
 
 PORT: Final = 9092
 #: The first log directory; a number follows in the names of further ones.
 LOG_DIRECTORY: Final = "/data"
 #: Partitions of `__consumer_offsets`.
 OFFSETS_PARTITIONS: Final = 3
-#: Delay of a message between a node and the store, in ms.
-STORE_LATENCY_MS: Final = (0.1, 1.5)
 
 
 def host_of(broker_id: int) -> str:
@@ -30,6 +28,8 @@ def host_of(broker_id: int) -> str:
 class Settings:
     """Settings of a run's brokers; times are short, so that much happens in little time."""
 
+    #: What the run is made for; most of it holds for each of its seeds.
+    profile: Profile = field(default_factory=lambda: Profile("quiet"))
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000
     #: Time in ms after which the store notices a dead process; None: at the session timeout.
@@ -37,29 +37,10 @@ class Settings:
     properties: dict[str, str] = field(default_factory=dict)
     #: Number of log directories of each broker.
     log_dirs: int = 1
-    #: Size of each disk; the largest of all disks where a run has nothing to balance.
-    disk_bytes: int = DEFAULT_CAPACITY_BYTES
-    #: Whether all topics are compacted, so that checkers expect gaps.
-    compacted: bool = False
     #: Topics that are compacted even if not all are.
     compacted_topics: tuple[str, ...] = ()
-    #: Range of the delays of messages between nodes and the store, in ms.
-    store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
     #: Level of the protocol between brokers, by broker; the newest for others (A12).
     levels: dict[int, str] = field(default_factory=dict)
-    #: Whether no follower ever leaves an ISR at its leader's request (`InSyncChecker`).
-    isr_stands: bool = False
-    #: Whether nothing delays the controller's commands for seconds (A9).
-    leaders_hear: bool = False
-    healthy_stay: bool = False
-    #: Whether waiting fetches are checked (`FetchWaitChecker`).
-    patient_fetches: bool = False
-    #: APIs that brokers do not serve, as if they were others.
-    withheld_apis: tuple[int, ...] = ()
-    #: Whether replication is throttled at times (`ThrottleChecker`).
-    throttles: bool = False
-    #: Whether responses that wait for the next leader are checked (`LeaderWaitChecker`).
-    watches_leader_waits: bool = False
 
     @property
     def flushes_before_ack(self) -> bool:

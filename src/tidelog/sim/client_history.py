@@ -7,12 +7,13 @@ a run, so each record identifies the operation that sent it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from tidelog.core.types import TopicId
 from tidelog.history.operations import Operation
+from tidelog.sim.listeners import Listeners
 
 
 class Outcome(Enum):
@@ -92,19 +93,21 @@ class ClientHistory:
         self.read_records = 0
         #: Number of acknowledged retries of a batch that an earlier attempt had stored.
         self.suppressed_duplicates = 0
-        self.on_acknowledged: list[Callable[[Produce], None]] = []
+        self.on_acknowledged: Listeners[[Produce]] = Listeners()
         #: (client, topic id, partition, first offset, record numbers)
-        self.on_read: list[Callable[[int, TopicId, int, int, Sequence[int]], None]] = []
-        #: (batch refused as out of sequence with none open before it, broker id)
-        self.on_sequence_refused: list[Callable[[Produce, int], None]] = []
-        #: (topic id, partition, position of a consumer, log start at which it continues)
-        self.on_log_start: list[Callable[[TopicId, int, int, int], None]] = []
+        self.on_read: Listeners[[int, TopicId, int, int, Sequence[int]]] = Listeners()
+        #: Called with a batch that a broker rejected as out of sequence with none open before it,
+        #: and with the broker id. The broker lacks acknowledged records, or has more records.
+        self.sequence_refused: Listeners[[Produce, int]] = Listeners()
+        #: Called when a consumer continues at a log start behind its position: (topic id,
+        #: partition, position, log start).
+        self.sent_on: Listeners[[TopicId, int, int, int]] = Listeners()
         #: Whether acknowledged records must survive, because losses stay within the fault budget.
         self.keeps_promises = True
-        #: (text about a response that breaks a promise)
-        self.on_broken_promise: list[Callable[[str], None]] = []
-        #: (text about a response that is never allowed)
-        self.on_anomaly: list[Callable[[str], None]] = []
+        #: Called with a response that is not allowed while losses stay within the fault budget.
+        self.broken_promise: Listeners[[str]] = Listeners()
+        #: Called with a response that is never allowed.
+        self.anomaly: Listeners[[str]] = Listeners()
 
     def new_consumer(self, client: int) -> str:
         """Return the name of one more consumer, as a process of its own."""
@@ -137,34 +140,14 @@ class ClientHistory:
         operation.base_offset = base_offset
         if outcome is Outcome.DONE:
             self.acknowledged_records += len(operation.numbers)
-            for callback in self.on_acknowledged:
-                callback(operation)
+            self.on_acknowledged(operation)
 
     def read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> None:
         """Record records that a consumer got, the first of them at `offset`."""
         self.read_records += len(numbers)
-        for callback in self.on_read:
-            callback(client, topic_id, partition, offset, numbers)
-
-    def sequence_refused(self, operation: Produce, broker_id: int) -> None:
-        """Record a batch that a broker rejected as out of sequence.
-
-        The broker lacks acknowledged records before the batch, or has more records.
-        """
-        for callback in self.on_sequence_refused:
-            callback(operation, broker_id)
-
-    def anomaly(self, what: str) -> None:
-        """Report a response that is never allowed."""
-        for callback in self.on_anomaly:
-            callback(what)
-
-    def broken_promise(self, what: str) -> None:
-        """Report a response that is not allowed while losses stay within the fault budget."""
-        for callback in self.on_broken_promise:
-            callback(what)
+        self.on_read(client, topic_id, partition, offset, numbers)
 
     def topic_created(self, name: str, topic_id: TopicId, now_ns: int) -> None:
         """Record that a topic exists (first seen, or acknowledged)."""
@@ -198,11 +181,6 @@ class ClientHistory:
         """
         topic_id, partition, _ = key
         return self.deleted_before.get((topic_id, partition), 0)
-
-    def sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
-        """Record that a consumer continues at the log start, which is behind its position."""
-        for callback in self.on_log_start:
-            callback(topic_id, partition, position, log_start)
 
     def removal_begins(self, name: str, partition: int) -> None:
         """Record a request for the removal of a partition, after which no promise covers it."""

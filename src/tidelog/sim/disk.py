@@ -271,11 +271,6 @@ class SimDisk:
             file.pending.clear()
             file.synced_ms = file.modified_ms
 
-    @property
-    def has_unsynced(self) -> bool:
-        """Whether there are changes that a power loss could lose."""
-        return bool(self._unsynced) or any(file.pending for _, file in self.files())
-
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
         """Keep the durable state and the unsynced changes that survive the draw.
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.sim.checkers.published_state import Published, PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.node import Incarnation
+from tidelog.sim.observed.published_state import Published, PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.simulator import Simulator
 
@@ -41,7 +41,6 @@ class FaultBudget:
         #: Whether committed records are synced wherever they count: then no power loss takes one.
         self.commits_synced = False
         self.refused_losses = 0
-        self.refused_crashes = 0
         #: Members that lost data and left, by partition, while fewer than k members are there.
         self._gone: dict[LogKey, dict[int, None]] = {}
         published.on_state.append(self._note_members)
@@ -74,7 +73,6 @@ class FaultBudget:
         if broker is None or not self.is_kept:
             return wanted
         if self.is_spared(broker.node_id):
-            self.refused_crashes += 1
             return None
         if self.commits_synced:
             return wanted
@@ -84,11 +82,8 @@ class FaultBudget:
         return wanted
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Return whether a broker may not stop now; count the refusal."""
-        if self.is_kept and self.is_spared(node_id):
-            self.refused_crashes += 1
-            return True
-        return False
+        """Return whether a broker may not stop now."""
+        return self.is_kept and self.is_spared(node_id)
 
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
         """Return whether a broker's disk may fail now; `loses_data`: and drop unsynced pages.

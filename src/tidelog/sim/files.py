@@ -40,8 +40,6 @@ class SimFiles:
         self._process = process
         self.disk = disk
         self._draw = draw
-        #: Number of handles that are open now.
-        self.open_handles = 0
         #: The last call and its path: the source of a failure.
         self.last_call = ""
         self.last_path = ""
@@ -84,7 +82,6 @@ class SimFiles:
                 raise os_error(errno.ENOENT, path)
             entry = self.disk.create(path)
             entry.modified_ms = entry.synced_ms = self._process.clock.wall_ms()
-        self.open_handles += 1
         return SimHandle(path, entry, write or create)
 
     def close(self, handle: Handle) -> None:
@@ -92,7 +89,6 @@ class SimFiles:
         opened = self._of(handle)
         self._begin("close", opened.path)
         opened.closed = True
-        self.open_handles -= 1
 
     def pwritev(self, handle: Handle, buffers: Sequence[Buffer], position: int) -> int:
         """Write at a position; return the number of bytes written."""

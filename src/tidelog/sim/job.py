@@ -43,25 +43,9 @@ class Job:
             result.policy,
         )
 
-    def run(self) -> RunResult:
-        """Make the run."""
+    def run(self, observe: Callable[[SeedRun], None] | None = None) -> RunResult:
+        """Make the run; `observe` gets it before it begins."""
         return run_seed(
-            self.seed,
-            self.profile,
-            self.mutant,
-            chosen=self.chosen,
-            only=self.only,
-            policy=self.policy,
-        )
-
-    def story(self) -> tuple[RunResult, list[str]]:
-        """Make the run; return its result and the lines of its story."""
-        watchers: list[Watcher] = []
-
-        def observe(run: SeedRun) -> None:
-            watchers.append(Watcher(run))
-
-        result = run_seed(
             self.seed,
             self.profile,
             self.mutant,
@@ -70,6 +54,11 @@ class Job:
             policy=self.policy,
             observe=observe,
         )
+
+    def story(self) -> tuple[RunResult, list[str]]:
+        """Make the run; return its result and the lines of its story."""
+        watchers: list[Watcher] = []
+        result = self.run(lambda run: watchers.append(Watcher(run)))
         return result, story_lines(watchers[0], result.violation)
 
     def shrink(self, enough: Callable[[], bool]) -> Shrunk:

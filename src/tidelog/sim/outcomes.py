@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.sim.checkers.published_state import PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.client_history import Outcome, Produce
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_cluster import SimCluster
 
 #: Topics of the workload that no client deletes.

@@ -83,34 +83,49 @@ MARKS: Final[Mapping[str, int]] = {
 
 
 @dataclass(slots=True)
-class Totals:
+class Sums:
     """Sums over runs."""
 
     runs: int = 0
-    #: Number of runs under the default profile.
-    default_runs: int = 0
     events: int = 0
     simulated_ns: int = 0
-    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    counters: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
     churn: dict[str, int] = field(default_factory=dict)
     marks: dict[str, int] = field(default_factory=dict)
-    violations: list[RunResult] = field(default_factory=list)
 
     def add(self, result: RunResult) -> None:
         """Add a run."""
         self.runs += 1
-        self.default_runs += result.profile == "default"
         self.events += result.events
         self.simulated_ns += result.simulated_ns
-        for name, value in result.counters.items():
-            self.counters[name] += value
-        for name, value in result.faults.items():
-            self.faults[name] = self.faults.get(name, 0) + value
-        for name, value in result.churn.items():
-            self.churn[name] = self.churn.get(name, 0) + value
-        for name, value in result.marks.items():
-            self.marks[name] = self.marks.get(name, 0) + value
+        for part in COUNTED:
+            sum_up(getattr(self, part), getattr(result, part))
+
+
+#: Fields of sums and results that are numbers by name.
+COUNTED: Final = ("counters", "faults", "churn", "marks")
+
+
+def sum_up(into: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add numbers by name to others."""
+    for name, count in more.items():
+        into[name] = into.get(name, 0) + count
+
+
+@dataclass(slots=True)
+class Totals(Sums):
+    """Sums over the runs of one search, with those that showed a violation."""
+
+    counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    #: Number of runs under the default profile.
+    default_runs: int = 0
+    violations: list[RunResult] = field(default_factory=list)
+
+    def add(self, result: RunResult) -> None:
+        """Add a run."""
+        Sums.add(self, result)
+        self.default_runs += result.profile == "default"
         if result.violation:
             self.violations.append(result)
 

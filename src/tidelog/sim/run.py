@@ -8,23 +8,23 @@ judged as a history. A run ends at its first violation.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from tidelog.history.operations import Operation
-from tidelog.sim import absence, full_directory, offline_directory, slow_directory
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
-from tidelog.sim.final_phase import LIVENESS_LIMIT_NS, FinalPhase
+from tidelog.sim.final_phase import FinalPhase
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.mutation import applied
 from tidelog.sim.outcomes import OutcomeWatch
+from tidelog.sim.phases import PHASES, Stage
 from tidelog.sim.policies import under_policy
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.reductions import Only, Played, parse
-from tidelog.sim.results import COUNTERS, RunResult, Totals
+from tidelog.sim.results import COUNTERS, RunResult
 from tidelog.sim.sandbox import sandboxed
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
@@ -45,9 +45,7 @@ def profile_of(seed: int) -> str:
     """Return the profile of a seed where profiles are mixed."""
     if seed % 2 == 0:
         return "default"
-    others = [
-        name for name, each in PROFILES.items() if not each.known_defect and name != "default"
-    ]
+    others = [name for name in PROFILES if name != "default"]
     return others[seed // 2 % len(others)]
 
 
@@ -97,9 +95,8 @@ class SeedRun:
             self._draw,
             min(drawn, self.only.partitions or drawn),
         )
-        self._final_phase = FinalPhase(
-            self.cluster, self._workload, self.profile, self._wait, self._outcomes.end
-        )
+        self._stage = Stage(self.cluster, self._workload, self._draw, self._wait)
+        self._final_phase = FinalPhase(self._stage, self.profile, self._outcomes.end)
         self.faults = Faults(
             self.cluster,
             [f"client{node_id}" for node_id in _CLIENTS_CUT_OFF],
@@ -147,37 +144,10 @@ class SeedRun:
             return
         self.faults.end()
         self._outcomes.faults_ended()
-        if self.profile.has_absentee and not self._pass_absence():
-            return
-        if self.profile.has_offline_directory:
-            draw = stream(self.seed, "offline directory")
-            if not offline_directory.play(self.cluster, draw, self._wait, LIVENESS_LIMIT_NS):
-                return
-        if self.profile.has_full_directory:
-            draw = stream(self.seed, "full directory")
-            if not full_directory.play(
-                self.cluster, self._workload, draw, self._wait, LIVENESS_LIMIT_NS
-            ):
-                return
-        if self.profile.has_slow_directory:
-            draw = stream(self.seed, "slow directory")
-            if not slow_directory.play(
-                self.cluster, self._workload, draw, self._wait, LIVENESS_LIMIT_NS
-            ):
-                return
-        self._final_phase.run(
-            was_damaged=any(kind.startswith("damaged") for kind in self.faults.counts)
-        )
-
-    def _pass_absence(self) -> bool:
-        """Let one broker stay away; return whether the others lead in time."""
-        cluster = self.cluster
-        absence.begin(cluster, stream(self.seed, "absence"))
-        limit_ns = self.simulator.now_ns + LIVENESS_LIMIT_NS
-        if not self._wait(lambda: bool(absence.awaited(cluster)), limit_ns, "led without a host"):
-            return False
-        cluster.start()
-        return True
+        phase = self.profile.phase
+        if not phase or PHASES[phase](replace(self._stage, draw=stream(self.seed, phase))):
+            was_damaged = any(kind.startswith("damaged") for kind in self.faults.counts)
+            self._final_phase.run(was_damaged=was_damaged)
 
     def operations(self) -> list[Operation]:
         """Return the requests and responses of clients so far, as a history."""
@@ -271,20 +241,11 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> Settings:
         session_timeout_ms=draw.choice((900, 1_500, 3_000)),
         lag_time_max_ms=draw.choice((900, 2_000, 4_000)),
         detect_ms=draw.choice((None, 1.0, 20.0)),
+        profile=profile,
         properties=dict(profile.properties),
         log_dirs=stream(seed, "log_dirs").choice(profile.log_dirs),
-        disk_bytes=profile.disk_bytes,
-        compacted=profile.compacted,
         compacted_topics=COMPACTED_TOPICS,
-        store_latency_ms=profile.store_latency_ms,
         levels=_levels(seed, profile),
-        isr_stands=profile.isr_stands,
-        leaders_hear=profile.leaders_hear,
-        healthy_stay=profile.healthy_stay,
-        patient_fetches=profile.patient_fetches,
-        throttles=profile.throttles,
-        watches_leader_waits=profile.watches_leader_waits,
-        withheld_apis=profile.withheld_apis,
     )
     for key, values in profile.drawn_properties.items():
         settings.properties[key] = stream(seed, key).choice(values)
@@ -316,7 +277,8 @@ def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:
     if not chosen:
         return profile
     weights = {kind: profile.weights.get(kind, 1.0) for kind in chosen}
-    return replace(profile, weights=weights, left_out=0.0, has_all_kinds=False)
+    pace = replace(profile.pace, left_out=0.0)
+    return replace(profile, weights=weights, pace=pace, has_all_kinds=False)
 
 
 def run_seed(
@@ -399,19 +361,3 @@ def _run(
     if reached and not result.violation:
         result.violation = reached[0]
     return result, run
-
-
-def run_seeds(
-    seeds: Iterable[int],
-    profile: str = "default",
-    mutant: str = "",
-    on_result: Callable[[RunResult], None] | None = None,
-) -> Totals:
-    """Run seeds one after the other; call `on_result` with each result."""
-    totals = Totals()
-    for seed in seeds:
-        result = run_seed(seed, profile, mutant)
-        totals.add(result)
-        if on_result is not None:
-            on_result(result)
-    return totals

@@ -8,18 +8,20 @@ all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.sometimes import SOMETIMES
-from tidelog.sim.results import RunResult
+from tidelog.sim.results import COUNTED, RunResult, Sums, sum_up
 
 VERSION: Final = 1
 #: Key, beside the kinds of churn, for runs without churn.
 NO_CHURN: Final = "none"
 _SHOWN_CHARS: Final = 60
+#: Fields of a profile's coverage that are single numbers.
+_NUMBERS: Final = ("runs", "violations", "events", "simulated_ns")
 
 
 class CoverageFileError(TidelogError):
@@ -27,17 +29,11 @@ class CoverageFileError(TidelogError):
 
 
 @dataclass(slots=True)
-class ProfileCoverage:
+class ProfileCoverage(Sums):
     """Sums over the runs of one profile."""
 
-    runs: int = 0
+    #: Number of runs with a violation.
     violations: int = 0
-    events: int = 0
-    simulated_ns: int = 0
-    counters: dict[str, int] = field(default_factory=dict)
-    faults: dict[str, int] = field(default_factory=dict)
-    churn: dict[str, int] = field(default_factory=dict)
-    marks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -66,7 +62,7 @@ class Coverage:
         """Return how often all runs together reached each interesting state."""
         found: dict[str, int] = {}
         for profile in self.profiles.values():
-            _sum_up(found, profile.marks)
+            sum_up(found, profile.marks)
         return found
 
     def file_errors(self) -> dict[tuple[str, str], int]:
@@ -86,37 +82,29 @@ class Coverage:
     def add(self, result: RunResult) -> None:
         """Add a run."""
         profile = self.profiles.setdefault(result.profile, ProfileCoverage())
-        profile.runs += 1
+        profile.add(result)
         profile.violations += bool(result.violation)
-        profile.events += result.events
-        profile.simulated_ns += result.simulated_ns
-        _sum_up(profile.counters, result.counters)
-        _sum_up(profile.counters, {f"files: {each}": n for each, n in result.file_errors.items()})
-        _sum_up(profile.faults, result.faults)
-        _sum_up(profile.churn, result.churn)
-        _sum_up(profile.marks, result.marks)
+        sum_up(profile.counters, {f"files: {each}": n for each, n in result.file_errors.items()})
         churn = [kind for kind, count in result.churn.items() if count] or [NO_CHURN]
         for fault in [kind for kind, count in result.faults.items() if count]:
             for kind in churn:
                 pair = self.pairs.setdefault(fault, {}).setdefault(kind, Pair())
                 pair.runs += 1
-                _sum_up(pair.marks, dict.fromkeys(result.marks, 1))
+                sum_up(pair.marks, dict.fromkeys(result.marks, 1))
 
     def add_all(self, other: Coverage) -> None:
         """Add the runs of another search."""
         for name, theirs in other.profiles.items():
             ours = self.profiles.setdefault(name, ProfileCoverage())
-            ours.runs += theirs.runs
-            ours.violations += theirs.violations
-            ours.events += theirs.events
-            ours.simulated_ns += theirs.simulated_ns
-            for part in ("counters", "faults", "churn", "marks"):
-                _sum_up(getattr(ours, part), getattr(theirs, part))
+            for part in _NUMBERS:
+                setattr(ours, part, getattr(ours, part) + getattr(theirs, part))
+            for part in COUNTED:
+                sum_up(getattr(ours, part), getattr(theirs, part))
         for fault, by_churn in other.pairs.items():
             for kind, theirs_too in by_churn.items():
                 pair = self.pairs.setdefault(fault, {}).setdefault(kind, Pair())
                 pair.runs += theirs_too.runs
-                _sum_up(pair.marks, theirs_too.marks)
+                sum_up(pair.marks, theirs_too.marks)
 
     # Files
 
@@ -125,7 +113,7 @@ class Coverage:
         document = {
             "version": VERSION,
             "profiles": {
-                name: {part: getattr(one, part) for part in ProfileCoverage.__slots__}
+                name: {part: getattr(one, part) for part in (*_NUMBERS, *COUNTED)}
                 for name, one in sorted(self.profiles.items())
             },
             "pairs": {
@@ -188,9 +176,9 @@ class _Reader:
     def profile(self) -> ProfileCoverage:
         """Return the sums of one profile."""
         found = ProfileCoverage()
-        for part in ("runs", "violations", "events", "simulated_ns"):
+        for part in _NUMBERS:
             setattr(found, part, self.of(part).count())
-        for part in ("counters", "faults", "churn", "marks"):
+        for part in COUNTED:
             setattr(found, part, self.of(part).counts())
         return found
 
@@ -225,8 +213,3 @@ class _Reader:
     def _short(self) -> str:
         text = json.dumps(self._value)
         return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
-
-
-def _sum_up(into: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, count in more.items():
-        into[name] = into.get(name, 0) + count

@@ -18,15 +18,13 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import NodeDead, StorageError, TidelogError
 from tidelog.core.ports import Ports
 from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
-from tidelog.replication import isr as isr_rules
 from tidelog.replication.leader import LeaderReplica
 from tidelog.sim.broker_settings import Settings
-from tidelog.sim.checkers.published_state import Published
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
-from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
-from tidelog.sim.checkers.throttle_checker import ThrottleChecker
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.node import Incarnation, SimNode
+from tidelog.sim.observed.claims import Claim, claim_of
+from tidelog.sim.observed.published_state import Published
+from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_store import SimStoreClient, SimStoreServer
 from tidelog.sim.simulator import Simulator
@@ -51,52 +49,24 @@ class BrokerCluster(Protocol):
     def published(self) -> Published:
         """The published state that the store holds."""
 
-    @property
-    def replication(self) -> ReplicationChecker:
-        """The checker of a broker's claims after each of its events."""
-
-    @property
-    def throttling(self) -> ThrottleChecker | None:
-        """The checker of the replication throttle, where it is used."""
-
     def reaches_store(self, host: str) -> bool:
         """Return whether a node and the store can communicate."""
 
     def refuses_stop(self, node_id: int) -> bool:
         """Return whether the fault budget keeps a broker from stopping now."""
 
+    def is_ending(self, broker: SimBroker) -> None:
+        """Check a broker that dies in the middle of an event, up to its death."""
+
+    def has_composed(self, broker: Broker) -> None:
+        """Attach what follows the requests of a broker, which starts next."""
+
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """Record that a broker could not start."""
 
 
-def _claim(partition: Partition, published: Published) -> Claim:
-    leadership = partition.leadership
-    in_flight: tuple[tuple[int, int], ...] = ()
-    if leadership is not None and (leadership.isr.in_flight or leadership.isr.queued):
-        queued = leadership.isr.queued
-        in_flight = tuple(
-            pair
-            for change in (*leadership.isr.in_flight, *(() if queued is None else (queued,)))
-            for pair in zip(change.isr, change.isr_epochs, strict=True)
-        )
-    maximal_isr = () if leadership is None else isr_rules.maximal_isr(leadership.isr)
-    name = partition.topic_partition
-    return Claim(
-        published.key(partition.topic_id, name.partition, partition.leader_epoch),
-        name,
-        leadership is not None,
-        partition.leader_epoch,
-        partition.high_watermark,
-        in_flight,
-        maximal_isr,
-    )
-
-
 class SimBroker:
-    """One broker over all its incarnations.
-
-    It is an `Observed` of `replication_checker` and a `Commanded` of `command_checker`.
-    """
+    """One broker over all its incarnations."""
 
     def __init__(self, cluster: BrokerCluster, node: SimNode, config: BrokerConfig) -> None:
         self._cluster = cluster
@@ -123,7 +93,7 @@ class SimBroker:
                 cluster.simulator.disk(node.node_id, directory)
                 for directory in cluster.settings.log_directories
             ],
-            gaps=cluster.settings.compacted,
+            gaps=cluster.settings.profile.compacted,
             compacted=cluster.settings.compacted_topics,
         )
 
@@ -239,7 +209,7 @@ class SimBroker:
             if partition.topic_id != ZERO_TOPIC_ID:
                 # A zero id means that a power loss took its partition.metadata: its topic is
                 # unknown.
-                yield _claim(partition, self._cluster.published)
+                yield claim_of(partition, self._cluster.published)
 
     # Start and stop
 
@@ -264,7 +234,7 @@ class SimBroker:
             cluster.store,
             loop=ports.loop,
             clock=ports.clock,
-            latency=lambda: draw.uniform(*cluster.settings.store_latency_ms),
+            latency=lambda: draw.uniform(*cluster.settings.profile.store_latency_ms),
             alive=lambda: incarnation.port_call("store"),
             reachable=lambda: cluster.reaches_store(self.node.host),
             session_timeout_ms=cluster.settings.session_timeout_ms,
@@ -281,15 +251,13 @@ class SimBroker:
         it.
         """
         self._is_ending = True
-        self._cluster.replication.after_event(self)
+        self._cluster.is_ending(self)
         self._is_ending = False
 
     def _begin(self, ports: Ports, store: SimStoreClient) -> None:
         broker = self.broker = Broker(self.config, ports, store)
-        broker.dispatcher.withhold(self._cluster.settings.withheld_apis)
-        throttling = self._cluster.throttling
-        if throttling is not None:
-            broker.wrap_handlers(throttling.watching(broker))
+        broker.dispatcher.withhold(self._cluster.settings.profile.withheld_apis)
+        self._cluster.has_composed(broker)
         asyncio.Task(self._main(broker), loop=ports.loop, name=f"broker {self.node_id}")
 
     async def _main(self, broker: Broker) -> None:

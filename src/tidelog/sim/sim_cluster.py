@@ -11,8 +11,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from tidelog.broker.broker import Broker
 from tidelog.client.steps import Address
 from tidelog.core.errors import ConfigError
+from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
 from tidelog.log.recovery import DamagedLog
 from tidelog.metadata.store import Delete, Op, OpResult
@@ -32,8 +34,6 @@ from tidelog.sim.checkers.isr_view_checker import IsrViewChecker
 from tidelog.sim.checkers.leader_wait_checker import LeaderWaitChecker
 from tidelog.sim.checkers.log_dir_checker import LogDirChecker
 from tidelog.sim.checkers.planned_move_checker import PlannedMoveChecker
-from tidelog.sim.checkers.published_state import Published
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.checkers.synced_checker import SyncedChecker
 from tidelog.sim.checkers.throttle_checker import ThrottleChecker
@@ -42,6 +42,8 @@ from tidelog.sim.disk import Loss
 from tidelog.sim.fault_budget import FaultBudget
 from tidelog.sim.loop import NS_PER_MS, EventOwner
 from tidelog.sim.node import Incarnation
+from tidelog.sim.observed.published_state import Published
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_store import SimStoreServer
 from tidelog.sim.simulator import Simulator
@@ -96,15 +98,15 @@ class SimCluster:
         self.events: EventChecker | None = None
         if settings.of(1).cluster_events_enable:
             self.events = EventChecker(self.published, simulator.violate, lambda: simulator.now_ns)
-        #: Promises that losses beyond the budget broke, no violations; and crashes with losses.
-        self.broken_promises = self.lossy_crashes = 0
+        #: Number of crashes with losses.
+        self.lossy_crashes = 0
         self.brokers: dict[int, SimBroker] = {}
         self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
         self.on_broker_death: Callable[[SimBroker], None] | None = None
         self._last_start_error: dict[int, str] = {}
         simulator.network.add_host(STORE_HOST)
-        simulator.disk_bytes = settings.disk_bytes
+        simulator.disk_bytes = settings.profile.disk_bytes
         for broker_id in range(1, broker_count + 1):
             node = simulator.add_node(broker_id, host_of(broker_id))
             broker = SimBroker(self, node, settings.of(broker_id))
@@ -134,7 +136,7 @@ class SimCluster:
     def _fetch_wait_checker(self) -> FetchWaitChecker | None:
         """Return the checker of waiting fetches, if readers ask for many bytes (V61)."""
         simulator = self.simulator
-        if not self.settings.patient_fetches:
+        if not self.settings.profile.patient_fetches:
             return None
         return FetchWaitChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
 
@@ -161,14 +163,14 @@ class SimCluster:
             self.simulator.violate,
             lambda: self.simulator.now_ns,
             self._is_connected,
-            isr_stands=self.settings.isr_stands,
-            healthy_stay=self.settings.healthy_stay,
+            isr_stands=self.settings.profile.isr_stands,
+            healthy_stay=self.settings.profile.healthy_stay,
         )
 
     def _isr_view_checker(self) -> IsrViewChecker | None:
         """Return the checker of what leaders know of ISRs, where nothing delays commands (A9)."""
         scheduler = self.simulator.scheduler
-        if not self.settings.leaders_hear:
+        if not self.settings.profile.leaders_hear:
             return None
         return IsrViewChecker(
             self.brokers,
@@ -187,7 +189,7 @@ class SimCluster:
     def _throttle_checker(self) -> ThrottleChecker | None:
         """Return the checker of the replication throttle, where it is used (R15)."""
         simulator = self.simulator
-        if not self.settings.throttles:
+        if not self.settings.profile.throttles:
             return None
         return ThrottleChecker(self.brokers, simulator.violate, lambda: simulator.now_ns)
 
@@ -197,7 +199,7 @@ class SimCluster:
         It takes the place of the checker of pauses, which profiles without pauses do not need.
         """
         simulator = self.simulator
-        if not self.settings.watches_leader_waits:
+        if not self.settings.profile.watches_leader_waits:
             return None
         return LeaderWaitChecker(
             self.brokers,
@@ -247,6 +249,18 @@ class SimCluster:
 
     # Callbacks
 
+    def is_ending(self, broker: SimBroker) -> None:
+        """Check a broker that dies in the middle of an event, up to its death.
+
+        Other nodes may have learned of that part of the event.
+        """
+        self.replication.after_event(broker)
+
+    def has_composed(self, broker: Broker) -> None:
+        """Attach what follows the requests of a broker, which starts next."""
+        if self.throttling is not None:
+            broker.wrap_handlers(self.throttling.watching(broker))
+
     def _promise(self, what: str) -> None:
         """Handle a broken promise: acknowledged data is lost, or responses contradict each other.
 
@@ -254,8 +268,6 @@ class SimCluster:
         """
         if self.history.keeps_promises:
             self.simulator.violate(what)
-        else:
-            self.broken_promises += 1
 
     def _trace_commit(
         self, zxid: int, session_id: int, ops: Sequence[Op], results: Sequence[OpResult]
@@ -396,6 +408,21 @@ class SimCluster:
                 self.simulator.violate(f"node {broker.node_id} refuses an undamaged disk: {error}")
 
     # Health
+
+    def future_replica(self) -> str:
+        """Return a future replica of a running broker (D11); empty if there is none."""
+        for broker_id, node in self.brokers.items():
+            for directory in () if node.broker is None else node.broker.replicas.directories:
+                for tp in directory.future_logs.found:
+                    return f"broker {broker_id} has a future replica of {tp} in {directory.path}"
+        return ""
+
+    def group_waits_for_operator(self, group: str) -> bool:
+        """Return whether the partition of a group's coordinator waits for an operator."""
+        topic = self.published.topics.get(CONSUMER_OFFSETS)
+        return topic is not None and self.waits_for_operator(
+            self.published.key(topic.topic_id, self.groups.partition_of(group))
+        )
 
     def waits_for_operator(self, key: LogKey) -> bool:
         """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.

@@ -17,6 +17,7 @@ from tidelog.core.ports import Lane
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES, Loss, SimDisk
 from tidelog.sim.files import SimFiles
 from tidelog.sim.lanes import SimLane
+from tidelog.sim.listeners import Listeners
 from tidelog.sim.loop import EventOwner, Scheduler
 from tidelog.sim.network import SimNetwork
 from tidelog.sim.node import Incarnation, SimNode, trace_detail
@@ -44,13 +45,13 @@ class Simulator:
         #: Violations in order; the first one ends the run.
         self.violations: list[str] = []
         #: Called with (incarnation, event name, fields) for each traced state change.
-        self.on_traced: list[Callable[[Incarnation, str, dict[str, Any]], None]] = []
+        self.on_traced: Listeners[[Incarnation, str, dict[str, Any]]] = Listeners()
         #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
-        self.on_note: list[Callable[[int, str, str], None]] = []
+        self.on_note: Listeners[[int, str, str]] = Listeners()
         #: Returns the loss that a crash may really bring, None for no crash at all (fault budget).
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
         #: Called after an incarnation died, its connections broke and its disks lost their data.
-        self.on_death: list[Callable[[Incarnation, Loss], None]] = []
+        self.on_death: Listeners[[Incarnation, Loss]] = Listeners()
         #: Called with the reason when a node halts itself; without it every halt is a violation.
         self.on_halt: Callable[[Incarnation, str], None] | None = None
         self._incarnations: list[Incarnation] = []
@@ -106,8 +107,7 @@ class Simulator:
                     draw = stream(self.seed, "loss", node_id, directory, incarnation.number)
                     for line in disk.lose_power(draw, loss):
                         self.note(node_id, "lost data", line)
-        for callback in self.on_death:
-            callback(incarnation, loss)
+        self.on_death(incarnation, loss)
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
         """Return the greatest loss of a disk at the end of a process.
@@ -140,14 +140,12 @@ class Simulator:
     def note(self, node_id: int, kind: str, detail: str) -> None:
         """Add a line to the trace."""
         self.trace.line(self.scheduler.now_ns, node_id, kind, detail)
-        for callback in self.on_note:
-            callback(node_id, kind, detail)
+        self.on_note(node_id, kind, detail)
 
     def traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
         """Record a state change that a node traced."""
         self.note(incarnation.node_id, "event", trace_detail(name, fields))
-        for callback in list(self.on_traced):
-            callback(incarnation, name, fields)
+        self.on_traced(incarnation, name, fields)
 
     def violate(self, what: str) -> None:
         """Record a violation."""

@@ -34,7 +34,6 @@ FIXED_FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-VARIABLE_TYPES: Final = ("string", "bytes", "records", "array", "struct")
 
 
 class SchemaError(TidelogError):
@@ -70,7 +69,8 @@ NO_VERSIONS: Final = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """The encoding of one field: `kind` is a key of FIXED_FORMATS or one of VARIABLE_TYPES.
+    """The encoding of one field: `kind` is a key of FIXED_FORMATS, or "string", "bytes",
+    "records", "array" or "struct".
 
     `element` is the class of a struct, or for arrays a class or a primitive's name. `default` is
     the value of an absent field (for arrays a new one, for structs a shared one). `rare` marks a

@@ -2,7 +2,7 @@
 
 The simulator takes a mutant by its importable name, `tests.support.mutants:NAME`: each mutant is an
 attribute of this package. `python -m tests.support.mutants` searches for seeds that catch each
-mutant; tests/sim/test_mutants.py replays the recorded ones.
+mutant; tests/sim/test_mutants.py replays the recorded ones. `line_mutants` has the other kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m tests.support.mutants`: count the seeds that catch each mutant."""
+"""`python -m tests.support.mutants`: what kills each mutant, seeds or the tests of its rule."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import time
+from enum import Enum
 from typing import Annotated
 
 import typer
-from tests.support.mutants import MUTANTS, importable
+from tests.support.mutants import MUTANTS, importable, line_mutants
 from tests.support.mutants.search import MutantSearch
 
 from tidelog.cli.help import HelpCommand
@@ -19,6 +20,14 @@ from tidelog.cli.seed_search import results
 from tidelog.cli.simulation import check_time, parse_seeds
 from tidelog.core.errors import TidelogError
 from tidelog.sim.suggestions import nearest_first
+
+
+class By(Enum):
+    """What must kill mutants."""
+
+    SEEDS = "seeds"
+    RULES = "rules"
+
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -30,6 +39,12 @@ app = typer.Typer(
 
 @app.command(cls=HelpCommand, epilog="Example: python -m tests.support.mutants --seeds 0..29")
 def mutants(
+    rules: Annotated[
+        list[str] | None, typer.Argument(help="Of these rules only, as in V12 A4.")
+    ] = None,
+    by: Annotated[
+        By, typer.Option(help="What must kill them: seeds, or the tests of their rules.")
+    ] = By.SEEDS,
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..29",
     mutant: Annotated[str, typer.Option(help="One of them, by name; else all.")] = "",
     kills: Annotated[
@@ -41,13 +56,18 @@ def mutants(
     ] = 0.0,
     list_all: Annotated[bool, typer.Option("--list", help="List the mutants instead.")] = False,
 ) -> None:
-    """Count the seeds that catch each mutant; exit code 1 if a mutant survives them all.
+    """Look what kills each mutant; exit code 1 if a mutant survives.
 
-    Each line names the seeds that catch the mutant with the fewest events.
+    By seeds, each line names those that kill the mutant with the fewest events. By the tests of
+    rules, each mutant is one changed line (tests/rules/mutants.toml), and the other options do not
+    matter.
     """
+    if by is By.RULES:
+        raise typer.Exit(line_mutants.try_all(rules or []))
     check_time("--minutes", minutes)
+    chosen = {name: each for name, each in MUTANTS.items() if not rules or each.rule in rules}
     if list_all:
-        for name, each in MUTANTS.items():
+        for name, each in chosen.items():
             print_line(f"{name} ({each.rule}, {each.profile}): {each.removes}")
         return
     wanted = parse_seeds(seeds)
@@ -55,7 +75,7 @@ def mutants(
         raise typer.BadParameter(
             f"no mutant {mutant!r}; there are {nearest_first(mutant, MUTANTS)}"
         )
-    names = [mutant] if mutant else list(MUTANTS)
+    names = [mutant] if mutant else list(chosen)
     profiles = {importable(name): MUTANTS[name].profile for name in names}
     processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted) * len(profiles))
     deadline = time.monotonic() + minutes * 60

@@ -87,10 +87,6 @@ def test_cluster_id_and_controller() -> None:
         "timestamp": "1700000000000",
         "kraftControllerEpoch": -1,
     }
-    read = layout.decode_controller(PATH, data)
-    assert (read.broker_id, read.timestamp_ms) == (4, 1700000000000)
-    older = layout.decode_controller(PATH, b'{"version":1,"brokerid":5,"timestamp":"17"}')
-    assert (older.broker_id, older.kraft_controller_epoch) == (5, -1)
     assert layout.encode_controller_epoch(12) == b"12"
     assert layout.decode_controller_epoch(PATH, b"12") == 12
 
@@ -174,22 +170,8 @@ def test_producer_id_blocks_are_written_as_strings() -> None:
     assert layout.decode_producer_id_block(PATH, data) == (2, 1000, 1999)
 
 
-def test_features() -> None:
-    feature = layout.FeatureNode(True, {"a": 3})
-    data = layout.encode_feature(feature)
-    assert json.loads(data) == {
-        "version": 2,
-        "status": 1,
-        "features": {"a": {"max_version_level": 3}},
-    }
-    assert layout.decode_feature(PATH, data) == feature
-    old = b'{"version":1,"status":0,"features":{"a":{"min_version_level":1,"max_version_level":2}}}'
-    assert layout.decode_feature(PATH, old) == layout.FeatureNode(False, {"a": 2})
-
-
 DECODERS: dict[str, Callable[[bytes], Any]] = {
     "cluster_id": lambda data: layout.decode_cluster_id(PATH, data),
-    "controller": lambda data: layout.decode_controller(PATH, data),
     "controller_epoch": lambda data: layout.decode_controller_epoch(PATH, data),
     "broker": decode_broker,
     "topic": lambda data: layout.decode_topic(PATH, data),
@@ -200,7 +182,6 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "reassignments": lambda data: layout.decode_reassignments(PATH, data),
     "log_dir_event": lambda data: layout.decode_log_dir_event(PATH, data),
     "producer_ids": lambda data: layout.decode_producer_id_block(PATH, data),
-    "feature": lambda data: layout.decode_feature(PATH, data),
 }
 
 STATE = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]'
@@ -211,10 +192,6 @@ FAULTS = [
     ("cluster_id", '{"id":""}', 'id is "" (a cluster id expected)'),
     ("cluster_id", "[]", "the node is not a JSON object"),
     ("cluster_id", "{", "not JSON: "),
-    ("controller", '{"brokerid":"1"}', 'brokerid is "1" (an integer from 0 to 2147483647'),
-    ("controller", '{"brokerid":true}', "brokerid is true (an integer"),
-    ("controller", '{"brokerid":-1}', "brokerid is -1 (an integer from 0"),
-    ("controller", '{"brokerid":1,"timestamp":5}', "timestamp is 5 (a decimal number"),
     ("controller_epoch", "", "not a decimal number up to 2147483647: b''"),
     ("controller_epoch", "-1", "not a decimal number"),
     ("controller_epoch", "2147483648", "not a decimal number"),
@@ -286,8 +263,6 @@ FAULTS = [
         "block_start is ",
     ),
     ("producer_ids", '{"broker":1,"block_start":5,"block_end":"9"}', "block_start is 5 ("),
-    ("feature", '{"version":2,"status":1}', "features is missing"),
-    ("feature", '{"version":2,"status":1,"features":{"a":{}}}', "features.a.max_version_level"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.unit.sim.test_sim_checkers import NAME, TOPIC_ID, Setup
@@ -32,7 +33,7 @@ class CheckerHarness:
     def __init__(self) -> None:
         self.setup = Setup()
         self.violations = self.setup.violations
-        self.brokers = {one: Holder(10 + one) for one in (1, 2, 3)}
+        self.brokers: dict[int, Any] = {one: Holder(10 + one) for one in (1, 2, 3)}
         self.checker = CommandChecker(self.setup.published, self.brokers, self.violations.append)
         # As the store numbers registrations: before the transactions that follow.
         for one, epoch in self.setup.published.brokers.items():

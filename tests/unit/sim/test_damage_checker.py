@@ -21,7 +21,8 @@ class Scene:
         self.disk.create(PATH).data[:] = b"a batch of some bytes"
         life: Any = SimpleNamespace(node_id=1, number=3)
         self.broker: Any = SimpleNamespace(life=life, logs=SimpleNamespace(disks=[self.disk]))
-        self.checker = DamageChecker({1: self.broker})
+        brokers: dict[int, Any] = {1: self.broker}
+        self.checker = DamageChecker(brokers)
         self.disk.flip(PATH, 4, 1)
         for _ in range(2):
             self.checker.found(life, PATH)

@@ -20,10 +20,10 @@ from tidelog.core.leader_wait import LeaderWait, MemberStatus
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.sim.checkers import event_checker as checkers
 from tidelog.sim.checkers.event_checker import EventChecker
-from tidelog.sim.checkers.moves import PublishedMove
-from tidelog.sim.checkers.published_state import PublishedPartition, PublishedTopic
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.observed.moves import PublishedMove
+from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
+from tidelog.sim.observed.replica_logs import LogKey
 
 KEY = LogKey(topic_id("t"), 0)
 BEFORE = state((1, 2, 3))

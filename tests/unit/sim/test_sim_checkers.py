@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,12 @@ from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, OpResult, SetData, Stat
 from tidelog.sim.batches import encode_batch
 from tidelog.sim.checkers.client_checker import ClientChecker
-from tidelog.sim.checkers.published_state import Published
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
-from tidelog.sim.checkers.replication_checker import Claim, ReplicationChecker
+from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory, Outcome, Produce
 from tidelog.sim.disk import File, Loss, SimDisk
+from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.published_state import Published
+from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 
 TOPIC_ID = bytes(range(16))
 KEY = LogKey(TOPIC_ID, 0)
@@ -94,7 +96,7 @@ class Setup:
             deleted_before=self.history.may_be_gone_before,
         )
         self.clients = ClientChecker(self.history, self.checker, self.violations.append)
-        self.nodes = {node_id: Node(node_id) for node_id in (1, 2, 3)}
+        self.nodes: dict[int, Any] = {node_id: Node(node_id) for node_id in (1, 2, 3)}
         for node_id, node in self.nodes.items():
             self.checker.add(node)
             self.register(node_id, 10 + node_id)
@@ -231,12 +233,12 @@ def test_a_member_that_registered_anew_and_then_lost_data_is_told_from_a_steady_
     setup: Setup,
 ) -> None:
     state = setup.published.partitions[KEY]
-    assert not setup.checker.has_lost_member(state)
+    assert not setup.checker.has_lost(state, 3)
     setup.register(3, 200)
     setup.checker.crashed(setup.nodes[3], lossy=True)
-    assert setup.checker.has_lost_member(state)
+    assert setup.checker.has_lost(state, 3)
     setup.state(1, 0, [1, 2, 3], [11, 12, 201])
-    assert not setup.checker.has_lost_member(setup.published.partitions[KEY])
+    assert not setup.checker.has_lost(setup.published.partitions[KEY], 3)
 
 
 def test_a_member_whose_registration_arrived_after_its_death_has_lost_data(setup: Setup) -> None:
@@ -244,7 +246,7 @@ def test_a_member_whose_registration_arrived_after_its_death_has_lost_data(setup
     setup.lose_power(3)
     setup.register(3, 200)
     setup.state(1, 0, [1, 2, 3], [11, 12, 200])
-    assert setup.checker.has_lost_member(setup.published.partitions[KEY])
+    assert setup.checker.has_lost(setup.published.partitions[KEY], 3)
     setup.lead(1, 0, 2)
     assert setup.violations == []
 
@@ -476,7 +478,7 @@ def test_a_follower_that_differs_below_its_high_watermark_is_told(setup: Setup) 
     assert "offset 0, below the high watermark of node 3" in setup.violations[0]
 
 
-def lost_a_truncation(setup: Setup) -> Node:
+def lost_a_truncation(setup: Setup) -> Any:
     """Node 3, out of the ISR, whose power loss brought back what a truncation had taken, below a
     high watermark that was written down later."""
     setup.state(1, 0, [1, 2], [11, 12])

@@ -6,7 +6,7 @@ from tests.unit.sim.test_sim_checkers import Setup, stored
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
+from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 
 TOPIC_ID = bytes(range(16))
 KEY = LogKey(TOPIC_ID, 0)

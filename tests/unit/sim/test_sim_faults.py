@@ -7,7 +7,7 @@ import pytest
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.faults import KINDS, SCENARIOS, Faults
 from tidelog.sim.loop import NS_PER_S
-from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.profiles import PROFILES, Pace, Profile
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
@@ -16,9 +16,7 @@ from tidelog.sim.simulator import Simulator
 LINKS = Profile(
     "links",
     weights={"cut_one_way": 1.0, "cut_two_ways": 1.0, "slow_link": 1.0},
-    left_out=0.0,
-    mean_interval_ms=(50, 100),
-    has_own_streams=True,
+    pace=Pace(left_out=0.0, interval_ms=(50, 100)),
 )
 
 

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from tidelog.core.types import TopicPartition, topic_id_to_text
-from tidelog.sim import offline_directory
 from tidelog.sim.batches import encode_batch
 from tidelog.sim.broker_settings import Settings
 from tidelog.sim.checkers.data_losses import DataLosses
 from tidelog.sim.checkers.log_dir_checker import GRACE_NS, LogDirChecker
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
-from tidelog.sim.checkers.replication_checker import Claim
 from tidelog.sim.disk import File, Loss, SimDisk
 from tidelog.sim.faults import KINDS, Faults
 from tidelog.sim.files import SimFiles
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
-from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
+from tidelog.sim.phases import Stage, offline_directory
+from tidelog.sim.profiles import PROFILES, Pace, Profile
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
 
@@ -346,9 +346,12 @@ def test_a_partition_waits_for_a_failed_directory_in_vain(cluster: SimCluster) -
     published.partitions[KEY] = state
     published.effective_minimum = lambda _: 2
 
+    no_clients: Any = None
+    stage = Stage(cluster, no_clients, random.Random(1), lambda *_: True)
+
     def awaited(leader: int, *isr: int) -> str:
         state.leader, state.isr, state.members = leader, isr, isr
-        return offline_directory.awaited(cluster)
+        return offline_directory.awaited(stage)
 
     assert awaited(1, 1, 2, 3) == ""
     brokers[1].logs.disks[0].is_failed = True
@@ -390,7 +393,7 @@ def test_kinds_that_need_several_directories_are_not_drawn_for_one() -> None:
         if profile.log_dirs == (1,) and not profile.has_all_kinds:
             assert not set(alone) & set(profile.weights), profile.name
     for log_dirs, expected in (((1,), set()), ((2,), set(alone))):
-        profile = Profile("all", has_all_kinds=True, left_out=0.0, log_dirs=log_dirs)
+        profile = Profile("all", has_all_kinds=True, pace=Pace(left_out=0.0), log_dirs=log_dirs)
         cluster = SimCluster(Simulator(7), 3, Settings())
         faults = Faults(cluster, [], random.Random(1), profile)
         assert set(faults._weights) & set(alone) == expected

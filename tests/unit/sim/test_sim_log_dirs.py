@@ -16,12 +16,12 @@ from tidelog.core.ports import Files, Work
 from tidelog.core.types import topic_id_to_text
 from tidelog.sim.batches import encode_batch
 from tidelog.sim.broker_settings import Settings
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
 from tidelog.sim.checkers.synced_checker import durable_end
 from tidelog.sim.disk import File, Loss, SimDisk
 from tidelog.sim.faults import KINDS, Faults
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.disks import put_back, take_away
+from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.run import SeedRun
 from tidelog.sim.sim_cluster import SimCluster
@@ -30,7 +30,7 @@ from tidelog.sim.simulator import Simulator
 TOPIC_ID = bytes(range(16))
 KEY = LogKey(TOPIC_ID, 0)
 DIRECTORIES = ("/data", "/data1", "/data2")
-QUIET = Profile("quiet", has_own_streams=True)
+QUIET = Profile("quiet")
 
 
 def write(disk: SimDisk, path: str, content: bytes) -> None:

@@ -10,7 +10,7 @@ from tests.unit.sim.test_sim_checkers import TOPIC_ID, Setup
 
 from tidelog.core.types import topic_id_to_text
 from tidelog.metadata.store import ANY_VERSION, SetData
-from tidelog.sim.checkers.moves import PublishedMove, copies_lost
+from tidelog.sim.observed.moves import PublishedMove, copies_lost
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class Bench:
         self.broker = FakeBroker(simulator)
         self.history = ClientHistory()
         self.anomalies: list[str] = []
-        self.history.on_anomaly.append(self.anomalies.append)
+        self.history.anomaly.append(self.anomalies.append)
         node = simulator.add_node(101, "client101")
         client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
         self.shared = SharedProducer(client)

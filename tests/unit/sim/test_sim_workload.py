@@ -31,8 +31,8 @@ class Bench:
         self.history = ClientHistory()
         self.numbers = Numbers()
         self.anomalies: list[str] = []
-        self.history.on_anomaly.append(self.anomalies.append)
-        self.history.on_broken_promise.append(self.anomalies.append)
+        self.history.anomaly.append(self.anomalies.append)
+        self.history.broken_promise.append(self.anomalies.append)
         node = simulator.add_node(101, "client101")
         self.client = ClientNode(node, self.history, [Address("broker1", 9092)], 3_000)
 
@@ -152,7 +152,7 @@ def test_a_sequence_refused_for_the_oldest_batch_is_told_and_the_batch_sent_agai
     bench: Bench,
 ) -> None:
     refused: list[tuple[Produce, int]] = []
-    bench.history.on_sequence_refused.append(lambda *told: refused.append(told))
+    bench.history.sequence_refused.append(lambda *told: refused.append(told))
     bench.broker.script.extend([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
     producer = bench.producer()
     bench.run(200 * MS)
@@ -286,6 +286,7 @@ def test_a_replica_that_goes_by_other_values_than_those_set_is_named(bench: Benc
     churn.values = {"segment.bytes": 2_048, "file.delete.delay.ms": 100}
     right = LogConfig(segment_bytes=2_048, file_delete_delay_ms=100)
     wrong = LogConfig(segment_bytes=8_192, file_delete_delay_ms=100)
-    assert churn.differences([("t-0 on broker 1", right), ("t-0 on broker 2", wrong)]) == [
+    assert churn.differences("t-0 on broker 1", right) == []
+    assert churn.differences("t-0 on broker 2", wrong) == [
         "t-0 on broker 2 has segment.bytes=8192, not 2048"
     ]

@@ -109,10 +109,6 @@ class Session:
             self._registering = False
         self._watch.begin()
 
-    def is_lost(self) -> bool:
-        """Whether this broker has no registration that it could act under."""
-        return not self._services.identity.is_registered
-
     async def stamp(self) -> None:
         """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
         try:

@@ -99,9 +99,7 @@ class AlterPartitionManager:
         self._attempt = 0
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}
-        self._versions = requests.ControllerVersions(
-            requests.highest_version(requests.PROTOCOL_LEVEL)
-        )
+        self._versions = requests.ControllerVersions(requests.HIGHEST_VERSION)
         #: A send is due: at the end of this event, or when a pause is over.
         self._due = False
         self._failures = 0

@@ -27,11 +27,9 @@ from tidelog.wire.registry import ALTER_PARTITION, API
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 2
 #: From this version on a request gives the broker epoch of each member (KIP-903).
 FIRST_VERSION_WITH_EPOCHS: Final = 3
-#: The first level of inter.broker.protocol.version with topic ids between brokers. Source: Kafka's
-#: MetadataVersion.isTopicIdsSupported.
-_TOPIC_IDS_LEVEL: Final = (2, 8)
-#: The one level that brokers accept so far.
-PROTOCOL_LEVEL: Final = (3, 9)
+#: The version at every level of `inter.broker.protocol.version` from 2.8 on, the first level with
+#: topic ids. Source: Kafka's MetadataVersion.isTopicIdsSupported.
+HIGHEST_VERSION: Final = API[ALTER_PARTITION].max_version
 
 #: A topic as a request names it: by id, or by name.
 TopicKey = TopicId | str
@@ -45,13 +43,6 @@ class RequestedChange(NamedTuple):
     change: IsrChange
     #: The effective minimum by which the leader commits records now (V60, E1).
     minimum: int
-
-
-def highest_version(protocol_level: tuple[int, int]) -> int:
-    """Return the highest version at a level of `inter.broker.protocol.version`, as (3, 9)."""
-    if protocol_level < _TOPIC_IDS_LEVEL:
-        return FIRST_VERSION_WITH_TOPIC_IDS - 1
-    return API[ALTER_PARTITION].max_version
 
 
 class ControllerVersions:

@@ -13,35 +13,14 @@ from typing import Final
 
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.sim_connections import Endpoint
-from tidelog.wire.registry import (
-    API,
-    DELETE_GROUPS,
-    DELETE_RECORDS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_GROUPS,
-    DESCRIBE_TOPIC_PARTITIONS,
-    FETCH,
-    FIND_COORDINATOR,
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    LIST_GROUPS,
-    LIST_OFFSETS,
-    METADATA,
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
-    OFFSET_FOR_LEADER_EPOCH,
-    PRODUCE,
-    SYNC_GROUP,
-)
+from tidelog.wire import registry as apis
 
 #: APIs to which only a leader, a coordinator or a broker of the cluster may respond.
 _GUARDED: Final = (
-    PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, DELETE_RECORDS,
-    METADATA, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, FIND_COORDINATOR,
-    OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP,
-    DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS,
+    apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.OFFSET_FOR_LEADER_EPOCH, apis.DELETE_RECORDS,
+    apis.METADATA, apis.DESCRIBE_CLUSTER, apis.DESCRIBE_TOPIC_PARTITIONS, apis.FIND_COORDINATOR,
+    apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.OFFSET_DELETE, apis.JOIN_GROUP, apis.HEARTBEAT,
+    apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS, apis.DELETE_GROUPS,
 )  # fmt: skip
 _KEY: Final = slice(0, 2)
 _CORRELATION: Final = slice(4, 8)
@@ -101,7 +80,7 @@ class AnswerChecker:
         if heard_ms is not None and heard_ms >= resumed_ms:
             del self._resumed_ms[node_id]
         elif key in _GUARDED:
-            name = API[key].name
+            name = apis.API[key].name
             self._violate(
                 f"broker {node_id} responded to {name} after a pause beyond its session, before the"
                 " store had confirmed that (V47)"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.client_history import ClientHistory, Produce
+from tidelog.sim.observed.replica_logs import LogKey
 
 
 class ClientChecker:
@@ -39,10 +39,10 @@ class ClientChecker:
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
-        history.on_log_start.append(self._sent_on)
-        history.on_sequence_refused.append(self._sequence_refused)
-        history.on_anomaly.append(violate)
-        history.on_broken_promise.append(self._promise)
+        history.sent_on.append(self._sent_on)
+        history.sequence_refused.append(self._sequence_refused)
+        history.anomaly.append(violate)
+        history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
         """Return the partitions of every topic that ever had the name, in each of their lives."""

@@ -10,30 +10,10 @@ during a deletion finds its stray replica when it is back (V45).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
-from tidelog.core.types import TopicId, TopicPartition
-from tidelog.sim.checkers.published_state import Published, PublishedTopic
-from tidelog.sim.checkers.replica_logs import LogKey
-
-
-class Commanded(Protocol):
-    """The view of one broker that the checker uses."""
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the broker hosts its replicas now."""
-
-    @property
-    def incarnation(self) -> int:
-        """Number of the broker's present or last incarnation."""
-
-    @property
-    def broker_epoch(self) -> int:
-        """Broker epoch of the present registration, as far as the broker knows; -1 for none."""
-
-    def hosted(self) -> Iterable[tuple[TopicPartition, TopicId]]:
-        """Return the replicas that the broker serves, or could be commanded to serve."""
+from tidelog.sim.observed.published_state import Published, PublishedTopic
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.sim_broker import SimBroker
 
 
 class CommandChecker:
@@ -42,7 +22,7 @@ class CommandChecker:
     def __init__(
         self,
         published: Published,
-        brokers: Mapping[int, Commanded],
+        brokers: Mapping[int, SimBroker],
         violate: Callable[[str], None],
     ) -> None:
         self._published = published

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tidelog.core.types import NO_LEADER
-from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.observed.published_state import Published, PublishedPartition
 
 
 class ControlledShutdownChecker:

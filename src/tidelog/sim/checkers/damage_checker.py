@@ -8,38 +8,17 @@ checker judges the truncation itself: no member of the ISR may lack a committed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
-from tidelog.sim.disk import SimDisk
 from tidelog.sim.file_content import File
 from tidelog.sim.node import Incarnation
-
-
-class _Logs(Protocol):
-    """The files of one broker."""
-
-    @property
-    def disks(self) -> Sequence[SimDisk]:
-        """The disk of each log directory."""
-
-
-class Damaged(Protocol):
-    """The view of one broker that this checker uses."""
-
-    @property
-    def life(self) -> Incarnation | None:
-        """The present incarnation, None while the broker is down."""
-
-    @property
-    def logs(self) -> _Logs:
-        """The logs in the broker's files."""
+from tidelog.sim.sim_broker import SimBroker
 
 
 class DamageChecker:
     """Checker of the damage that brokers have read."""
 
-    def __init__(self, brokers: Mapping[int, Damaged]) -> None:
+    def __init__(self, brokers: Mapping[int, SimBroker]) -> None:
         self._brokers = brokers
         #: Files in which a process found damage, by broker and number of its incarnation.
         self._found: dict[tuple[int, int, str], None] = {}

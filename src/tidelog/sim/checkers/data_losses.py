@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim.observed.replica_logs import LogKey
 
 
 class DataLosses:

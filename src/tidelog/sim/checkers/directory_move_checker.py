@@ -10,29 +10,23 @@ nothing is left over: no future replica, and no second copy of any.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.replica_logs import NodeLogs, ReplicaLog
 from tidelog.sim.checkers.synced_checker import durable_end
 from tidelog.sim.disk import Directory, SimDisk
+from tidelog.sim.observed.replica_logs import ReplicaLog
+from tidelog.sim.sim_broker import SimBroker
 
 _FUTURE: Final = "-future"
 #: Directories of replicas that no broker serves.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
 
 
-class Hosting(Protocol):
-    """A node, of which the checker sees the logs in its files."""
-
-    @property
-    def logs(self) -> NodeLogs: ...
-
-
 class DirectoryMoveChecker:
     """Checker of the moves of one run."""
 
-    def __init__(self, brokers: Mapping[int, Hosting], violate: Callable[[str], None]) -> None:
+    def __init__(self, brokers: Mapping[int, SimBroker], violate: Callable[[str], None]) -> None:
         self._brokers = brokers
         self._violate = violate
         #: Moves that were checked at their end.

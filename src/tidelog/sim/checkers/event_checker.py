@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.core.types import TopicId, topic_id_to_text
 from tidelog.sim.batches import read_records
-from tidelog.sim.checkers.moves import PublishedMove
-from tidelog.sim.checkers.published_state import Published, PublishedPartition, PublishedTopic
 from tidelog.sim.disk import Directory, File, SimDisk
 from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.observed.moves import PublishedMove
+from tidelog.sim.observed.published_state import Published, PublishedPartition, PublishedTopic
 
 TOPIC: Final = "__cluster_events"
 #: Age of a published state at which its event must be in the topic.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidelog.sim.client_history import Outcome
+from tidelog.sim.listeners import Listeners
 
 #: The offset of a partition for which no offset was committed.
 NO_OFFSET: Final = -1
@@ -103,9 +104,9 @@ class GroupChecker:
         #: Loads of a partition by another broker than the one before.
         self.coordinator_moves = 0
         #: Called when a member gets its assignment: (group, generation, member, partitions).
-        self.on_synced: list[Callable[[str, int, str, list[int]], None]] = []
+        self.on_synced: Listeners[[str, int, str, list[int]]] = Listeners()
         #: Called when the outcome of a commit is final.
-        self.on_commit_ended: list[Callable[[Commit], None]] = []
+        self.on_commit_ended: Listeners[[Commit]] = Listeners()
         self._partition_count = partitions
         self._terms: dict[tuple[int, int], int] = {}
         self._last_term = 0
@@ -172,8 +173,7 @@ class GroupChecker:
 
     def synced(self, group: str, generation: int, owner: str, partitions: list[int]) -> None:
         """Check the assignment that a member got in a generation."""
-        for callback in self.on_synced:
-            callback(group, generation, owner, partitions)
+        self.on_synced(group, generation, owner, partitions)
         generations = self._group(group).generations
         found = generations.setdefault(generation, _Generation(self._now_ns()))
         for partition in partitions:
@@ -223,8 +223,7 @@ class GroupChecker:
         """Record the final outcome of a commit, and check an acknowledged one."""
         commit.outcome = outcome
         commit.end_ns = self._now_ns()
-        for callback in self.on_commit_ended:
-            callback(commit)
+        self.on_commit_ended(commit)
         if outcome is not Outcome.DONE:
             return
         self.acknowledged_commits += 1

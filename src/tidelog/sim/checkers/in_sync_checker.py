@@ -16,18 +16,18 @@ processes and links that only the simulator knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.core.types import TopicPartition
 from tidelog.replication import isr as isr_rules
 from tidelog.replication.progress import NEVER_MS
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_broker import SimBroker
 
 if TYPE_CHECKING:
     from tidelog.core.config import BrokerConfig
     from tidelog.replication.leader import LeaderReplica
-    from tidelog.sim.checkers.published_state import Published, PublishedPartition
-    from tidelog.sim.node import Incarnation
+    from tidelog.sim.observed.published_state import Published, PublishedPartition
 
 #: Time for a leader's timers and for the news of a broken connection.
 _SLACK_MS: Final = 300
@@ -37,32 +37,6 @@ _LOOK_NS: Final = 20 * NS_PER_MS
 _GAP_NS: Final = 200 * NS_PER_MS
 #: The leader has an open connection of the follower: its death sent no word.
 NEVER_HEARD: Final = -1
-
-
-class Leading(Protocol):
-    """The view of one broker that this checker uses."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def incarnation(self) -> int:
-        """Number of the present or last incarnation."""
-
-    @property
-    def life(self) -> Incarnation | None:
-        """The present incarnation, None while the broker is down."""
-
-    @property
-    def broker_epoch(self) -> int:
-        """The broker epoch under which this process is registered; -1 for none."""
-
-    @property
-    def reads_slowly(self) -> bool:
-        """Whether the broker's own reads are slow: then it is slow to take its roles, too."""
-
-    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
-        """Yield the partitions that the broker leads and examines now."""
 
 
 class _Dead(NamedTuple):
@@ -87,7 +61,7 @@ class InSyncChecker:
 
     def __init__(
         self,
-        brokers: Mapping[int, Leading],
+        brokers: Mapping[int, SimBroker],
         published: Published,
         config: BrokerConfig,
         violate: Callable[[str], None],

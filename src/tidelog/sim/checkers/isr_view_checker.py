@@ -7,22 +7,15 @@ long there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from tidelog.core.types import TopicPartition
-from tidelog.replication.leader import LeaderReplica
-from tidelog.sim.checkers.published_state import Published, PublishedPartition
+from tidelog.sim.observed.published_state import Published, PublishedPartition
+from tidelog.sim.sim_broker import SimBroker
 
 #: Longest time in which a leader may not know a published state, in virtual time.
 LIMIT_NS: Final = 5_000_000_000
-
-
-class Leading(Protocol):
-    """The view of one broker that this checker uses."""
-
-    def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
-        """Yield the partitions that the broker leads."""
 
 
 class IsrViewChecker:
@@ -30,7 +23,7 @@ class IsrViewChecker:
 
     def __init__(
         self,
-        brokers: Mapping[int, Leading],
+        brokers: Mapping[int, SimBroker],
         published: Published,
         violate: Callable[[str], None],
         after_ns: Callable[[int, Callable[[], None]], object],

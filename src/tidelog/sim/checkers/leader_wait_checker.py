@@ -10,7 +10,7 @@ had no other request under way, and if its broker admitted requests when it came
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from tidelog.broker.cluster_view import ClusterView, PartitionView
 from tidelog.core.config import BrokerConfig
@@ -18,9 +18,10 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.string_hash import coordinating_partition
 from tidelog.core.types import TopicPartition
 from tidelog.sim.broker_settings import OFFSETS_PARTITIONS
-from tidelog.sim.checkers.published_state import Published
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.published_state import Published
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_connections import Endpoint
 from tidelog.wire.codec import decode_request, decode_response
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -35,14 +36,6 @@ _KEYS_VERSION: Final = 4
 #: How long after its end a broker may still be noticed to have ended: refused connections repeat
 #: the sign after 10 s, and the controller reports a loss after a session timeout.
 _NOTICED_NS: Final = 12_000 * NS_PER_MS
-
-
-class Answering(Protocol):
-    """A broker, of which the checker sees what it knows of the cluster."""
-
-    @property
-    def shown(self) -> ClusterView | None:
-        """Its view where it admits requests now; None where they wait."""
 
 
 class _Asked(NamedTuple):
@@ -64,7 +57,7 @@ class LeaderWaitChecker:
 
     def __init__(
         self,
-        brokers: Mapping[int, Answering],
+        brokers: Mapping[int, SimBroker],
         published: Published,
         config: BrokerConfig,
         violate: Callable[[str], None],

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs
-from tidelog.sim.checkers.replication_checker import Claim
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
+from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 
 #: Time in which a broker stops to lead, in events that are due when it learns of the failure.
 GRACE_NS: Final = 20 * NS_PER_MS

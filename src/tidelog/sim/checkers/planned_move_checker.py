@@ -65,6 +65,7 @@ class PlannedMoveChecker:
         """Note that all sizes are the last ones: from now on few moves are left."""
         self._since_last = {}
 
-    def is_restless(self) -> bool:
-        """Whether a planned move began lately."""
-        return self._latest_ns is not None and self._now_ns() - self._latest_ns < _REST_NS
+    def restless(self) -> str:
+        """Return the latest planned move if it began lately; empty if not."""
+        is_late = self._latest_ns is not None and self._now_ns() - self._latest_ns < _REST_NS
+        return self.latest if is_late else ""

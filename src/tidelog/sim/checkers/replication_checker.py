@@ -15,70 +15,27 @@ leaders committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection
 
 from tidelog.core.types import TopicPartition
 from tidelog.sim.batches import GONE, is_tombstone, key_of
 from tidelog.sim.checkers.data_losses import DataLosses
-from tidelog.sim.checkers.published_state import Published, PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey, NodeLogs, ReplicaLog
 from tidelog.sim.disk import SimDisk
-
-
-class Claim(NamedTuple):
-    """State of one replica as its broker claims it."""
-
-    key: LogKey
-    name: TopicPartition
-    is_leader: bool
-    leader_epoch: int
-    high_watermark: int
-    #: (member, broker epoch) of a leader's pending ISR changes; empty otherwise.
-    in_flight: tuple[tuple[int, int], ...]
-    #: Maximal ISR of a leader, for whose members it waits; empty otherwise.
-    maximal_isr: tuple[int, ...]
-
-
-class Observed(Protocol):
-    """The view of one node that checkers may use."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def incarnation(self) -> int:
-        """Number of the node's present or last incarnation."""
-
-    @property
-    def logs(self) -> NodeLogs: ...
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the node hosts its replicas now."""
-
-    def claims(self, changed: Collection[LogKey]) -> Iterator[Claim]:
-        """Yield the replicas with a changed log, and those changed since the last call.
-
-        Yield nothing while the node is down.
-        """
+from tidelog.sim.listeners import Listeners
+from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.published_state import Published, PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
+from tidelog.sim.sim_broker import SimBroker
 
 
 class _Seen:
     """The last seen state of a replica."""
 
-    __slots__ = (
-        "high_watermark", "in_flight", "incarnation", "is_doubtful", "is_leader", "is_removed",
-        "leader_epoch", "log_version", "maximal_isr",
-    )  # fmt: skip
+    __slots__ = ("claim", "incarnation", "is_doubtful", "is_removed", "log_version")
 
-    def __init__(self) -> None:
+    def __init__(self, key: LogKey, name: TopicPartition) -> None:
+        self.claim = Claim(key, name, False, -1, -1, (), ())
         self.incarnation = -1
-        self.is_leader = False
-        self.leader_epoch = -1
-        self.high_watermark = -1
-        self.in_flight: tuple[tuple[int, int], ...] = ()
-        self.maximal_isr: tuple[int, ...] = ()
         self.log_version = -1
         #: The node lost data since the replica was last known in sync. Truncated records may be
         #: back below a high watermark that was written later. The replica must reconcile before
@@ -154,14 +111,14 @@ class ReplicationChecker:
         #: not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
         #: Called when a leader's high watermark advances: (node id, its claim, first offset).
-        self.on_committed: list[Callable[[int, Claim, int], None]] = []
+        self.on_committed: Listeners[[int, Claim, int]] = Listeners()
         #: Called when the pending ISR changes of a leader differ from before: (node id, claim).
-        self.on_proposed: list[Callable[[int, Claim], None]] = []
+        self.on_proposed: Listeners[[int, Claim]] = Listeners()
         self._violate = violate
         self._promise = promise or violate
         self._deleted_before = deleted_before
         self._now_ns = now_ns
-        self._nodes: dict[int, Observed] = {}
+        self._nodes: dict[int, SimBroker] = {}
         self._losses = DataLosses()
         #: Broker epoch of each node's last registration, and the incarnation that made it.
         self._registered_in: dict[int, tuple[int, int]] = {}
@@ -171,7 +128,7 @@ class ReplicationChecker:
 
     # Events
 
-    def add(self, node: Observed) -> None:
+    def add(self, node: SimBroker) -> None:
         """Watch a broker."""
         self._nodes[node.node_id] = node
         node.logs.on_cut = self._cut
@@ -179,7 +136,7 @@ class ReplicationChecker:
         node.logs.on_grown = self._grown
         node.logs.lives_of = self.published.lives
 
-    def after_event(self, node: Observed) -> None:
+    def after_event(self, node: SimBroker) -> None:
         """Check the node after one of its events was executed."""
         changed = [log.key for log in node.logs.follow()]
         incarnation = node.incarnation
@@ -191,13 +148,9 @@ class ReplicationChecker:
                 self._check_life(node, claim)
             seen = self._seen.get((node.node_id, claim.key))
             if seen is None:
-                seen = self._seen[(node.node_id, claim.key)] = _Seen()
+                seen = self._seen[(node.node_id, claim.key)] = _Seen(claim.key, claim.name)
             if (
-                claim.high_watermark != seen.high_watermark
-                or claim.in_flight != seen.in_flight
-                or claim.maximal_isr != seen.maximal_isr
-                or claim.leader_epoch != seen.leader_epoch
-                or claim.is_leader != seen.is_leader
+                claim != seen.claim
                 or seen.incarnation != incarnation
                 or (log is not None and log.version != seen.log_version)
             ):
@@ -205,7 +158,7 @@ class ReplicationChecker:
 
     def crashed(
         self,
-        node: Observed,
+        node: SimBroker,
         *,
         lossy: bool,
         keeps_committed: bool = False,
@@ -247,7 +200,7 @@ class ReplicationChecker:
     def high_watermark(self, node_id: int, key: LogKey) -> int:
         """Return the high watermark that a node last claimed; -1 where it never claimed any."""
         seen = self._seen.get((node_id, key))
-        return -1 if seen is None else seen.high_watermark
+        return -1 if seen is None else seen.claim.high_watermark
 
     # Logs
 
@@ -273,7 +226,7 @@ class ReplicationChecker:
         # A dead leader appends nothing. A power loss that undoes a truncation brings back the
         # truncated records.
         if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
-            led = seen.leader_epoch if seen.is_leader else -1
+            led = seen.claim.leader_epoch if seen.claim.is_leader else -1
         values, stored_by = truth.values, truth.stored_by
         node = 1 << log.node_id
         now_ns = self._now_ns()
@@ -304,7 +257,7 @@ class ReplicationChecker:
         """
         seen = self._seen.get((log.node_id, log.key))
         if seen is not None:
-            seen.is_leader = False
+            seen.claim = seen.claim._replace(is_leader=False)
             seen.is_removed = True
 
     def _cut(self, log: ReplicaLog, _end_before: int) -> None:
@@ -317,11 +270,11 @@ class ReplicationChecker:
 
     # Claims
 
-    def _look(self, node: Observed, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
+    def _look(self, node: SimBroker, claim: Claim, log: ReplicaLog | None, seen: _Seen) -> None:
         if seen.is_removed and claim.leader_epoch < 0:
             return
         seen.is_removed = False
-        truth = self.truth(claim.key, claim.name)
+        truth, before = self.truth(claim.key, claim.name), seen.claim
         same_life = seen.incarnation == node.incarnation
         end = log.end if log is not None else 0
         if seen.is_doubtful:
@@ -333,41 +286,37 @@ class ReplicationChecker:
                 f" and its log ends at {end}"
             )
             return
-        if same_life and claim.leader_epoch < seen.leader_epoch:
+        if same_life and claim.leader_epoch < before.leader_epoch:
             self._violate(
                 f"{truth.name}: node {node.node_id} went back from leader epoch"
-                f" {seen.leader_epoch} to {claim.leader_epoch}"
+                f" {before.leader_epoch} to {claim.leader_epoch}"
             )
-        if claim.leader_epoch >= 0 and not (same_life and claim.leader_epoch == seen.leader_epoch):
+        if claim.leader_epoch >= 0 and not (
+            same_life and claim.leader_epoch == before.leader_epoch
+        ):
             self._check_topic(node, claim, truth)
-        same_term = same_life and seen.is_leader and claim.leader_epoch == seen.leader_epoch
+        same_term = same_life and before.is_leader and claim.leader_epoch == before.leader_epoch
         if claim.is_leader and not same_term and not self._promises_nothing(claim.key):
             self._new_leader(node, claim, log, truth)
-        if same_term and claim.is_leader and claim.high_watermark < seen.high_watermark:
+        if same_term and claim.is_leader and claim.high_watermark < before.high_watermark:
             self._violate(
                 f"{truth.name}: the high watermark of leader {node.node_id} in epoch"
-                f" {claim.leader_epoch} went back from {seen.high_watermark} to"
+                f" {claim.leader_epoch} went back from {before.high_watermark} to"
                 f" {claim.high_watermark}"
             )
         rewritten = not same_life or log is None or log.version != seen.log_version
         if not seen.is_doubtful:
-            first = 0 if rewritten else max(0, seen.high_watermark)
+            first = 0 if rewritten else max(0, before.high_watermark)
             self._compare(node, claim, log, truth, first)
         if log is not None and log.start:
             self._check_start(log, truth)
-        seen.incarnation = node.incarnation
-        seen.is_leader = claim.is_leader
-        seen.leader_epoch = claim.leader_epoch
-        seen.high_watermark = claim.high_watermark
-        if claim.in_flight != seen.in_flight:
-            seen.in_flight = claim.in_flight
-            for callback in self.on_proposed:
-                callback(node.node_id, claim)
+        seen.incarnation, seen.claim = node.incarnation, claim
+        if claim.in_flight != before.in_flight:
+            self.on_proposed(node.node_id, claim)
             self._check_joining(claim)
-        seen.maximal_isr = claim.maximal_isr
         state = self.published.partitions.get(claim.key)
         if state is not None and state.leader == node.node_id:
-            self._check_maximal(state, seen)
+            self._check_maximal(state, claim)
         seen.log_version = -1 if log is None else log.version
 
     def _check_start(self, log: ReplicaLog, truth: Truth) -> None:
@@ -383,7 +332,7 @@ class ReplicationChecker:
                 f" {self._deleted_before(log.key)} on may be gone"
             )
 
-    def _check_life(self, node: Observed, claim: Claim) -> None:
+    def _check_life(self, node: SimBroker, claim: Claim) -> None:
         """Check that no node leads or follows a re-added partition with records of the removed one.
 
         The removed partition is a former life of the same number.
@@ -397,7 +346,7 @@ class ReplicationChecker:
                     f" for its replica of the removed partition {key} (V71)"
                 )
 
-    def _check_topic(self, node: Observed, claim: Claim, truth: Truth) -> None:
+    def _check_topic(self, node: SimBroker, claim: Claim, truth: Truth) -> None:
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
         A controller sends a role to one registration of a broker. A registration made after the
@@ -417,7 +366,7 @@ class ReplicationChecker:
             )
 
     def _is_reconciled(
-        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
+        self, node: SimBroker, claim: Claim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
         """Return whether a replica that lost data counts again.
 
@@ -432,14 +381,14 @@ class ReplicationChecker:
             return False
         return not _lacks(log, truth, min(end, len(truth.committed)))
 
-    def _is_in_sync(self, key: LogKey, node: Observed) -> bool:
+    def _is_in_sync(self, key: LogKey, node: SimBroker) -> bool:
         state = self.published.partitions.get(key)
         return (
             state is not None and node.node_id in state.isr and self.is_intact(state, node.node_id)
         )
 
     def _new_leader(
-        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth
+        self, node: SimBroker, claim: Claim, log: ReplicaLog | None, truth: Truth
     ) -> None:
         self.published.leads(claim.key, claim.leader_epoch, node.node_id, str(truth.name))
         problem = _lacks(log, truth, truth.committed_before(claim.leader_epoch))
@@ -450,7 +399,7 @@ class ReplicationChecker:
             )
 
     def _compare(
-        self, node: Observed, claim: Claim, log: ReplicaLog | None, truth: Truth, first: int
+        self, node: SimBroker, claim: Claim, log: ReplicaLog | None, truth: Truth, first: int
     ) -> None:
         """Check that records below the high watermark are the committed ones.
 
@@ -485,8 +434,7 @@ class ReplicationChecker:
             )
             return
         self._check_copies(claim, log, truth)
-        for callback in self.on_committed:
-            callback(node.node_id, claim, len(committed))
+        self.on_committed(node.node_id, claim, len(committed))
         truth.commit(more, claim.leader_epoch)
         self._check_isr(claim)
 
@@ -536,9 +484,9 @@ class ReplicationChecker:
             self._check_member(state, member, f"ISR {state.isr} was published")
         seen = self._seen.get((state.leader, state.key))
         if seen is not None:
-            self._check_maximal(state, seen)
+            self._check_maximal(state, seen.claim)
 
-    def _check_maximal(self, state: PublishedPartition, leader: _Seen) -> None:
+    def _check_maximal(self, state: PublishedPartition, leader: Claim) -> None:
         """Check that the published leader waits for every member of the published ISR (A7, A8)."""
         if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
@@ -577,20 +525,14 @@ class ReplicationChecker:
     def is_leaving(self, state: PublishedPartition, member: int) -> bool:
         """Return whether the leader's pending ISR change leaves this member out."""
         seen = self._seen.get((state.leader, state.key))
+        leader = None if seen is None else seen.claim
         return (
-            seen is not None
-            and seen.is_leader
-            and seen.leader_epoch == state.leader_epoch
-            and bool(seen.in_flight)
-            and all(member != each for each, _ in seen.in_flight)
+            leader is not None
+            and leader.is_leader
+            and leader.leader_epoch == state.leader_epoch
+            and bool(leader.in_flight)
+            and all(member != each for each, _ in leader.in_flight)
         )
-
-    def has_lost_member(self, state: PublishedPartition) -> bool:
-        """Return whether a member has lost data since the broker epoch recorded for it.
-
-        The member may have re-registered before it lost the data.
-        """
-        return any(self.has_lost(state, member) for member in state.isr)
 
     def has_lost(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member has lost data since the broker epoch recorded for it."""
@@ -623,7 +565,7 @@ class ReplicationChecker:
             )
 
 
-def _in_the_life_of_its_log(node: Observed, claim: Claim) -> Claim:
+def _in_the_life_of_its_log(node: SimBroker, claim: Claim) -> Claim:
     """Return the claim under the life of the log that the node has.
 
     A broker without a role for a replica knows no leader epoch. Published state would take its

@@ -9,28 +9,18 @@ setting may change while the cluster runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from tidelog.broker.broker import Broker
-from tidelog.sim.checkers.replica_logs import NodeLogs, ReplicaLog
-from tidelog.sim.checkers.replication_checker import Claim
 from tidelog.sim.disk import Directory
 from tidelog.sim.file_content import Fate, File, Write
-
-
-class Hosting(Protocol):
-    """A node, of which the checker sees the broker that runs and the logs in its files."""
-
-    @property
-    def broker(self) -> Broker | None: ...
-    @property
-    def logs(self) -> NodeLogs: ...
+from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.replica_logs import ReplicaLog
+from tidelog.sim.sim_broker import SimBroker
 
 
 class SyncedChecker:
     """Checker of the commits of one run."""
 
-    def __init__(self, brokers: Mapping[int, Hosting], violate: Callable[[str], None]) -> None:
+    def __init__(self, brokers: Mapping[int, SimBroker], violate: Callable[[str], None]) -> None:
         self._brokers = brokers
         self._violate = violate
         #: Commits that were checked.

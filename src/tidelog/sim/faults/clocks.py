@@ -7,10 +7,12 @@ would be no defect of brokers.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tidelog.sim.faults.context import FaultContext
-from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.kinds import kind_at_broker
+from tidelog.sim.sim_broker import SimBroker
 
 #: Drift in millionths. It is far above that of quartz clocks, and within the tolerance of a session
 #: that is renewed six times per timeout.
@@ -21,35 +23,22 @@ _JUMPS_MS: Final = (150, 5_000, 600_000, 3_600_000)
 _FURTHEST_MS: Final = 4 * 3_600_000
 
 
-@kind
-def clock_drift(context: FaultContext) -> bool:
+@kind_at_broker
+def clock_drift(context: FaultContext, broker: SimBroker) -> None:
     """Run a broker's monotonic clock up to five percent too fast or too slow for a while."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
     node = broker.node
     ppm = context.draw.choice(_DRIFTS_PPM) * context.draw.choice((-1, 1))
     node.drift(ppm)
     context.note(f"clock of {node.host} drifts by {ppm} ppm")
-
-    def steady() -> None:
-        node.drift(0)
-
-    context.later(context.draw.uniform(500, 6_000), steady)
-    context.at_end(steady)
-    return True
+    context.until(context.draw.uniform(500, 6_000), partial(node.drift, 0))
 
 
-@kind
-def wall_clock_jump(context: FaultContext) -> bool:
+@kind_at_broker
+def wall_clock_jump(context: FaultContext, broker: SimBroker) -> None:
     """Let a broker's wall clock jump forward or back, by at most four hours in all."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
     node = broker.node
     jump_ms = context.draw.choice(_JUMPS_MS) * context.draw.choice((-1, 1))
     if abs(node.wall_offset_ms + jump_ms) > _FURTHEST_MS:
         jump_ms = -jump_ms
     node.wall_offset_ms += jump_ms
     context.note(f"wall clock of {node.host} jumps by {jump_ms} ms")
-    return True

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
@@ -64,6 +65,24 @@ class FaultContext:
         """Call `undo` at the end of the run's faults, even if it was called before."""
         self._faults.at_end(undo)
 
+    def until(self, delay_ms: float, undo: Callable[[], None]) -> None:
+        """Call `undo` after a virtual time, and once more at the end of the run's faults."""
+        self.later(delay_ms, undo)
+        self.at_end(undo)
+
+    def heal_later(self, delay_ms: float, heal: Callable[[], None], note: str) -> None:
+        """Call `heal` after a virtual time, and add a line to the trace then."""
+
+        def healed() -> None:
+            heal()
+            self.note(note)
+
+        self.later(delay_ms, healed)
+
+    def about(self, *times_ms: float) -> float:
+        """Return one of these times, shortened or extended by up to a half."""
+        return self.draw.choice(times_ms) * self.draw.uniform(0.5, 1.5)
+
     def play(self, scenario: Scenario) -> None:
         """Run a scenario step by step while faults happen."""
         if not self.is_active:
@@ -102,6 +121,15 @@ class FaultContext:
             and self.cluster.brokers[state.leader].life is not None
         ]
         return self.cluster.brokers[self.draw.choice(states).leader] if states else None
+
+    def healthy_partition(self) -> PublishedPartition | None:
+        """Return some partition whose replicas are all in sync; None where there is none."""
+        states = [
+            state
+            for state in self.cluster.published.partitions.values()
+            if len(state.isr) == len(self.cluster.brokers) and state.leader in state.isr
+        ]
+        return self.draw.choice(states) if states else None
 
     def any_disk(self, broker: SimBroker) -> SimDisk:
         """Return a random disk of a broker; nothing is drawn where there is only one."""

@@ -7,16 +7,18 @@ effect before a call meets it.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim import slow_speed
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
-from tidelog.sim.faults.kinds import kind, scenario
+from tidelog.sim.faults.kinds import kind, kind_at_broker, kind_at_disk, scenario
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Strike
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 
 _READS: Final = ("pread", "pread_cached", "read_file")
@@ -73,13 +75,9 @@ def _move(disk: SimDisk, old: str, new: str) -> None:
         disk.sync_directory(directory)
 
 
-@kind
-def slow_disk(context: FaultContext) -> bool:
+@kind_at_disk
+def slow_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
     """Slow down operations on a broker's disk for a while."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    disk = context.any_disk(broker)
     name = context.named(broker, disk)
     disk.slow = True
     context.note(f"slow disk of {name}")
@@ -89,9 +87,7 @@ def slow_disk(context: FaultContext) -> bool:
             disk.slow = False
             context.note(f"disk of {name} is quick again")
 
-    context.later(context.draw.uniform(100, 2_500), quick)
-    context.at_end(quick)
-    return True
+    context.until(context.draw.uniform(100, 2_500), quick)
 
 
 @kind
@@ -100,11 +96,9 @@ def slow_reads(context: FaultContext) -> bool:
     found = _quick_leader(context)
     if found is None:
         return False
-    disk, name = found
     longest_ms = context.draw.choice((150, 500, 1_500, 1_500))
-    disk.read_ns = (longest_ms * NS_PER_MS // 3, longest_ms * NS_PER_MS)
-    context.note(f"reads of {name} take up to {longest_ms} ms")
-    _quick_later(context, disk, name, context.draw.uniform(2_000, 8_000))
+    what = f"take up to {longest_ms} ms"
+    _delay_reads(context, found, (longest_ms / 3, longest_ms), what, (2_000, 8_000))
     return True
 
 
@@ -117,16 +111,24 @@ def _quick_leader(context: FaultContext) -> tuple[SimDisk, str] | None:
     return None if disk.read_ns is not None else (disk, context.named(broker, disk))
 
 
-def _quick_later(context: FaultContext, disk: SimDisk, name: str, delay_ms: float) -> None:
-    """Let reads of a disk be quick again after a time, or when faults end."""
+def _delay_reads(
+    context: FaultContext,
+    found: tuple[SimDisk, str],
+    read_ms: tuple[float, float],
+    what: str,
+    while_ms: tuple[float, float],
+) -> None:
+    """Let reads of a disk take a time within a range, for a while or until faults end."""
+    disk, name = found
+    disk.read_ns = int(read_ms[0] * NS_PER_MS), int(read_ms[1] * NS_PER_MS)
+    context.note(f"reads of {name} {what}")
 
     def quick() -> None:
         if disk.read_ns is not None:
             disk.read_ns = None
             context.note(f"reads of {name} are quick again")
 
-    context.later(delay_ms, quick)
-    context.at_end(quick)
+    context.until(context.draw.uniform(*while_ms), quick)
 
 
 @kind
@@ -135,10 +137,7 @@ def hung_reads(context: FaultContext) -> bool:
     found = _quick_leader(context)
     if found is None:
         return False
-    disk, name = found
-    disk.read_ns = (3_000 * NS_PER_MS, 6_000 * NS_PER_MS)
-    context.note(f"reads of {name} hang")
-    _quick_later(context, disk, name, context.draw.uniform(500, 6_000))
+    _delay_reads(context, found, (3_000, 6_000), "hang", (500, 6_000))
     return True
 
 
@@ -152,18 +151,15 @@ def lose_power(context: FaultContext) -> bool:
     return broker.crash(loss, f"power loss ({loss.value})")
 
 
-@kind
-def lose_power_at_sync(context: FaultContext) -> bool:
+@kind_at_broker
+def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
     """Cut a broker's power right before a sync to come; a part of its unsynced data survives."""
     # A segment was rolled a moment ago, as a rule: its file and its predecessor's are unsynced.
-    broker = context.any_broker()
-    if broker is None or broker.life is None:
-        return False
+    assert broker.life is not None
     loss = context.draw.choice(_POWER_LOSSES)
     planned = Strike(context.draw.randrange(1, 4), loss, "files.fsync")
     context.note(f"power of {broker.node_id} is lost at sync {planned.countdown} ({loss.value})")
     broker.life.plan_strike(planned)
-    return True
 
 
 @scenario
@@ -203,32 +199,19 @@ def sync_errors(context: FaultContext) -> bool:
     return _fail_calls(context, _SYNCS, number, loses_data=True, once=context.draw.random() < 0.5)
 
 
-@kind
-def full_disk(context: FaultContext) -> bool:
+@kind_at_disk
+def full_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
     """Fill a broker's disk almost completely for a while."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    disk = context.any_disk(broker)
-    disk.capacity_bytes = disk.used_bytes + context.draw.randrange(
-        context.draw.choice((1, 300, 6_000))
-    )
+    disk.fill(context.draw.randrange(context.draw.choice((1, 300, 6_000))))
     name = context.named(broker, disk)
     context.note(f"full disk of {name}: {disk.used_bytes} of {disk.capacity_bytes} bytes")
-
-    context.later(
-        context.draw.choice((200, 1_500, 4_000)) * context.draw.uniform(0.5, 1.5), disk.free
-    )
-    context.at_end(disk.free)
-    return True
+    context.until(context.about(200, 1_500, 4_000), disk.free)
 
 
-@kind
-def fill_directory(context: FaultContext) -> bool:
+@kind_at_broker
+def fill_directory(context: FaultContext, broker: SimBroker) -> bool:
     """Fill a log directory of one broker, or of all, for seconds, until it is freed."""
-    broker, draw = context.any_broker(), context.draw
-    if broker is None:
-        return False
+    draw = context.draw
     brokers = [broker]
     if draw.random() < 0.25:
         brokers = [each for each in context.cluster.brokers.values() if each.life is not None]
@@ -243,17 +226,14 @@ def fill_directory(context: FaultContext) -> bool:
             disk.free()
         context.note(f"directories of {names} are freed")
 
-    context.later(draw.choice((500, 2_500, 6_000)) * draw.uniform(0.5, 1.5), free)
-    context.at_end(free)
+    context.until(context.about(500, 2_500, 6_000), free)
     return bool(filled)
 
 
-@kind
-def slow_directory(context: FaultContext) -> bool:
+@kind_at_broker
+def slow_directory(context: FaultContext, broker: SimBroker) -> bool:
     """Slow down one log directory, all of a broker, or all of the cluster, for seconds."""
-    broker, draw = context.any_broker(), context.draw
-    if broker is None:
-        return False
+    draw = context.draw
     pairs = [(broker, context.any_disk(broker))]
     if draw.random() < 0.25:
         pairs = [(broker, disk) for disk in broker.logs.disks]
@@ -272,39 +252,25 @@ def slow_directory(context: FaultContext) -> bool:
             slow_speed.quicken(disk)
         context.note(f"quick again: {names}")
 
-    context.later(draw.choice((800, 2_500, 6_000)) * draw.uniform(0.5, 1.5), quick)
-    context.at_end(quick)
+    context.until(context.about(800, 2_500, 6_000), quick)
     return bool(slowed)
 
 
-@kind
-def short_writes(context: FaultContext) -> bool:
+@kind_at_disk
+def short_writes(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
     """Shorten some of the next writes of a broker: they write a part of their bytes."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    disk = context.any_disk(broker)
     disk.short_writes = context.draw.randrange(1, 40)
     context.note(f"{disk.short_writes} short writes of {context.named(broker, disk)}")
-
-    def end() -> None:
-        disk.short_writes = 0
-
-    context.at_end(end)
-    return True
+    context.at_end(partial(setattr, disk, "short_writes", 0))
 
 
-@kind
-def replaced_disk(context: FaultContext) -> bool:
+@kind_at_disk
+def replaced_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> bool:
     """Kill a broker and replace its disk by an empty one."""
-    broker = context.any_broker()
-    if broker is None:
+    name = f"its disk {disk.root}" if len(broker.logs.disks) > 1 else "its disk"
+    if not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
-    disk = context.any_disk(broker)
-    why = "its disk is replaced"
-    if len(broker.logs.disks) > 1:
-        why = f"its disk {disk.root} is replaced"
-    if not _lose_everything(context, broker, why):
+    if not broker.crash(Loss.ALL_UNSYNCED, f"{name} is replaced"):
         return False
     broker.empty_disk(disk)
     return True
@@ -426,7 +392,7 @@ def _flip(context: FaultContext, disk: SimDisk, path: str, position: int, mask: 
 
 def _is_compacted(context: FaultContext, path: str) -> bool:
     topic = path.split("/")[-2].rpartition("-")[0]
-    every = context.cluster.settings.compacted
+    every = context.cluster.settings.profile.compacted
     return every or topic == CONSUMER_OFFSETS or topic in context.cluster.settings.compacted_topics
 
 
@@ -491,13 +457,6 @@ def _operate(context: FaultContext, broker: SimBroker) -> None:
     context.later(500, look)
 
 
-def _lose_everything(context: FaultContext, broker: SimBroker, why: str) -> bool:
-    """Kill a broker that may lose data, with all its unsynced data; return whether it died."""
-    if not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
-        return False
-    return broker.crash(Loss.ALL_UNSYNCED, why)
-
-
 def _fail_calls(
     context: FaultContext,
     calls: tuple[str, ...],
@@ -529,12 +488,18 @@ def _fail_calls(
         cluster.simulator.note(node_id, "disk", f"{call} fails with {errno.errorcode[number]}")
         return number
 
+    fail_for_a_while(context, disk, fault)
+    return True
+
+
+def fail_for_a_while(
+    context: FaultContext, disk: SimDisk, fault: Callable[[str, str], int]
+) -> None:
+    """Let calls of a disk fail as `fault` says (`SimDisk.fault`), until it is repaired."""
     disk.fault = fault
 
     def repair() -> None:
         if disk.fault is fault:
             disk.fault = None
 
-    context.later(context.draw.uniform(300, 4_000), repair)
-    context.at_end(repair)
-    return True
+    context.until(context.draw.uniform(300, 4_000), repair)

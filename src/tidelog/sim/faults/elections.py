@@ -12,6 +12,7 @@ from typing import Final
 from tidelog.metadata import layout
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.steps import both_ways, cut, heal
 from tidelog.sim.faults.store import expire
 from tidelog.sim.sim_cluster import STORE_HOST
 
@@ -41,7 +42,7 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
     unreachable for a moment.
     """
     cluster = context.cluster
-    network, epoch = cluster.simulator.network, cluster.published.controller_epoch
+    epoch = cluster.published.controller_epoch
     controller = context.controller()
     if controller is None or not expire(context, controller):
         return
@@ -53,16 +54,10 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
         yield 1
         if cluster.published.controller_epoch != epoch:
             break
-    links = [
-        pair
-        for broker in cluster.brokers.values()
-        for pair in ((broker.node.host, STORE_HOST), (STORE_HOST, broker.node.host))
-    ]
-    for link in links:
-        network.cut(*link)
+    links = both_ways(*((broker.node.host, STORE_HOST) for broker in cluster.brokers.values()))
+    cut(context, links)
     yield context.draw.uniform(50, 500)
-    for link in links:
-        network.heal(*link)
+    heal(context, links)
 
 
 def _raise_epoch(context: FaultContext) -> Scenario:

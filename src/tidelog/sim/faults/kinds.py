@@ -1,26 +1,36 @@
 """The registry: every kind of fault and every scenario by name.
 
-A kind is a function that injects one fault through its context, and returns whether it found a
-target. Its name in the registry is the function's name. Its docstring is one line, shown to users.
+A kind is a function that injects one fault through its context. It returns False if it found no
+target, or if the fault budget refused the fault. Its name in the registry is the function's name.
+Its docstring is one line, shown to users.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Final
 
+from tidelog.sim.disk import SimDisk
 from tidelog.sim.faults.context import FaultContext, Scenario
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.sim_broker import SimBroker
 
-#: Injects one fault; returns False if it had no target or the budget refused it.
+#: Injects one fault; returns False if it had no effect.
 Inject = Callable[[FaultContext], bool]
 #: Plays one scenario over and over.
 Play = Callable[[FaultContext], Scenario]
+#: The family of the kinds that need brokers with several log directories.
+_LOG_DIRS: Final = "log_dirs"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault."""
+    """A kind of fault. The promise of an acknowledgement holds under it.
+
+    A kind asks the cluster's fault budget before it loses data.
+    """
 
     name: str
     #: The module of the kind: network, store, clocks, processes, disks.
@@ -28,40 +38,51 @@ class Kind:
     #: The effect of the fault, in one line.
     description: str
     inject: Inject
-    #: Whether the promise of an acknowledgement holds under this fault. Such a kind asks the
-    #: cluster's fault budget before it loses data.
-    is_in_budget: bool = True
-    #: Whether the kind needs brokers with several log directories.
-    needs_log_dirs: bool = False
+
+    @property
+    def needs_log_dirs(self) -> bool:
+        """Whether the kind needs brokers with several log directories."""
+        return self.family == _LOG_DIRS
 
 
 KINDS: Final[dict[str, Kind]] = {}
 SCENARIOS: Final[dict[str, Play]] = {}
 
 
-def kind(inject: Inject) -> Inject:
+def kind(inject: Callable[[FaultContext], bool | None]) -> Inject:
     """Register a kind of fault under its function's name."""
-    return _register(inject, is_in_budget=True)
 
+    @wraps(inject)
+    def injects(context: FaultContext) -> bool:
+        return inject(context) is not False
 
-def kind_of_log_dirs(inject: Inject) -> Inject:
-    """Register a kind of fault that needs brokers with several log directories."""
-    return _register(inject, is_in_budget=True, needs_log_dirs=True)
-
-
-def beyond_budget(inject: Inject) -> Inject:
-    """Register a kind of fault that may break promises, for profiles beyond the budget only."""
-    return _register(inject, is_in_budget=False)
-
-
-def _register(inject: Inject, *, is_in_budget: bool, needs_log_dirs: bool = False) -> Inject:
     name = inject.__name__
     if name in KINDS:
         raise ValueError(f"there are two kinds of faults named {name!r}")
     family = inject.__module__.rpartition(".")[2]
-    description = (inject.__doc__ or "").strip()
-    KINDS[name] = Kind(name, family, description, inject, is_in_budget, needs_log_dirs)
-    return inject
+    KINDS[name] = Kind(name, family, (inject.__doc__ or "").strip(), injects)
+    return injects
+
+
+def kind_at_broker(inject: Callable[[FaultContext, SimBroker], bool | None]) -> Inject:
+    """Register a kind of fault that strikes a running broker."""
+
+    @wraps(inject)
+    def at_broker(context: FaultContext) -> bool | None:
+        broker = context.any_broker()
+        return False if broker is None else inject(context, broker)
+
+    return kind(at_broker)
+
+
+def kind_at_disk(inject: Callable[[FaultContext, SimBroker, SimDisk], bool | None]) -> Inject:
+    """Register a kind of fault that strikes a disk of a running broker."""
+
+    @wraps(inject)
+    def at_disk(context: FaultContext, broker: SimBroker) -> bool | None:
+        return inject(context, broker, context.any_disk(broker))
+
+    return kind_at_broker(at_disk)
 
 
 def scenario(play: Play) -> Play:
@@ -71,3 +92,25 @@ def scenario(play: Play) -> Play:
         raise ValueError(f"there are two scenarios named {name!r}")
     SCENARIOS[name] = play
     return play
+
+
+def scenario_of_partition(
+    from_ms: float, to_ms: float
+) -> Callable[[Callable[[FaultContext, PublishedPartition], Scenario]], Play]:
+    """Register a scenario of rounds: each strikes a partition with all replicas in sync.
+
+    The range is that of the time before a round, in ms.
+    """
+
+    def register(play: Callable[[FaultContext, PublishedPartition], Scenario]) -> Play:
+        @wraps(play)
+        def rounds(context: FaultContext) -> Scenario:
+            while True:
+                yield context.draw.uniform(from_ms, to_ms)
+                state = context.healthy_partition()
+                if state is not None:
+                    yield from play(context, state)
+
+        return scenario(rounds)
+
+    return register

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.faults.kinds import scenario
-from tidelog.sim.faults.steps import Wait, in_time, is_member
+from tidelog.sim.faults.steps import Wait, both_ways, cut, heal, in_time, is_member
 from tidelog.sim.faults.store import elect_preferred, expire
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
-
-#: Directed links between hosts.
-_Links = Iterable[tuple[str, str]]
 
 
 class _Case(NamedTuple):
@@ -86,18 +83,11 @@ def _late(context: FaultContext, source: int, target: int, late_ms: float) -> No
     context.cluster.simulator.network.slow_down(*hosts, int(late_ms * NS_PER_MS), 0)
 
 
-def _cut_off_from_store(context: FaultContext, broker_id: int) -> _Links:
+def _cut_off_from_store(context: FaultContext, broker_id: int) -> list[tuple[str, str]]:
     """Cut a broker off from the store, and return the links to heal."""
-    host = context.cluster.brokers[broker_id].node.host
-    links = ((host, STORE_HOST), (STORE_HOST, host))
-    for link in links:
-        context.cluster.simulator.network.cut(*link)
+    links = both_ways((context.cluster.brokers[broker_id].node.host, STORE_HOST))
+    cut(context, links)
     return links
-
-
-def _heal(context: FaultContext, links: _Links) -> None:
-    for link in links:
-        context.cluster.simulator.network.heal(*link)
 
 
 def _punctual(context: FaultContext, case: _Case) -> None:
@@ -201,7 +191,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
             yield 2
             _late(context, leader, follower, 0)
             yield context.draw.uniform(500, 1_000)
-        _heal(context, links)
+        heal(context, links)
         _punctual(context, case)
         yield context.draw.uniform(200, 1_000)
 
@@ -229,7 +219,7 @@ def two_terms_lost(context: FaultContext) -> Scenario:
         links = _cut_off_from_store(context, leader)
         expire(context, brokers[leader])
         yield from _until_leader(context, case, behind)
-        _heal(context, links)
+        heal(context, links)
         _punctual(context, case)
         if context.draw.random() < 0.6:
             # By now high watermarks are on disk, and some records are not.

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.faults.context import LOSSES, FaultContext
-from tidelog.sim.faults.kinds import kind_of_log_dirs
+from tidelog.sim.faults.disks import fail_for_a_while
+from tidelog.sim.faults.kinds import kind_at_broker, kind_at_disk
 from tidelog.sim.log_dir_failure import CHANGES, DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation, Strike
@@ -62,13 +63,9 @@ def errors_of(operation: str) -> tuple[int, ...]:
     )
 
 
-@kind_of_log_dirs
-def fail_directory(context: FaultContext) -> bool:
+@kind_at_disk
+def fail_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> bool:
     """Fail all calls of one log directory with an error of D1, until the disk is repaired."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    disk = context.any_disk(broker)
     if disk.fault is not None:
         return False
     draw = context.draw
@@ -81,16 +78,11 @@ def fail_directory(context: FaultContext) -> bool:
     return True
 
 
-@kind_of_log_dirs
-def hang_directory(context: FaultContext) -> bool:
+@kind_at_disk
+def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> bool:
     """Hang the device of one log directory: no operation ends until it is replaced."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    disk = context.any_disk(broker)
     if disk.hangs or disk.fault is not None:
         return False
-    draw = context.draw
     disk.hangs = True
     name = context.named(broker, disk)
     context.note(f"{name} hangs")
@@ -103,8 +95,7 @@ def hang_directory(context: FaultContext) -> bool:
             disk.come_back()
 
     # Long enough to be found, and sometimes not.
-    context.later(draw.choice((400, 3_000, 9_000)) * draw.uniform(0.5, 1.5), come_back)
-    context.at_end(come_back)
+    context.until(context.about(400, 3_000, 9_000), come_back)
     return True
 
 
@@ -133,25 +124,21 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
 
 def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
     """Have an operator repair a directory after a time, or replace its disk by an empty one."""
-    draw = context.draw
-    is_emptied = draw.random() < 0.4
+    is_emptied = context.draw.random() < 0.4
 
     def operate() -> None:
         # An operator who may not take the data away yet tries again, or leaves the disk.
         if not failure.repair(is_emptied=is_emptied and context.is_active):
             context.later(_ATTEMPTS_MS, operate)
 
-    context.later(draw.choice((300, 3_000)) * draw.uniform(0.5, 1.5), operate)
+    context.later(context.about(300, 3_000), operate)
     context.at_end(failure.cancel)
 
 
-@kind_of_log_dirs
-def fail_operation(context: FaultContext) -> bool:
+@kind_at_disk
+def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
     """Fail a drawn operation of one log directory with any errno, perhaps in a move."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    draw, disk = context.draw, context.any_disk(broker)
+    draw = context.draw
     operation = draw.choice(list(OPERATIONS))
     number = draw.choice(errors_of(operation))
     left = draw.randrange(1, 8) if operation in _FREQUENT else 1
@@ -172,7 +159,6 @@ def fail_operation(context: FaultContext) -> bool:
         begin()
     else:
         _at_event(context, broker, step, begin)
-    return True
 
 
 def strike_operation(
@@ -218,13 +204,7 @@ def _fail_once(
         cluster.simulator.note(broker.node_id, "disk", f"{call} fails with {name} once")
         return number
 
-    def cancel() -> None:
-        if disk.fault is fault:
-            disk.fault = None
-
-    disk.fault = fault
-    context.later(context.draw.uniform(300, 4_000), cancel)
-    context.at_end(cancel)
+    fail_for_a_while(context, disk, fault)
 
 
 def _at_event(
@@ -246,12 +226,9 @@ def _at_event(
     context.at_end(forget)
 
 
-@kind_of_log_dirs
-def strike_directory_move(context: FaultContext) -> bool:
+@kind_at_broker
+def strike_directory_move(context: FaultContext, broker: SimBroker) -> None:
     """Kill a broker in the middle of its next move between log directories, at a file call."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
     draw = context.draw
     event, calls = draw.choice((("directory_move_begun", 50), ("directory_move_swapped", 8)))
     planned = Strike(draw.randrange(1, calls), draw.choice(LOSSES), "files.")
@@ -262,4 +239,3 @@ def strike_directory_move(context: FaultContext) -> bool:
             broker.life.plan_strike(planned)
 
     _at_event(context, broker, event, strike)
-    return True

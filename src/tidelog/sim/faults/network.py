@@ -7,25 +7,26 @@ ever reorders frames.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidelog.sim.faults.context import FaultContext
-from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.kinds import kind, kind_at_broker
+from tidelog.sim.faults.steps import both_ways, cut, heal
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
+#: Directed links between hosts.
+_Links = list[tuple[str, str]]
 
-def cut_for_a_while(context: FaultContext, links: list[tuple[str, str]]) -> None:
+
+def cut_for_a_while(context: FaultContext, links: _Links) -> None:
     """Cut these links, and heal them after a random time."""
-    network = context.cluster.simulator.network
-    for source, target in links:
-        network.cut(source, target)
-    context.note("cut " + " ".join(f"{source}>{target}" for source, target in links))
-
-    def heal() -> None:
-        for source, target in links:
-            network.heal(source, target)
-        context.note("healed " + " ".join(f"{source}>{target}" for source, target in links))
-
-    context.later(context.draw.choice((60, 600, 4_000)) * context.draw.uniform(0.5, 1.5), heal)
+    cut(context, links)
+    names = " ".join(f"{source}>{target}" for source, target in links)
+    context.note(f"cut {names}")
+    heals = partial(heal, context, links)
+    context.heal_later(context.about(60, 600, 4_000), heals, f"healed {names}")
 
 
 def two_hosts(context: FaultContext) -> tuple[str, str]:
@@ -35,51 +36,55 @@ def two_hosts(context: FaultContext) -> tuple[str, str]:
     return first, second
 
 
+def _either_way(context: FaultContext) -> tuple[str, str]:
+    """Return a link between a broker and another host, in one of the two directions."""
+    return context.draw.choice(both_ways(two_hosts(context)))
+
+
+def _others(context: FaultContext, host: str) -> list[str]:
+    return [other for other in context.hosts if other != host]
+
+
+def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: int) -> None:
+    """Delay all messages on these links by a fixed time and a random one; 0 and 0 end that."""
+    for link in links:
+        context.cluster.simulator.network.slow_down(
+            *link, extra_ms * NS_PER_MS, spread_ms * NS_PER_MS
+        )
+
+
 @kind
-def cut_one_way(context: FaultContext) -> bool:
+def cut_one_way(context: FaultContext) -> None:
     """Cut one direction between a broker and another host for a while."""
-    first, second = two_hosts(context)
-    cut_for_a_while(context, [context.draw.choice(((first, second), (second, first)))])
-    return True
+    cut_for_a_while(context, [_either_way(context)])
 
 
 @kind
-def cut_two_ways(context: FaultContext) -> bool:
+def cut_two_ways(context: FaultContext) -> None:
     """Cut both directions between a broker and another host for a while."""
-    first, second = two_hosts(context)
-    cut_for_a_while(context, [(first, second), (second, first)])
-    return True
+    cut_for_a_while(context, both_ways(two_hosts(context)))
 
 
-@kind
-def isolate(context: FaultContext) -> bool:
+@kind_at_broker
+def isolate(context: FaultContext, broker: SimBroker) -> None:
     """Cut a broker off from all others for a while, with or without the store."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
     host = broker.node.host
-    others = [other for other in context.hosts if other != host]
+    others = _others(context, host)
     if context.draw.random() < 0.5:
         others.append(STORE_HOST)
-    cut_for_a_while(context, [pair for other in others for pair in ((host, other), (other, host))])
-    return True
+    cut_for_a_while(context, both_ways(*((host, other) for other in others)))
 
 
 @kind
-def slow_link(context: FaultContext) -> bool:
+def slow_link(context: FaultContext) -> None:
     """Delay all that a broker sends to another host for a while."""
-    network = context.cluster.simulator.network
     first, second = two_hosts(context)
-    extra_ms = context.draw.choice((5, 60, 400))
-    network.slow_down(first, second, extra_ms * NS_PER_MS, extra_ms * NS_PER_MS)
+    links, extra_ms = [(first, second)], context.draw.choice((5, 60, 400))
+    slow_down(context, links, extra_ms, extra_ms)
     context.note(f"slow {first}>{second} {extra_ms} ms")
-
-    def quick() -> None:
-        network.slow_down(first, second, 0, 0)
-        context.note(f"no longer slow {first}>{second}")
-
-    context.later(context.draw.uniform(200, 4_000), quick)
-    return True
+    quicken = partial(slow_down, context, links, 0, 0)
+    note = f"no longer slow {first}>{second}"
+    context.heal_later(context.draw.uniform(200, 4_000), quicken, note)
 
 
 @kind
@@ -90,81 +95,50 @@ def late_roles(context: FaultContext) -> bool:
         return False
     others = [each for each in context.cluster.brokers.values() if each is not controller]
     source, target = controller.node.host, context.draw.choice(others).node.host
-    late_ms = context.draw.choice((150, 500, 1_200))
-    network = context.cluster.simulator.network
-    network.slow_down(source, target, late_ms * NS_PER_MS, late_ms * NS_PER_MS)
+    links, late_ms = [(source, target)], context.draw.choice((150, 500, 1_200))
+    slow_down(context, links, late_ms, late_ms)
     context.note(f"roles come late: {source}>{target} {late_ms} ms")
-
-    def in_time() -> None:
-        network.slow_down(source, target, 0, 0)
-        context.note(f"roles come in time: {source}>{target}")
-
-    context.later(context.draw.uniform(500, 3_000), in_time)
+    quicken = partial(slow_down, context, links, 0, 0)
+    note = f"roles come in time: {source}>{target}"
+    context.heal_later(context.draw.uniform(500, 3_000), quicken, note)
     return True
 
 
-@kind
-def reset_connections(context: FaultContext) -> bool:
+@kind_at_broker
+def reset_connections(context: FaultContext, broker: SimBroker) -> None:
     """Break every connection of a broker, on both sides."""
-    broker = context.any_broker()
-    if broker is None or broker.life is None:
-        return False
+    assert broker.life is not None
     context.note(f"reset connections of {broker.node_id}")
     context.cluster.simulator.network.reset_connections(broker.life)
-    return True
 
 
-def _links_of(context: FaultContext, host: str) -> list[tuple[str, str]]:
-    return [
-        pair for other in context.hosts if other != host for pair in ((host, other), (other, host))
-    ]
-
-
-@kind
-def jitter(context: FaultContext) -> bool:
+@kind_at_broker
+def jitter(context: FaultContext, broker: SimBroker) -> None:
     """Delay each message of a broker by a time of its own: connections overtake others."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
-    network = context.cluster.simulator.network
-    links = _links_of(context, broker.node.host)
+    host = broker.node.host
+    links = both_ways(*((host, other) for other in _others(context, host)))
     spread_ms = context.draw.choice((5, 40, 250))
-    for source, target in links:
-        network.slow_down(source, target, 0, spread_ms * NS_PER_MS)
-    context.note(f"jitter of {spread_ms} ms around {broker.node.host}")
-
-    def calm() -> None:
-        for source, target in links:
-            network.slow_down(source, target, 0, 0)
-        context.note(f"no more jitter around {broker.node.host}")
-
-    context.later(context.draw.uniform(200, 3_000), calm)
-    return True
+    slow_down(context, links, 0, spread_ms)
+    context.note(f"jitter of {spread_ms} ms around {host}")
+    calm = partial(slow_down, context, links, 0, 0)
+    context.heal_later(context.draw.uniform(200, 3_000), calm, f"no more jitter around {host}")
 
 
 @kind
-def clog(context: FaultContext) -> bool:
+def clog(context: FaultContext) -> None:
     """Clog one direction between two hosts: it fills the window, then delivers all at once."""
     network = context.cluster.simulator.network
-    first, second = two_hosts(context)
-    source, target = context.draw.choice(((first, second), (second, first)))
+    source, target = _either_way(context)
     network.clog(source, target)
     context.note(f"clogged {source}>{target}")
-
-    def flow() -> None:
-        network.unclog(source, target)
-        context.note(f"flows {source}>{target}")
-
-    context.later(context.draw.choice((40, 400, 3_000)) * context.draw.uniform(0.5, 1.5), flow)
-    return True
+    unclog = partial(network.unclog, source, target)
+    context.heal_later(context.about(40, 400, 3_000), unclog, f"flows {source}>{target}")
 
 
-@kind
-def half_open(context: FaultContext) -> bool:
+@kind_at_broker
+def half_open(context: FaultContext, broker: SimBroker) -> bool:
     """Drop connections of a broker without a reset: one side, or both, continue."""
-    broker = context.any_broker()
-    if broker is None or broker.life is None:
-        return False
+    assert broker.life is not None
     network = context.cluster.simulator.network
     connections = network.connections_of(broker.life)
     if not connections:
@@ -177,19 +151,11 @@ def half_open(context: FaultContext) -> bool:
     return True
 
 
-@kind
-def unserved_connections(context: FaultContext) -> bool:
+@kind_at_broker
+def unserved_connections(context: FaultContext, broker: SimBroker) -> None:
     """Let a broker's kernel accept connections that no process serves for a while."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
     host = context.cluster.simulator.network.hosts[broker.node.host]
     host.is_serving = False
     context.note(f"{host.name} accepts and does not serve")
-
-    def serve() -> None:
-        host.is_serving = True
-        context.note(f"{host.name} serves again")
-
-    context.later(context.draw.choice((100, 1_500)) * context.draw.uniform(0.5, 1.5), serve)
-    return True
+    serve = partial(setattr, host, "is_serving", True)
+    context.heal_later(context.about(100, 1_500), serve, f"{host.name} serves again")

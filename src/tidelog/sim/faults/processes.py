@@ -10,8 +10,9 @@ from typing import Final
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
-from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.kinds import kind, kind_at_broker
 from tidelog.sim.node import Strike
+from tidelog.sim.sim_broker import SimBroker
 
 #: Prefixes of the names of port calls at which a strike may happen; the empty prefix is every call.
 _STRIKE_PREFIXES: Final = (
@@ -54,29 +55,23 @@ def crash_any(context: FaultContext) -> bool:
 @kind
 def crash_controller(context: FaultContext) -> bool:
     """Kill the controller's broker, or cut its power."""
-    controller = context.controller()
-    return controller is not None and context.crash(controller, "the controller crashes")
+    return context.crash(context.controller(), "the controller crashes")
 
 
-@kind
-def stop(context: FaultContext) -> bool:
+@kind_at_broker
+def stop(context: FaultContext, broker: SimBroker) -> None:
     """Shut a broker down, and perhaps cut its power right after."""
-    broker = context.any_broker()
-    if broker is None:
-        return False
     context.note(f"stop {broker.node_id}")
     broker.stop(context.draw.choice(LOSSES))
-    return True
 
 
-@kind
-def pause(context: FaultContext) -> bool:
+@kind_at_broker
+def pause(context: FaultContext, broker: SimBroker) -> bool:
     """Pause a broker's process for a while; its watchdog may end it when it resumes."""
-    broker = context.any_broker()
-    life = None if broker is None else broker.life
-    if broker is None or life is None or life.paused:
+    life = broker.life
+    if life is None or life.paused:
         return False
-    pause_ms = context.draw.choice((30, 500, 2_500)) * context.draw.uniform(0.5, 1.5)
+    pause_ms = context.about(30, 500, 2_500)
     life.pause()
 
     def resume() -> None:
@@ -90,12 +85,11 @@ def pause(context: FaultContext) -> bool:
 
 
 @kind
-def rolling_restart(context: FaultContext) -> bool:
+def rolling_restart(context: FaultContext) -> None:
     """Restart brokers one after the other, by shutdown or kill, waiting for health or not."""
     context.play(
         _roll(context, is_clean=context.draw.random() < 0.6, waits=context.draw.random() < 0.5)
     )
-    return True
 
 
 def _roll(context: FaultContext, *, is_clean: bool, waits: bool) -> Scenario:

@@ -7,11 +7,14 @@ unheard restart a leader writes the node before the controller learns that a mem
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import LOSSES, FaultContext, Scenario
 from tidelog.sim.faults.kinds import scenario
+from tidelog.sim.faults.steps import both_ways, cut, heal
+from tidelog.sim.faults.store import hold_watches_back
 
 #: Levels below and above the first one with AlterPartition.
 _LEVELS: Final = ("2.6", "3.9")
@@ -67,32 +70,13 @@ def unheard_restarts(context: FaultContext) -> Scenario:
         if third is None or third.life is None or cluster.health():
             continue
         context.count("scenario")
-        _hold_watches_back(context)
-        hosts = (leader.node.host, controller.node.host)
-        network = cluster.simulator.network
-        for source, target in (hosts, hosts[::-1]):
-            network.cut(source, target)
+        late_ms = context.draw.uniform(600, 1_400)
+        hold_watches_back(context, partial(float, late_ms), late_ms + 800)
+        links = both_ways((leader.node.host, controller.node.host))
+        cut(context, links)
         lag_ms = cluster.settings.of(leader.node_id).replica_lag_time_max_ms
         yield lag_ms * context.draw.uniform(0.3, 1.0)
         context.note(f"restart {third.node_id} unheard of; {leader.node_id} may lead")
         third.crash(context.draw.choice(LOSSES), "restarts unheard of")
         yield lag_ms + 400
-        for source, target in (hosts, hosts[::-1]):
-            network.heal(source, target)
-
-
-def _hold_watches_back(context: FaultContext) -> None:
-    """Delay every watch for a while; later reads of its session still deliver it (S1)."""
-    store = context.cluster.store
-    late_ms = context.draw.uniform(600, 1_400)
-
-    def delay() -> float:
-        return late_ms
-
-    def prompt() -> None:
-        if store.watch_delay_ms is delay:
-            store.watch_delay_ms = lambda: 0.0
-
-    store.watch_delay_ms = delay
-    context.later(late_ms + 800, prompt)
-    context.at_end(prompt)
+        heal(context, links)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import kind
-from tidelog.sim.faults.steps import healthy_partition
 from tidelog.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -22,7 +21,7 @@ _VERSION = 3
 @kind
 def rogue_isr_change(context: FaultContext) -> bool:
     """Ask the controller for a smaller ISR in a leader's name, which gets no response."""
-    controller, state = context.controller(), healthy_partition(context)
+    controller, state = context.controller(), context.healthy_partition()
     if controller is None or state is None or state.isr_epochs is None:
         return False
     leader_epoch = context.cluster.published.brokers.get(state.leader)

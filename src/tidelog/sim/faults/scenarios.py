@@ -14,14 +14,15 @@ from tidelog.core.types import TopicPartition
 from tidelog.metadata import layout
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
-from tidelog.sim.faults.kinds import scenario
-from tidelog.sim.faults.steps import healthy_partition, in_time, is_member, push_out, take_back
+from tidelog.sim.faults.kinds import scenario, scenario_of_partition
+from tidelog.sim.faults.steps import in_time, is_member, push_out, take_back
 from tidelog.sim.faults.store import (
     expire,
     expire_controller,
     replace_controller,
     strike_next_write,
 )
+from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
 #: Highest number of the write at which a controller is lost; controllers seldom make more writes.
@@ -30,100 +31,85 @@ MAX_CONTROLLER_WRITE: Final = 12
 _LOOK_MS: Final = 25.0
 
 
-@scenario
-def last_replica_standing(context: FaultContext) -> Scenario:
+@scenario_of_partition(200, 1_000)
+def last_replica_standing(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Push both followers out of the ISR; the last member loses unsynced data and leads again."""
     cluster = context.cluster
     lag_ms = cluster.settings.lag_time_max_ms
-    while True:
-        yield context.draw.uniform(200, 1_000)
-        state = healthy_partition(context)
-        if state is None:
-            continue
-        followers = [member for member in state.isr if member != state.leader]
-        context.count("scenario")
-        push_out(context, state.leader, followers)
-        for _ in range(20):
-            yield lag_ms / 8
-            if cluster.published.partitions[state.key].isr == (state.leader,):
-                break
-        cluster.brokers[state.leader].crash(Loss.ALL_UNSYNCED, "the last member dies")
-        yield context.draw.uniform(500, 2_000)
-        take_back(context, state.leader, followers)
-        yield 3_000
+    followers = [member for member in state.isr if member != state.leader]
+    context.count("scenario")
+    push_out(context, state.leader, followers)
+    for _ in range(20):
+        yield lag_ms / 8
+        if cluster.published.partitions[state.key].isr == (state.leader,):
+            break
+    cluster.brokers[state.leader].crash(Loss.ALL_UNSYNCED, "the last member dies")
+    yield context.draw.uniform(500, 2_000)
+    take_back(context, state.leader, followers)
+    yield 3_000
 
 
-@scenario
-def every_member_ends(context: FaultContext) -> Scenario:
+@scenario_of_partition(300, 1_500)
+def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scenario:
     """End all members of a partition together; the power fails at one of them (E6).
 
     The processes of the others are killed, or only their sessions expire. Sometimes a follower has
     left the ISR before.
     """
     cluster = context.cluster
-    while True:
-        yield context.draw.uniform(300, 1_500)
-        state = healthy_partition(context)
-        if state is None:
-            continue
-        members = context.draw.sample(state.isr, len(state.isr))
-        context.count("scenario")
-        pushed = [member for member in members if member != state.leader]
-        pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
-        push_out(context, state.leader, pushed)
-        for _ in range(20 if pushed else 0):
-            yield cluster.settings.lag_time_max_ms / 8
-            if not any(each in cluster.published.partitions[state.key].isr for each in pushed):
-                break
-        loser = cluster.brokers[members[0]]
-        for member in members[1:]:
-            broker = cluster.brokers[member]
-            if context.draw.random() < 0.6:
-                broker.crash(Loss.NONE, "is killed with all others")
-            else:
-                expire(context, broker)
-        loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
-        for _ in range(context.draw.choice((0, 1, 2))):
-            # Registered twice, its proof is of an incarnation that was never in sync.
-            yield context.draw.uniform(100, 1_000)
-            expire(context, loser)
-        yield context.draw.uniform(500, 3_000)
-        take_back(context, state.leader, pushed)
-        yield context.draw.uniform(1_000, 3_000)
+    members = context.draw.sample(state.isr, len(state.isr))
+    context.count("scenario")
+    pushed = [member for member in members if member != state.leader]
+    pushed = pushed[: context.draw.choice((0, 0, 1, 2))]
+    push_out(context, state.leader, pushed)
+    for _ in range(20 if pushed else 0):
+        yield cluster.settings.lag_time_max_ms / 8
+        if not any(each in cluster.published.partitions[state.key].isr for each in pushed):
+            break
+    loser = cluster.brokers[members[0]]
+    for member in members[1:]:
+        broker = cluster.brokers[member]
+        if context.draw.random() < 0.6:
+            broker.crash(Loss.NONE, "is killed with all others")
+        else:
+            expire(context, broker)
+    loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
+    for _ in range(context.draw.choice((0, 1, 2))):
+        # Registered twice, its proof is of an incarnation that was never in sync.
+        yield context.draw.uniform(100, 1_000)
+        expire(context, loser)
+    yield context.draw.uniform(500, 3_000)
+    take_back(context, state.leader, pushed)
+    yield context.draw.uniform(1_000, 3_000)
 
 
-@scenario
-def older_disk_returns(context: FaultContext) -> Scenario:
+@scenario_of_partition(300, 1_500)
+def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Put an older copy of a broker's disk back, which a clean shutdown has left (E3).
 
     The broker has been in sync since with the newer one. All others are killed before, and no other
     broker loses data.
     """
     cluster = context.cluster
-    while True:
-        yield context.draw.uniform(300, 1_500)
-        state = healthy_partition(context)
-        if state is None:
-            continue
-        broker = cluster.brokers[context.draw.choice(state.isr)]
-        broker.stop(Loss.NONE)
-        if not (yield from in_time(partial(_has_stopped, broker), _LOOK_MS, 80)):
-            continue
-        disk = context.any_disk(broker)
-        copy = disk.contents()
-        broker.start()
-        yield from in_time(partial(is_member, context, state.key, broker.node_id), _LOOK_MS, 80)
-        yield context.draw.uniform(100, 1_000)
-        if not cluster.budget.may_fail(broker.node_id, loses_data=True):
-            continue
-        context.count("scenario")
-        broker.crash(Loss.ALL_UNSYNCED, "an older copy of its disk is put back")
-        disk.put_back(copy)
-        for other in cluster.brokers.values():
-            if other is not broker:
-                other.crash(Loss.NONE, "is killed with all others")
-        broker.start()
-        yield context.draw.uniform(500, 3_000)
+    broker = cluster.brokers[context.draw.choice(state.isr)]
+    broker.stop(Loss.NONE)
+    if not (yield from in_time(partial(_has_stopped, broker), _LOOK_MS, 80)):
+        return
+    disk = context.any_disk(broker)
+    copy = disk.contents()
+    broker.start()
+    yield from in_time(partial(is_member, context, state.key, broker.node_id), _LOOK_MS, 80)
+    yield context.draw.uniform(100, 1_000)
+    if not cluster.budget.may_fail(broker.node_id, loses_data=True):
+        return
+    context.count("scenario")
+    broker.crash(Loss.ALL_UNSYNCED, "an older copy of its disk is put back")
+    disk.put_back(copy)
+    for other in cluster.brokers.values():
+        if other is not broker:
+            other.crash(Loss.NONE, "is killed with all others")
+    broker.start()
+    yield context.draw.uniform(500, 3_000)
 
 
 def _has_stopped(broker: SimBroker) -> bool:
@@ -164,8 +150,8 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
         cluster.simulator.network.heal(*link)
 
 
-@scenario
-def left_behind(context: FaultContext) -> Scenario:
+@scenario_of_partition(200, 1_000)
+def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Push followers out of the ISR one after the other, and kill every member.
 
     The first follower lacks records that were committed without it. The second one leaves an ISR of
@@ -173,28 +159,23 @@ def left_behind(context: FaultContext) -> Scenario:
     killed. If unclean election is allowed, the first follower then leads (V13).
     """
     cluster = context.cluster
-    while True:
-        yield context.draw.uniform(200, 1_000)
-        state = healthy_partition(context)
-        if state is None:
-            continue
-        followers = [member for member in state.isr if member != state.leader]
-        context.count("scenario")
-        now = state
-        for follower in followers:
-            push_out(context, state.leader, [follower])
-            for _ in range(100):
-                yield 50
-                now = cluster.published.partitions[state.key]
-                if follower not in now.isr or now.leader != state.leader:
-                    break
-        if now.isr == (state.leader,):
-            yield context.draw.uniform(0, 500)
-            for member in (state.leader, followers[-1]):
-                context.crash(cluster.brokers[member], "the last members end")
-            yield context.draw.uniform(100, 1_000)
-        take_back(context, state.leader, followers)
-        yield context.draw.uniform(500, 2_500)
+    followers = [member for member in state.isr if member != state.leader]
+    context.count("scenario")
+    now = state
+    for follower in followers:
+        push_out(context, state.leader, [follower])
+        for _ in range(100):
+            yield 50
+            now = cluster.published.partitions[state.key]
+            if follower not in now.isr or now.leader != state.leader:
+                break
+    if now.isr == (state.leader,):
+        yield context.draw.uniform(0, 500)
+        for member in (state.leader, followers[-1]):
+            context.crash(cluster.brokers[member], "the last members end")
+        yield context.draw.uniform(100, 1_000)
+    take_back(context, state.leader, followers)
+    yield context.draw.uniform(500, 2_500)
 
 
 #: Content of an unreadable node.
@@ -260,7 +241,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
     scribble, restore = _scribbling(context, "partition's state node")
     while True:
         yield context.draw.uniform(300, 1_500)
-        state = healthy_partition(context)
+        state = context.healthy_partition()
         if state is None or cluster.health():
             continue
         topics = cluster.published.topics.items()

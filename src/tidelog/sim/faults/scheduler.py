@@ -46,11 +46,11 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
             if kind.needs_log_dirs and profile.log_dirs == (1,):
                 continue
             own = stream(seed, "kind", name)
-            if own.random() >= profile.left_out and (kind.is_in_budget or not profile.keeps_budget):
+            if own.random() >= profile.pace.left_out:
                 weights[name] = own.uniform(0.1, 1.9)
         return weights
     for name, weight in profile.weights.items():
-        if draw.random() >= profile.left_out:
+        if draw.random() >= profile.pace.left_out:
             weights[name] = weight * draw.uniform(0.3, 1.7)
     return weights
 
@@ -94,8 +94,8 @@ class Faults:
         self._undo: list[Callable[[], None]] = []
         #: The event of the next draw, cancelled when faults end.
         self._pending: Event | None = None
-        self._mean_interval_ms = draw.randrange(*profile.mean_interval_ms)
-        self._restart_ms = draw.choice(profile.restart_ms)
+        self._mean_interval_ms = draw.randrange(*profile.pace.interval_ms)
+        self._restart_ms = draw.choice(profile.pace.down_ms)
         self._weights = _weights(profile, draw, cluster.simulator.seed) or {"strike": 1.0}
         cluster.budget.is_kept = profile.keeps_budget
         cluster.history.keeps_promises = profile.keeps_promises
@@ -178,13 +178,13 @@ class Faults:
 
     def _stage(self, index: int | str) -> FaultContext:
         draw = self._draw
-        if self.profile.has_own_streams:
+        if not self.profile.shares_stream:
             draw = stream(self.cluster.simulator.seed, "fault", index)
         return FaultContext(self, self.cluster, self._hosts, draw)
 
     def _restart_later(self, broker: SimBroker) -> None:
         draw = self._draw
-        if self.profile.has_own_streams:
+        if not self.profile.shares_stream:
             seed = self.cluster.simulator.seed
             draw = stream(seed, "restart", broker.node_id, broker.incarnation)
 

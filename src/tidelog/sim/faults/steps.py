@@ -1,4 +1,4 @@
-"""Steps that several scenarios share: a partition in sync, followers pushed out, waits.
+"""Steps that several scenarios share: links cut and healed, followers pushed out, waits.
 
 A wait yields the times until its next look, in ms, and gives up after a number of looks.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 
-from tidelog.sim.checkers.published_state import PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.faults.context import FaultContext
+from tidelog.sim.observed.replica_logs import LogKey
 
 #: A wait for a condition; its result is whether the condition held in time.
 Wait = Generator[float, None, bool]
@@ -24,14 +23,21 @@ def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 30
     return condition()
 
 
-def healthy_partition(context: FaultContext) -> PublishedPartition | None:
-    """Return some partition whose replicas are all in sync; None where there is none."""
-    states = [
-        state
-        for state in context.cluster.published.partitions.values()
-        if len(state.isr) == len(context.cluster.brokers) and state.leader in state.isr
-    ]
-    return context.draw.choice(states) if states else None
+def both_ways(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the links between these pairs of hosts, in both directions."""
+    return [link for source, target in pairs for link in ((source, target), (target, source))]
+
+
+def cut(context: FaultContext, links: Iterable[tuple[str, str]]) -> None:
+    """Cut links."""
+    for link in links:
+        context.cluster.simulator.network.cut(*link)
+
+
+def heal(context: FaultContext, links: Iterable[tuple[str, str]]) -> None:
+    """Heal links."""
+    for link in links:
+        context.cluster.simulator.network.heal(*link)
 
 
 def push_out(context: FaultContext, leader: int, followers: Iterable[int]) -> None:
@@ -46,10 +52,7 @@ def push_out(context: FaultContext, leader: int, followers: Iterable[int]) -> No
 def take_back(context: FaultContext, leader: int, followers: Iterable[int]) -> None:
     """Let followers fetch from the leader again."""
     brokers = context.cluster.brokers
-    for follower in followers:
-        context.cluster.simulator.network.heal(
-            brokers[leader].node.host, brokers[follower].node.host
-        )
+    heal(context, ((brokers[leader].node.host, brokers[each].node.host) for each in followers))
 
 
 def is_member(context: FaultContext, key: LogKey, broker_id: int) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 from tidelog.metadata import layout
 from tidelog.sim.faults.context import LOSSES, FaultContext
-from tidelog.sim.faults.kinds import kind
+from tidelog.sim.faults.kinds import kind, kind_at_broker
 from tidelog.sim.faults.network import cut_for_a_while
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
@@ -46,11 +47,11 @@ def expire_controller(context: FaultContext) -> bool:
     return expire(context, context.controller())
 
 
-@kind
-def remove_registration(context: FaultContext) -> bool:
+@kind_at_broker
+def remove_registration(context: FaultContext, broker: SimBroker) -> bool:
     """Delete a broker's registration by hand while its session lives."""
-    broker, server = context.any_broker(), context.cluster.store
-    if broker is None or broker.store is None or not server.is_available:
+    server = context.cluster.store
+    if broker.store is None or not server.is_available:
         return False
     path = layout.broker_path(broker.node_id)
     node = server.tree.get(path)
@@ -64,34 +65,27 @@ def remove_registration(context: FaultContext) -> bool:
     return True
 
 
-@kind
-def lose_answer(context: FaultContext) -> bool:
+@kind_at_broker
+def lose_answer(context: FaultContext, broker: SimBroker) -> None:
     """Apply a broker's next transaction and lose the response."""
-    broker = context.any_broker()
-    if broker is None or broker.store is None:
-        return False
+    assert broker.store is not None
     context.note(f"lose the next answer of the store to {broker.node_id}")
     broker.store.lose_next_answer()
-    return True
 
 
-@kind
-def lose_request(context: FaultContext) -> bool:
+@kind_at_broker
+def lose_request(context: FaultContext, broker: SimBroker) -> None:
     """Lose a broker's next transaction on its way to the store."""
-    broker = context.any_broker()
-    if broker is None or broker.store is None:
-        return False
+    assert broker.store is not None
     context.note(f"lose the next request of {broker.node_id} to the store")
     broker.store.lose_next_request()
-    return True
 
 
 @kind
-def cut_store(context: FaultContext) -> bool:
+def cut_store(context: FaultContext) -> None:
     """Cut the links between a broker and the store for a while."""
     host = context.draw.choice(list(context.cluster.brokers.values())).node.host
     cut_for_a_while(context, [(host, STORE_HOST)])
-    return True
 
 
 @kind
@@ -126,31 +120,31 @@ def store_outage(context: FaultContext) -> bool:
             store.come_back()
             context.note("the store is back")
 
-    context.later(context.draw.choice((100, 1_000, 5_000)) * context.draw.uniform(0.5, 1.5), back)
-    context.at_end(back)
+    context.until(context.about(100, 1_000, 5_000), back)
     return True
 
 
-@kind
-def late_watches(context: FaultContext) -> bool:
-    """Delay watches for a while, but never beyond later reads of their session (S1)."""
-    store, draw = context.cluster.store, context.draw
-    late_ms = draw.choice((20, 200, 1_500))
-    # A separate stream: the number of watches that fire must not change later faults.
-    delays = random.Random(draw.getrandbits(64))
-
-    def delay() -> float:
-        return delays.uniform(0, late_ms)
+def hold_watches_back(context: FaultContext, delay: Callable[[], float], time_ms: float) -> None:
+    """Delay every watch by a time that `delay` returns, for a while (S1)."""
+    store = context.cluster.store
 
     def prompt() -> None:
         if store.watch_delay_ms is delay:
             store.watch_delay_ms = lambda: 0.0
 
     store.watch_delay_ms = delay
+    context.until(time_ms, prompt)
+
+
+@kind
+def late_watches(context: FaultContext) -> None:
+    """Delay watches for a while, but never beyond later reads of their session (S1)."""
+    draw = context.draw
+    late_ms = draw.choice((20, 200, 1_500))
+    # A separate stream: the number of watches that fire must not change later faults.
+    delays = random.Random(draw.getrandbits(64))
+    hold_watches_back(context, lambda: delays.uniform(0, late_ms), draw.uniform(300, 4_000))
     context.note(f"watches are up to {late_ms} ms late")
-    context.later(draw.uniform(300, 4_000), prompt)
-    context.at_end(prompt)
-    return True
 
 
 def strike_next_write(

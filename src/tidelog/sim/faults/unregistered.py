@@ -9,13 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.disk import Loss
 from tidelog.sim.faults.context import FaultContext, Scenario
-from tidelog.sim.faults.kinds import scenario
-from tidelog.sim.faults.steps import healthy_partition, in_time, is_member, push_out, take_back
+from tidelog.sim.faults.kinds import scenario_of_partition
+from tidelog.sim.faults.steps import in_time, is_member, push_out, take_back
 from tidelog.sim.faults.store import expire
 from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
@@ -35,8 +36,8 @@ def _has_no_session(broker: SimBroker) -> bool:
     return broker.store is not None and broker.store.session_id is None
 
 
-@scenario
-def unregistered_fetches(context: FaultContext) -> Scenario:
+@scenario_of_partition(100, 600)
+def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
     Both followers have left the ISR before, so the high watermark and the leader epoch stay. The
@@ -44,29 +45,24 @@ def unregistered_fetches(context: FaultContext) -> Scenario:
     follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
-    while True:
-        yield context.draw.uniform(100, 600)
-        state = healthy_partition(context)
-        if state is None:
-            continue
-        key, leader = state.key, cluster.brokers[state.leader]
-        followers = [member for member in state.isr if member != state.leader]
-        follower = cluster.brokers[context.draw.choice(followers)]
-        host = follower.node.host
-        context.count("scenario")
-        push_out(context, state.leader, followers)
-        yield from in_time(partial(_are_out, context, key, followers), _LOOK_MS)
-        # The follower hears that its session is over, and cannot register again.
-        expire(context, follower)
-        yield from in_time(partial(_has_no_session, follower), _STEP_MS)
-        network.cut(host, STORE_HOST)
-        network.heal(leader.node.host, host)
-        yield context.draw.uniform(200, 800)
-        follower.crash(Loss.ALL_UNSYNCED, "the power fails while it has no registration")
-        network.heal(host, STORE_HOST)
-        network.slow_down(host, leader.node.host, _LATE_NS, 0)
-        yield from in_time(partial(is_member, context, key, follower.node_id), _LOOK_MS)
-        leader.crash(Loss.NONE, "is killed once the follower is a member")
-        take_back(context, state.leader, followers)
-        network.slow_down(host, leader.node.host, 0, 0)
-        yield context.draw.uniform(1_000, 3_000)
+    key, leader = state.key, cluster.brokers[state.leader]
+    followers = [member for member in state.isr if member != state.leader]
+    follower = cluster.brokers[context.draw.choice(followers)]
+    host = follower.node.host
+    context.count("scenario")
+    push_out(context, state.leader, followers)
+    yield from in_time(partial(_are_out, context, key, followers), _LOOK_MS)
+    # The follower hears that its session is over, and cannot register again.
+    expire(context, follower)
+    yield from in_time(partial(_has_no_session, follower), _STEP_MS)
+    network.cut(host, STORE_HOST)
+    network.heal(leader.node.host, host)
+    yield context.draw.uniform(200, 800)
+    follower.crash(Loss.ALL_UNSYNCED, "the power fails while it has no registration")
+    network.heal(host, STORE_HOST)
+    network.slow_down(host, leader.node.host, _LATE_NS, 0)
+    yield from in_time(partial(is_member, context, key, follower.node_id), _LOOK_MS)
+    leader.crash(Loss.NONE, "is killed once the follower is a member")
+    take_back(context, state.leader, followers)
+    network.slow_down(host, leader.node.host, 0, 0)
+    yield context.draw.uniform(1_000, 3_000)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Profile
+from tidelog.sim.profiles.profile import Pace, Profile, weights
 
 CROWDS: Final = (
     # Nothing fails but connections, which a broker restores at once. So no follower may leave.
     Profile(
         "crowded",
-        weights={"reset_connections": 1.0},
-        left_out=0.0,
-        mean_interval_ms=(300, 1_500),
+        weights=weights("reset_connections 1"),
+        pace=Pace(left_out=0.0, interval_ms=(300, 1_500)),
         recreates=0.0,
         properties={
             "max.connections": "60",
@@ -25,6 +24,5 @@ CROWDS: Final = (
         churn=("crowds",),
         isr_stands=True,
         session_timeout_ms=4_000,
-        has_own_streams=True,
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Profile
+from tidelog.sim.profiles.profile import Pace, Profile, weights
 from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 DISKS: Final = (
@@ -15,198 +15,111 @@ DISKS: Final = (
     # first batch of a new producer may find no room.
     Profile(
         "full_disks",
-        weights={"full_disk": 6.0, "slow_disk": 3.0, "crash_leader": 2.0},
-        left_out=0.0,
-        mean_interval_ms=(100, 400),
-        restart_ms=((20, 200), (20, 600)),
+        weights=weights("full_disk 6, slow_disk 3, crash_leader 2"),
+        pace=Pace(left_out=0.0, interval_ms=(100, 400), down_ms=((20, 200), (20, 600))),
         topic_life_ms=(300, 1_200),
         recreates=1.0,
         churn_share=0.5,
-        has_own_streams=True,
     ),
     # Disks fail calls, fill up, lose unsynced data in every way, and are replaced.
     Profile(
         "failing_disks",
-        weights={
-            "lose_power": 4.0,
-            "read_errors": 2.0,
-            "write_errors": 2.0,
-            "sync_errors": 3.0,
-            "full_disk": 3.0,
-            "short_writes": 1.5,
-            "replaced_disk": 2.0,
-            "slow_disk": 1.5,
-            "slow_link": 1.5,
-        },
-        left_out=0.2,
-        mean_interval_ms=(200, 800),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "lose_power 4, read_errors 2, write_errors 2, sync_errors 3, full_disk 3,"
+            " short_writes 1.5, replaced_disk 2, slow_disk 1.5, slow_link 1.5"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 2_500))),
         properties={"log.flush.interval.messages": "20"},
-        has_own_streams=True,
     ),
     # Records count only when they are synced (V69). The power fails everywhere, again and again,
     # while disks are slow or fail syncs.
     Profile(
         "power_failures",
-        weights={
-            "lose_power": 2.0,
-            "crash_leader": 2.0,
-            "sync_errors": 1.0,
-            "slow_disk": 2.0,
-            "slow_link": 2.0,
-            "cut_two_ways": 1.0,
-            "expire_session": 1.0,
-            "elect_preferred": 1.0,
-            "stop": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(300, 1_500),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "lose_power 2, crash_leader 2, sync_errors 1, slow_disk 2, slow_link 2, cut_two_ways 1,"
+            " expire_session 1, elect_preferred 1, stop 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 1_500))),
         properties={"flush.before.ack": "true", "log.segment.bytes": "6000"},
         scenario="power_fails_everywhere",
-        has_own_streams=True,
     ),
     # A topic's records count when they are synced, or not, and the setting changes again and again
     # (V69). The checker compares each commit with the disks.
     Profile(
         "flush_policies",
-        weights={
-            "lose_power": 3.0,
-            "crash_leader": 2.0,
-            "slow_disk": 4.0,
-            "slow_link": 2.0,
-            "cut_two_ways": 1.0,
-            "cut_store": 2.0,
-            "expire_session": 1.0,
-            "elect_preferred": 3.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(200, 900),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1, cut_store 2,"
+            " expire_session 1, elect_preferred 3"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (200, 1_500))),
         properties={"log.segment.bytes": "6000"},
         churn=("flush_policy_changed",),
-        has_own_streams=True,
     ),
     # The power fails when a segment was rolled and nothing of it is synced; replicas are new again
     # and again, so that the first segment is often the one.
     Profile(
         "rolled_segments",
-        weights={
-            "lose_power_at_sync": 6.0,
-            "slow_disk": 2.0,
-            "replaced_disk": 2.0,
-            "crash_leader": 1.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.0,
-        mean_interval_ms=(100, 600),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "lose_power_at_sync 6, slow_disk 2, replaced_disk 2, crash_leader 1, slow_link 1"
+        ),
+        pace=Pace(left_out=0.0, interval_ms=(100, 600), down_ms=((20, 400), (200, 1_500))),
         topic_life_ms=(300, 1_500),
         recreates=1.0,
         properties={"log.segment.bytes": "1500"},
-        has_own_streams=True,
     ),
     # Files are damaged on one broker at a time, while it is down; disks are replaced.
     Profile(
         "damaged_disks",
-        weights={
-            "damaged_batches": 5.0,
-            "damaged_indexes": 3.0,
-            "damaged_checkpoints": 3.0,
-            "replaced_disk": 1.0,
-            "crash_leader": 2.0,
-            "stop": 3.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(200, 800),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, replaced_disk 1,"
+            " crash_leader 2, stop 3, slow_link 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
-        has_own_streams=True,
     ),
     # Files are damaged under a leader that runs, too, and consumers read from the beginning again
     # and again (V68).
     Profile(
         "damaged_leaders",
-        weights={
-            "damaged_batches": 5.0,
-            "damaged_indexes": 3.0,
-            "damaged_checkpoints": 3.0,
-            "damaged_leaders": 8.0,
-            "replaced_disk": 1.0,
-            "crash_leader": 2.0,
-            "elect_preferred": 3.0,
-            "stop": 3.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(200, 800),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "damaged_batches 5, damaged_indexes 3, damaged_checkpoints 3, damaged_leaders 8,"
+            " replaced_disk 1, crash_leader 2, elect_preferred 3, stop 3, slow_link 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         churn=("records_reread",),
         scenario="damaged_member",
-        has_own_streams=True,
     ),
     # The same under controllers that cannot be asked to replace a damaged member, as Kafka's: the
     # replica is offered to them as an offline one (V68).
     Profile(
         "damaged_leaders_offline",
-        weights={
-            "damaged_batches": 4.0,
-            "damaged_leaders": 8.0,
-            "crash_leader": 2.0,
-            "crash_controller": 1.0,
-            "expire_session": 1.0,
-            "elect_preferred": 2.0,
-            "stop": 2.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(200, 800),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
+            " expire_session 1, elect_preferred 2, stop 2, slow_link 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(200, 800), down_ms=((20, 400), (200, 1_500))),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         churn=("records_reread",),
         withheld_apis=(RELINQUISH_LEADERSHIP, REQUEST_COMMANDS),
-        has_own_streams=True,
     ),
     # Brokers have two or three log directories. Disks are slow, full, damaged or replaced, fail
     # calls and lose unsynced data, one directory at a time.
     Profile(
         "jbod",
-        weights={
-            "crash_leader": 2.0,
-            "stop": 1.5,
-            "strike": 1.5,
-            "expire_session": 1.0,
-            "crash_controller": 0.5,
-            "elect_preferred": 1.0,
-            "slow_link": 1.0,
-            "slow_disk": 2.0,
-            "slow_reads": 1.0,
-            "lose_power": 2.0,
-            "lose_power_at_sync": 1.0,
-            "read_errors": 2.0,
-            "write_errors": 2.0,
-            "sync_errors": 2.0,
-            "full_disk": 2.0,
-            "short_writes": 1.0,
-            "replaced_disk": 2.0,
-            "fail_directory": 3.0,
-            "fail_operation": 3.0,
-            "damaged_batches": 1.0,
-            "damaged_indexes": 1.0,
-            "damaged_checkpoints": 1.0,
-            "damaged_leaders": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(300, 1_200),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_leader 2, stop 1.5, strike 1.5, expire_session 1, crash_controller 0.5,"
+            " elect_preferred 1, slow_link 1, slow_disk 2, slow_reads 1, lose_power 2,"
+            " lose_power_at_sync 1, read_errors 2, write_errors 2, sync_errors 2, full_disk 2,"
+            " short_writes 1, replaced_disk 2, fail_directory 3, fail_operation 3,"
+            " damaged_batches 1, damaged_indexes 1, damaged_checkpoints 1, damaged_leaders 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(300, 1_200), down_ms=((20, 400), (200, 2_500))),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         churn=("directories_changed",),
         brokers=4,
         log_dirs=(2, 3),
-        has_offline_directory=True,
-        has_own_streams=True,
+        phase="offline directory",
     ),
     # Replicas move between the log directories of their brokers all the time, throttled or not
     # (D11). Meanwhile brokers die with and without their unsynced data, directories fail and
@@ -214,33 +127,14 @@ DISKS: Final = (
     # one topic count when they are synced, or not (V69).
     Profile(
         "directory_moves",
-        weights={
-            "crash_leader": 2.0,
-            "stop": 1.5,
-            "strike": 3.0,
-            "expire_session": 1.0,
-            "crash_controller": 0.5,
-            "elect_preferred": 2.0,
-            "slow_link": 1.0,
-            "slow_disk": 2.0,
-            "slow_reads": 1.0,
-            "lose_power": 3.0,
-            "lose_power_at_sync": 1.0,
-            "read_errors": 0.5,
-            "write_errors": 1.0,
-            "sync_errors": 1.0,
-            "full_disk": 2.0,
-            "short_writes": 1.0,
-            "replaced_disk": 1.0,
-            "fail_directory": 2.0,
-            "fail_operation": 4.0,
-            "strike_directory_move": 4.0,
-            "damaged_batches": 0.5,
-            "damaged_leaders": 0.5,
-        },
-        left_out=0.3,
-        mean_interval_ms=(300, 1_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_leader 2, stop 1.5, strike 3, expire_session 1, crash_controller 0.5,"
+            " elect_preferred 2, slow_link 1, slow_disk 2, slow_reads 1, lose_power 3,"
+            " lose_power_at_sync 1, read_errors 0.5, write_errors 1, sync_errors 1, full_disk 2,"
+            " short_writes 1, replaced_disk 1, fail_directory 2, fail_operation 4,"
+            " strike_directory_move 4, damaged_batches 0.5, damaged_leaders 0.5"
+        ),
+        pace=Pace(left_out=0.3, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         topic_life_ms=(500, 4_000),
         properties={
             "log.flush.interval.messages": "20",
@@ -251,33 +145,19 @@ DISKS: Final = (
         churn_share=0.3,
         brokers=4,
         log_dirs=(2, 3),
-        has_offline_directory=True,
-        has_own_streams=True,
+        phase="offline directory",
     ),
     # Operators drain log directories and cancel drains, and brokers balance their volumes by
     # themselves (D12, D15). Meanwhile brokers die at any step, targets fail and fill up, leaders
     # change, and topics come and go. In the end drained directories are empty.
     Profile(
         "drained_directories",
-        weights={
-            "crash_leader": 2.0,
-            "stop": 1.5,
-            "strike": 2.0,
-            "expire_session": 1.0,
-            "crash_controller": 0.5,
-            "elect_preferred": 2.0,
-            "slow_disk": 1.0,
-            "lose_power": 2.0,
-            "write_errors": 0.5,
-            "full_disk": 2.0,
-            "fill_directory": 3.0,
-            "replaced_disk": 0.5,
-            "fail_directory": 2.0,
-            "strike_directory_move": 4.0,
-        },
-        left_out=0.3,
-        mean_interval_ms=(300, 1_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_leader 2, stop 1.5, strike 2, expire_session 1, crash_controller 0.5,"
+            " elect_preferred 2, slow_disk 1, lose_power 2, write_errors 0.5, full_disk 2,"
+            " fill_directory 3, replaced_disk 0.5, fail_directory 2, strike_directory_move 4"
+        ),
+        pace=Pace(left_out=0.3, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         topic_life_ms=(500, 4_000),
         properties={
             "log.dir.reserve.bytes": "3000",
@@ -292,27 +172,17 @@ DISKS: Final = (
         brokers=4,
         log_dirs=(2, 3, 3),
         disk_bytes=2_000_000,
-        has_own_streams=True,
     ),
     # Log directories are full for seconds, one by one or on all brokers at once, and are read-only
     # meanwhile (D14). Retention and deletions of records free space. Brokers with one directory
     # and with two restart on full ones.
     Profile(
         "full_directories",
-        weights={
-            "fill_directory": 8.0,
-            "full_disk": 1.0,
-            "crash_leader": 2.0,
-            "stop": 2.0,
-            "lose_power": 1.0,
-            "slow_disk": 1.0,
-            "expire_session": 1.0,
-            "elect_preferred": 2.0,
-            "crash_controller": 0.5,
-        },
-        left_out=0.1,
-        mean_interval_ms=(300, 1_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "fill_directory 8, full_disk 1, crash_leader 2, stop 2, lose_power 1, slow_disk 1,"
+            " expire_session 1, elect_preferred 2, crash_controller 0.5"
+        ),
+        pace=Pace(left_out=0.1, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         churn_share=0.3,
         properties={
             "log.dir.reserve.bytes": "3000",
@@ -321,28 +191,18 @@ DISKS: Final = (
             "log.retention.check.interval.ms": "500",
         },
         log_dirs=(1, 2),
-        has_full_directory=True,
-        has_own_streams=True,
+        phase="full directory",
     ),
     # Log directories are slow for seconds, one by one, all of a broker, or all of the cluster, and
     # brokers report them, move their leaders away, or give them up (D13). Notes of the controller
     # do not last long, so that brokers repeat them.
     Profile(
         "slow_directories",
-        weights={
-            "slow_directory": 8.0,
-            "crash_leader": 2.0,
-            "stop": 1.5,
-            "lose_power": 1.0,
-            "fill_directory": 1.0,
-            "expire_session": 1.0,
-            "elect_preferred": 2.0,
-            "crash_controller": 1.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.1,
-        mean_interval_ms=(300, 1_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"
+            " expire_session 1, elect_preferred 2, crash_controller 1, slow_link 1"
+        ),
+        pace=Pace(left_out=0.1, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 2_500))),
         churn_share=0.3,
         properties={
             "log.dir.slow.threshold.ms": "4",
@@ -355,27 +215,18 @@ DISKS: Final = (
             "log.dir.slow.action": ("demote", "demote", "demote", "report", "cordon", "offline"),
         },
         log_dirs=(1, 2),
-        has_slow_directory=True,
-        has_own_streams=True,
+        phase="slow directory",
     ),
     # Records carry no timestamps, and retention is short, so that their age is that of the last
     # write to their file (D21). Brokers die and lose unsynced data, and replicas move between log
     # directories.
     Profile(
         "untimed_records",
-        weights={
-            "crash_leader": 3.0,
-            "stop": 2.0,
-            "strike": 1.0,
-            "lose_power": 2.0,
-            "slow_disk": 1.0,
-            "elect_preferred": 1.0,
-            "cut_two_ways": 1.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(300, 1_500),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights(
+            "crash_leader 3, stop 2, strike 1, lose_power 2, slow_disk 1, elect_preferred 1,"
+            " cut_two_ways 1, slow_link 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(300, 1_500), down_ms=((20, 400), (200, 1_500))),
         recreates=0.0,
         properties={
             "log.flush.interval.messages": "20",
@@ -383,29 +234,19 @@ DISKS: Final = (
         },
         churn=("untimed_records", "directories_changed"),
         log_dirs=(1, 2),
-        has_own_streams=True,
     ),
     # Devices of log directories hang for seconds or for good, one directory at a time (D13). A
     # broker with another good one gives the directory up and goes on, the last one ends it.
     Profile(
         "hanging_directories",
-        weights={
-            "hang_directory": 6.0,
-            "slow_disk": 1.0,
-            "crash_leader": 1.0,
-            "stop": 1.5,
-            "expire_session": 1.0,
-            "elect_preferred": 2.0,
-            "crash_controller": 0.5,
-            "slow_link": 1.0,
-        },
-        left_out=0.1,
-        mean_interval_ms=(600, 2_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "hang_directory 6, slow_disk 1, crash_leader 1, stop 1.5, expire_session 1,"
+            " elect_preferred 2, crash_controller 0.5, slow_link 1"
+        ),
+        pace=Pace(left_out=0.1, interval_ms=(600, 2_500), down_ms=((20, 400), (200, 2_500))),
         properties={"log.flush.interval.messages": "20", "log.segment.bytes": "6000"},
         brokers=4,
         log_dirs=(2, 3),
-        has_own_streams=True,
     ),
     # Disks are full and ISRs small for one batch and not for the batches behind it. Meanwhile
     # leaders of other partitions die with batches that are stored and not acknowledged. An
@@ -413,41 +254,26 @@ DISKS: Final = (
     # (V38).
     Profile(
         "refused_batches",
-        weights={
-            "full_disk": 5.0,
-            "slow_disk": 2.0,
-            "crash_leader": 3.0,
-            "slow_link": 3.0,
-            "cut_two_ways": 1.0,
-            "elect_preferred": 2.0,
-            "reset_connections": 3.0,
-        },
-        left_out=0.0,
-        mean_interval_ms=(80, 350),
-        restart_ms=((20, 200), (20, 600)),
+        weights=weights(
+            "full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"
+            " elect_preferred 2, reset_connections 3"
+        ),
+        pace=Pace(left_out=0.0, interval_ms=(80, 350), down_ms=((20, 200), (20, 600))),
         recreates=0.0,
         shared_producer=True,
-        has_own_streams=True,
     ),
     # An idempotent producer sends a new batch to a new leader before it resends those that the
     # former leader refused. A bump of its epoch would store batches of other partitions twice
     # (V38).
     Profile(
         "overtaken_batches",
-        weights={
-            "elect_preferred": 5.0,
-            "slow_link": 3.0,
-            "crash_leader": 2.0,
-            "expire_session": 2.0,
-            "stop": 2.0,
-            "reset_connections": 1.0,
-        },
-        left_out=0.0,
-        mean_interval_ms=(80, 350),
-        restart_ms=((20, 200), (20, 600)),
+        weights=weights(
+            "elect_preferred 5, slow_link 3, crash_leader 2, expire_session 2, stop 2,"
+            " reset_connections 1"
+        ),
+        pace=Pace(left_out=0.0, interval_ms=(80, 350), down_ms=((20, 200), (20, 600))),
         recreates=0.0,
         shared_producer=True,
         overtaking_share=0.7,
-        has_own_streams=True,
     ),
 )

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
-from tidelog.sim.broker_settings import STORE_LATENCY_MS
 from tidelog.sim.disk import DEFAULT_CAPACITY_BYTES
 from tidelog.sim.profiles.fault_weights import DEFAULT_WEIGHTS
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often faults happen, and for how long a dead broker stays down."""
+
+    #: Share of the kinds that a seed leaves out.
+    left_out: float = 0.35
+    #: Range of the mean time between faults; a seed draws one.
+    interval_ms: tuple[int, int] = (250, 1_100)
+    #: Ranges of the time until a dead broker is started again; a seed draws one.
+    down_ms: tuple[tuple[int, int], ...] = ((20, 400), (20, 6_000), (200, 2_500))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +33,7 @@ class Profile:
 
     name: str
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
-    #: Share of the kinds that a seed leaves out.
-    left_out: float = 0.35
-    mean_interval_ms: tuple[int, int] = (250, 1_100)
-    #: Ranges of the time that a dead broker stays down; a seed draws one.
-    restart_ms: tuple[tuple[int, int], ...] = ((20, 400), (20, 6_000), (200, 2_500))
+    pace: Pace = Pace()
     #: Range of the time in ms until the volatile topic is deleted and recreated.
     topic_life_ms: tuple[int, int] = (2_000, 9_000)
     #: Share of the seeds that recreate the volatile topic.
@@ -34,14 +43,8 @@ class Profile:
     chosen_replicas: float = 0.5
     #: Name of a scenario to play over and over beside the drawn faults.
     scenario: str = ""
-    #: Whether one broker stays away after the faults until the others lead what they can (E6).
-    has_absentee: bool = False
-    #: Whether one log directory fails after the faults until others lead its partitions (D4).
-    has_offline_directory: bool = False
-    #: Whether log directories are full after the faults, of one broker or of all (D14).
-    has_full_directory: bool = False
-    #: Whether log directories are slow after the faults (D13).
-    has_slow_directory: bool = False
+    #: Name of the phase behind the faults in which something stays broken (`sim/phases`).
+    phase: str = ""
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False where losses exceed the budget. Then these
     #: invariants are still checked: published state (epochs never go back, one leader an epoch,
@@ -88,11 +91,8 @@ class Profile:
     #: How often that producer sends a new batch to a new leader before it resends refused ones, as
     #: a share of the changes of leader.
     overtaking_share: float = 0.0
-    #: A known defect that the profile shows; searches over all profiles leave the profile out.
-    known_defect: str = ""
-    #: Number of brokers, and of replicas of each partition.
+    #: Number of brokers; each partition has three replicas.
     brokers: int = 3
-    replicas: int = 3
     #: Numbers of log directories, of which a seed draws one for all brokers.
     log_dirs: tuple[int, ...] = (1,)
     #: APIs that no broker serves, because Kafka's controllers do not.
@@ -102,9 +102,21 @@ class Profile:
     #: Levels of the protocol between brokers; each broker draws one. Empty: the newest (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
-    store_latency_ms: tuple[float, float] = STORE_LATENCY_MS
+    store_latency_ms: tuple[float, float] = (0.1, 1.5)
     #: Whether all kinds of faults take part, with equal probability. `weights` are then ignored,
     #: and a seed's draws for one kind do not change those for another.
     has_all_kinds: bool = False
-    #: Whether each fault draws from its own stream, so that its omission changes no other fault.
-    has_own_streams: bool = False
+    #: Whether all faults draw from one stream, so that the omission of one changes later ones.
+    shares_stream: bool = False
+
+
+def weights(text: str) -> dict[str, float]:
+    """Return the weights of kinds of faults that a text lists: `crash_leader 3, strike 0.5`."""
+    pairs = (entry.split() for entry in text.split(","))
+    return {kind: float(weight) for kind, weight in pairs}
+
+
+#: Makes a profile that plays its scenario, beside few faults that matter little.
+played: Final = partial(
+    Profile, weights=weights("slow_link 1"), pace=Pace(interval_ms=(2_000, 5_000))
+)

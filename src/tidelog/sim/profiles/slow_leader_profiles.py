@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.sim.profiles.profile import Profile
+from tidelog.sim.profiles.profile import Pace, Profile, weights
 
 _PENDING: Final[Mapping[str, str]] = {"follower.fetch.pending.reads.insync.enable": "true"}
 #: A follower falls out of sync within a single slow read, and waits for many of them.
@@ -25,68 +25,51 @@ SLOW_LEADERS: Final = (
     # Nothing fails, and only reads are slow. No follower may leave an ISR.
     Profile(
         "slow_leaders",
-        weights={"slow_reads": 1.0},
-        left_out=0.0,
-        mean_interval_ms=(300, 1_500),
+        weights=weights("slow_reads 1"),
+        pace=Pace(left_out=0.0, interval_ms=(300, 1_500)),
         recreates=0.0,
         properties={**_SHORT_LAG, **_PENDING},
         isr_stands=True,
         session_timeout_ms=4_000,
-        has_own_streams=True,
     ),
     # The same without pending reads: followers leave ISRs, and acknowledged records survive.
     Profile(
         "slow_leaders_unaided",
-        weights={"slow_reads": 1.0},
-        left_out=0.0,
-        mean_interval_ms=(300, 1_500),
+        weights=weights("slow_reads 1"),
+        pace=Pace(left_out=0.0, interval_ms=(300, 1_500)),
         recreates=0.0,
         properties=_SHORT_LAG,
         session_timeout_ms=4_000,
-        has_own_streams=True,
     ),
     # Followers die, or are cut off, while leaders read for them. Their sessions outlive the lag
     # limit, so that the leader itself must take them out of the ISR (F7).
     Profile(
         "dead_followers",
-        weights={
-            "slow_reads": 6.0,
-            "crash_any": 3.0,
-            "crash_leader": 1.0,
-            "reset_connections": 2.0,
-            "cut_two_ways": 1.0,
-            "pause": 1.0,
-            "expire_session": 0.5,
-        },
-        left_out=0.0,
-        mean_interval_ms=(300, 900),
-        restart_ms=((3_000, 6_000), (200, 5_000)),
+        weights=weights(
+            "slow_reads 6, crash_any 3, crash_leader 1, reset_connections 2, cut_two_ways 1,"
+            " pause 1, expire_session 0.5"
+        ),
+        pace=Pace(left_out=0.0, interval_ms=(300, 900), down_ms=((3_000, 6_000), (200, 5_000))),
         properties={**_SHORT_LAG, **_PENDING, "replica.socket.timeout.ms": "6000"},
         session_timeout_ms=9_000,
-        has_own_streams=True,
     ),
     # Brokers die while leaders read for the others: the controller takes them out of the ISRs, and
     # the same leaders lead on under other epochs (F7). Their healthy followers stay.
     Profile(
         "readers_led_on",
-        weights={"slow_reads": 4.0, "crash_any": 1.0, "stop": 1.0, "expire_session": 0.5},
-        left_out=0.0,
-        mean_interval_ms=(400, 1_500),
-        restart_ms=((200, 1_000), (1_000, 3_000)),
+        weights=weights("slow_reads 4, crash_any 1, stop 1, expire_session 0.5"),
+        pace=Pace(left_out=0.0, interval_ms=(400, 1_500), down_ms=((200, 1_000), (1_000, 3_000))),
         recreates=0.0,
         # A fetch that comes before its leader knows the new epoch is repeated within the lag limit.
         properties={**_SHORT_LAG, **_PENDING, "replica.fetch.backoff.ms": "100"},
         healthy_stay=True,
         session_timeout_ms=2_000,
-        has_own_streams=True,
     ),
     # Leaders whose reads hang hand their leaderships over (F11).
     Profile(
         "hung_leaders",
-        weights={"hung_reads": 4.0, "slow_reads": 1.0, "crash_any": 0.5, "slow_link": 0.5},
-        left_out=0.0,
-        mean_interval_ms=(600, 2_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights("hung_reads 4, slow_reads 1, crash_any 0.5, slow_link 0.5"),
+        pace=Pace(left_out=0.0, interval_ms=(600, 2_500), down_ms=((20, 400), (200, 2_500))),
         properties={
             **_SHORT_LAG,
             **_PENDING,
@@ -95,6 +78,5 @@ SLOW_LEADERS: Final = (
             "leader.imbalance.check.interval.seconds": "4",
             "leader.imbalance.per.broker.percentage": "0",
         },
-        has_own_streams=True,
     ),
 )

@@ -8,140 +8,94 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.sim.profiles.profile import Profile
+from tidelog.sim.profiles.profile import Pace, Profile, weights
 
 TOPICS: Final = (
     # Brokers are down while a topic is deleted and recreated.
     Profile(
         "topic_churn",
-        weights={"crash_any": 5.0, "crash_leader": 1.0, "strike": 1.0, "expire_session": 1.0},
-        mean_interval_ms=(500, 1_500),
-        restart_ms=((800, 4_000),),
+        weights=weights("crash_any 5, crash_leader 1, strike 1, expire_session 1"),
+        pace=Pace(interval_ms=(500, 1_500), down_ms=((800, 4_000),)),
         topic_life_ms=(500, 2_000),
         recreates=1.0,
         chosen_replicas=1.0,
+        shares_stream=True,
     ),
     # Records at the beginning of logs are deleted, while isolated leaders come back with records
     # that no other replica has (V67).
     Profile(
         "thinned_logs",
-        weights={
-            "isolate": 4.0,
-            "cut_two_ways": 3.0,
-            "crash_leader": 3.0,
-            "crash_any": 2.0,
-            "slow_link": 2.0,
-        },
-        left_out=0.0,
-        mean_interval_ms=(80, 350),
-        restart_ms=((20, 400), (200, 1_500)),
+        weights=weights("isolate 4, cut_two_ways 3, crash_leader 3, crash_any 2, slow_link 2"),
+        pace=Pace(left_out=0.0, interval_ms=(80, 350), down_ms=((20, 400), (200, 1_500))),
         churn=("records_deleted",),
-        has_own_streams=True,
     ),
     # The highest partition of a topic is removed and added again, while brokers with its replicas
     # are down and controllers fail (V71).
     Profile(
         "partition_removals",
-        weights={
-            "crash_any": 5.0,
-            "crash_leader": 2.0,
-            "crash_controller": 2.0,
-            "strike": 2.0,
-            "cut_two_ways": 2.0,
-            "cut_one_way": 1.0,
-            "expire_session": 2.0,
-            "lose_answer": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(200, 900),
-        restart_ms=((20, 400), (800, 4_000)),
+        weights=weights(
+            "crash_any 5, crash_leader 2, crash_controller 2, strike 2, cut_two_ways 2,"
+            " cut_one_way 1, expire_session 2, lose_answer 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (800, 4_000))),
         recreates=0.0,
         churn=("partitions_removed",),
-        has_own_streams=True,
     ),
     # An operator deletes the nodes of a topic by mistake and restores them. Replicas are restored
     # while brokers die and controllers fail (V25, V35). The dying brokers lose no data.
     Profile(
         "mislaid_topics",
-        weights={
-            "cut_two_ways": 2.0,
-            "cut_one_way": 1.0,
-            "isolate": 1.0,
-            "pause": 1.5,
-            "expire_session": 2.0,
-            "lose_answer": 1.0,
-            "slow_link": 1.0,
-            "reset_connections": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(300, 1_200),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "cut_two_ways 2, cut_one_way 1, isolate 1, pause 1.5, expire_session 2, lose_answer 1,"
+            " slow_link 1, reset_connections 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(300, 1_200), down_ms=((20, 400), (200, 2_500))),
         recreates=0.0,
         churn=("topics_mislaid",),
-        has_own_streams=True,
     ),
     # Links are cut while topics are deleted and recreated. Commands are retried, and the first of
     # them arrive when the link is healed.
     Profile(
         "late_commands",
-        weights={"cut_two_ways": 4.0, "cut_one_way": 4.0, "isolate": 2.0},
-        left_out=0.0,
-        mean_interval_ms=(200, 600),
+        weights=weights("cut_two_ways 4, cut_one_way 4, isolate 2"),
+        pace=Pace(left_out=0.0, interval_ms=(200, 600)),
         topic_life_ms=(300, 1_200),
         recreates=1.0,
+        shares_stream=True,
     ),
     # Configurations and partition counts change while brokers miss the notifications.
     Profile(
         "topic_changes",
-        weights={
-            "crash_controller": 3.0,
-            "crash_any": 3.0,
-            "cut_store": 3.0,
-            "expire_session": 3.0,
-            "strike": 3.0,
-            "lose_answer": 3.0,
-        },
-        left_out=0.2,
+        weights=weights(
+            "crash_controller 3, crash_any 3, cut_store 3, expire_session 3, strike 3,"
+            " lose_answer 3"
+        ),
+        pace=Pace(left_out=0.2),
         churns=True,
+        shares_stream=True,
     ),
     # Partitions move to other brokers and back, while brokers and controllers fail and return.
     Profile(
         "reassignments",
-        weights={
-            "crash_any": 3.0,
-            "crash_leader": 3.0,
-            "crash_controller": 3.0,
-            "expire_controller": 3.0,
-            "expire_session": 2.0,
-            "strike": 3.0,
-            "lose_answer": 2.0,
-            "slow_link": 2.0,
-            "cut_two_ways": 1.0,
-            "elect_preferred": 1.0,
-        },
-        left_out=0.3,
-        mean_interval_ms=(150, 800),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_any 3, crash_leader 3, crash_controller 3, expire_controller 3,"
+            " expire_session 2, strike 3, lose_answer 2, slow_link 2, cut_two_ways 1,"
+            " elect_preferred 1"
+        ),
+        pace=Pace(left_out=0.3, interval_ms=(150, 800), down_ms=((20, 400), (200, 2_500))),
         recreates=0.3,
         brokers=5,
         churn=("partitions_moved",),
         scenario="controller_lost_at_each_write",
-        has_own_streams=True,
     ),
     # Moves wait in a queue, are frozen, and are asked for by nodes of the store (R8, R11, R12).
     Profile(
         "queued_moves",
-        weights={
-            "crash_any": 2.0,
-            "crash_controller": 4.0,
-            "expire_controller": 3.0,
-            "expire_session": 1.0,
-            "strike": 3.0,
-            "lose_answer": 3.0,
-        },
-        left_out=0.3,
-        mean_interval_ms=(400, 1_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_any 2, crash_controller 4, expire_controller 3, expire_session 1, strike 3,"
+            " lose_answer 3"
+        ),
+        pace=Pace(left_out=0.3, interval_ms=(400, 1_500), down_ms=((20, 400), (200, 2_500))),
         recreates=0.3,
         brokers=5,
         churn=("moves_queued",),
@@ -152,23 +106,16 @@ TOPICS: Final = (
             "min.insync.replicas": "3",
         },
         scenario="controller_lost_at_each_write",
-        has_own_streams=True,
     ),
     # Partitions move while the rates of the replication throttle are set, changed and removed, of
     # brokers that are down too (R15). Reads are small, so that low rates hold replicas back.
     Profile(
         "throttled_moves",
-        weights={
-            "crash_any": 2.0,
-            "crash_leader": 1.0,
-            "expire_session": 1.0,
-            "slow_link": 1.0,
-            "cut_two_ways": 1.0,
-            "reset_connections": 1.0,
-        },
-        left_out=0.3,
-        mean_interval_ms=(600, 2_000),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_any 2, crash_leader 1, expire_session 1, slow_link 1, cut_two_ways 1,"
+            " reset_connections 1"
+        ),
+        pace=Pace(left_out=0.3, interval_ms=(600, 2_000), down_ms=((20, 400), (200, 2_500))),
         recreates=0.0,
         brokers=5,
         properties={
@@ -178,63 +125,44 @@ TOPICS: Final = (
         },
         churn=("moves_throttled", "throttles_changed"),
         throttles=True,
-        has_own_streams=True,
     ),
     # A topic is deleted and created again while groups have offsets of it, and while their
     # coordinators die, move and load (G6).
     Profile(
         "recreated_offsets",
-        weights={
-            "crash_leader": 4.0,
-            "crash_any": 3.0,
-            "crash_controller": 1.0,
-            "elect_preferred": 2.0,
-            "slow_link": 3.0,
-            "cut_two_ways": 1.0,
-            "expire_session": 1.0,
-        },
-        left_out=0.2,
-        mean_interval_ms=(100, 500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_leader 4, crash_any 3, crash_controller 1, elect_preferred 2, slow_link 3,"
+            " cut_two_ways 1, expire_session 1"
+        ),
+        pace=Pace(left_out=0.2, interval_ms=(100, 500), down_ms=((20, 400), (200, 2_500))),
         recreates=0.0,
         churn=("offsets_of_recreated_topics",),
-        has_own_streams=True,
     ),
     # A topic's node contains nonsense for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",
-        weights={"crash_any": 1.0, "slow_link": 1.0},
-        mean_interval_ms=(1_500, 3_000),
+        weights=weights("crash_any 1, slow_link 1"),
+        pace=Pace(interval_ms=(1_500, 3_000)),
         scenario="unreadable_topic",
+        shares_stream=True,
     ),
     # The state node of one partition contains nonsense; other partitions of its topic continue.
     Profile(
         "unreadable_partition",
-        weights={"crash_any": 1.0, "slow_link": 1.0},
-        mean_interval_ms=(1_500, 3_000),
+        weights=weights("crash_any 1, slow_link 1"),
+        pace=Pace(interval_ms=(1_500, 3_000)),
         scenario="unreadable_partition",
-        has_own_streams=True,
     ),
     # An operator edits a topic's nodes in the store, correctly and incorrectly, while controllers
     # and brokers fail and return (V25).
     Profile(
         "edited_nodes",
-        weights={
-            "crash_any": 2.0,
-            "crash_leader": 1.0,
-            "crash_controller": 2.0,
-            "expire_controller": 1.0,
-            "expire_session": 1.0,
-            "strike": 1.0,
-            "lose_answer": 1.0,
-            "late_watches": 1.0,
-            "slow_link": 1.0,
-        },
-        left_out=0.3,
-        mean_interval_ms=(400, 1_500),
-        restart_ms=((20, 400), (200, 2_500)),
+        weights=weights(
+            "crash_any 2, crash_leader 1, crash_controller 2, expire_controller 1,"
+            " expire_session 1, strike 1, lose_answer 1, late_watches 1, slow_link 1"
+        ),
+        pace=Pace(left_out=0.3, interval_ms=(400, 1_500), down_ms=((20, 400), (200, 2_500))),
         recreates=0.3,
         churn=("nodes_edited",),
-        has_own_streams=True,
     ),
 )

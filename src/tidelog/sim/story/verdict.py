@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog.sim.batches import GONE
-from tidelog.sim.checkers.replica_logs import LogKey, ReplicaLog
+from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 
 if TYPE_CHECKING:
     from tidelog.sim.story.watching import Watcher

@@ -7,15 +7,15 @@ that follows them anyway, so a watched run does the same as an unwatched one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.checkers.group_checker import Commit
-from tidelog.sim.checkers.published_state import PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey, ReplicaLog
-from tidelog.sim.checkers.replication_checker import Claim
 from tidelog.sim.client_history import Outcome, Produce
+from tidelog.sim.observed.claims import Claim
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
 from tidelog.sim.story import facts
 from tidelog.sim.story.facts import Fact
 
@@ -34,6 +34,62 @@ LOSSES: Final = {
 }
 
 
+_ROLES: Final = ("became_leader", "became_follower")
+_IN_ROLE: Final = (
+    " in leader epoch {leader_epoch}; its log ends at {log_end_offset}, high watermark"
+    " {high_watermark}"
+)
+#: Kind, subject and text of the fact that each traced event makes.
+_TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
+    "controller_elected": (
+        facts.CONTROLLER, "", "broker {node} becomes controller, epoch {epoch}",
+    ),
+    "controller_resigned": (
+        facts.CONTROLLER, "", "broker {node} is no longer controller (epoch {epoch}): {reason}",
+    ),
+    "created": (facts.CONTROLLER, "{topic}", "an administrator creates it"),
+    "deleted": (facts.CONTROLLER, "{topic}", "an administrator deletes it"),
+    "became_leader": (facts.ROLE, "{partition}", "broker {node} leads" + _IN_ROLE),
+    "became_follower": (
+        facts.ROLE, "{partition}", "broker {node} follows broker {leader}" + _IN_ROLE,
+    ),
+    "unclean_leader": (
+        facts.ROLE, "{partition}",
+        "broker {node} was elected from outside the ISR: committed records from {log_end_offset} on"
+        " are lost",
+    ),
+    "isr_change_refused": (
+        facts.ISR, "{partition}", "the controller refuses leader {node} the ISR {isr}: {error}",
+    ),
+    "truncated": (
+        facts.CUT, "{partition}",
+        "broker {node} truncates its log from {log_end_offset} to {to}, as the leader of epoch"
+        " {leader_epoch} reports the divergence",
+    ),
+    "log_recovered": (
+        facts.CUT, "{partition}",
+        "broker {node} truncates {cut_bytes} bytes of an incomplete batch; its log ends at"
+        " {end_offset}",
+    ),
+    "partition_command_refused": (
+        facts.ROLE, "{partition}", "broker {node} refuses a command of the controller: {error}",
+    ),
+    "replica_deleted": (facts.ROLE, "{partition}", "broker {node} deletes its replica"),
+    "log_directory_failed": (
+        facts.PROCESS, "",
+        "broker {node} gives up its log directory {directory}: {operation} failed with {error}",
+    ),
+    "groups_loaded": (
+        facts.GROUP, f"{CONSUMER_OFFSETS}-{{partition}}",
+        "broker {node} now coordinates its groups (leader epoch {leader_epoch})",
+    ),
+    "groups_unloaded": (
+        facts.GROUP, f"{CONSUMER_OFFSETS}-{{partition}}",
+        "broker {node} no longer coordinates its groups (leader epoch {leader_epoch})",
+    ),
+}  # fmt: skip
+
+
 class Watcher:
     """Watcher of one run, which must not have begun."""
 
@@ -47,27 +103,6 @@ class Watcher:
         self._led: dict[tuple[int, str], bool] = {}
         #: Brokers whose process is not running.
         self.down: dict[int, None] = {}
-        self._events: dict[str, Callable[[int, dict[str, Any]], None]] = {
-            "controller_elected": self._controller_elected,
-            "controller_resigned": self._controller_resigned,
-            "became_leader": self._became_leader,
-            "became_follower": self._became_follower,
-            "unclean_leader": self._unclean_leader,
-            "isr_change_refused": self._change_refused,
-            "truncated": self._truncated,
-            "log_recovered": self._recovered,
-            "partition_command_refused": self._command_refused,
-            "replica_deleted": self._replica_deleted,
-            "log_directory_failed": self._log_directory_failed,
-            "groups_loaded": self._groups_loaded,
-            "groups_unloaded": self._groups_unloaded,
-            "created": lambda _, fields: self._topic(
-                fields["topic"], "an administrator creates it"
-            ),
-            "deleted": lambda _, fields: self._topic(
-                fields["topic"], "an administrator deletes it"
-            ),
-        }
         self._follow()
 
     def _follow(self) -> None:
@@ -140,33 +175,23 @@ class Watcher:
             moves = "pauses" if kind == "pause" else "resumes"
             self._add(facts.PROCESS, "", f"{who} {moves}")
 
-    def _log_directory_failed(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} gives up its log directory {fields['directory']}:"
-        text += f" {fields['operation']} failed with {fields['error']}"
-        self._add(facts.PROCESS, "", text)
-
     def _registered(self, broker_id: int, broker_epoch: int) -> None:
         text = f"broker {broker_id} registers under broker epoch {broker_epoch}"
         self._add(facts.PROCESS, "", text)
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
-        follow = self._events.get(name)
-        if follow is not None:
-            follow(incarnation.node_id, fields)
-
-    def _topic(self, topic: str, text: str) -> None:
-        self._add(facts.CONTROLLER, topic, text)
+        told = _TRACED.get(name)
+        if told is None:
+            return
+        node_id = incarnation.node_id
+        if name == "controller_elected":
+            self._controllers[fields["epoch"]] = node_id
+        elif name in _ROLES:
+            self._led[node_id, fields["partition"]] = name == "became_leader"
+        kind, about, text = told
+        self._add(kind, about.format_map(fields), text.format_map({**fields, "node": node_id}))
 
     # The controller
-
-    def _controller_elected(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._controllers[fields["epoch"]] = node_id
-        text = f"broker {node_id} becomes controller, epoch {fields['epoch']}"
-        self._add(facts.CONTROLLER, "", text)
-
-    def _controller_resigned(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} is no longer controller (epoch {fields['epoch']})"
-        self._add(facts.CONTROLLER, "", f"{text}: {fields['reason']}")
 
     def _controller(self) -> str:
         epoch = self._cluster.published.controller_epoch
@@ -227,27 +252,6 @@ class Watcher:
 
     # Replicas
 
-    def _became_leader(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._led[(node_id, fields["partition"])] = True
-        self._took_role(node_id, fields, "leads")
-
-    def _became_follower(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._led[(node_id, fields["partition"])] = False
-        self._took_role(node_id, fields, f"follows broker {fields['leader']}")
-
-    def _took_role(self, node_id: int, fields: dict[str, Any], role: str) -> None:
-        self._add(
-            facts.ROLE,
-            fields["partition"],
-            f"broker {node_id} {role} in leader epoch {fields['leader_epoch']}; its log ends at"
-            f" {fields['log_end_offset']}, high watermark {fields['high_watermark']}",
-        )
-
-    def _unclean_leader(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} was elected from outside the ISR: committed records from"
-        text += f" {fields['log_end_offset']} on is lost"
-        self._add(facts.ROLE, fields["partition"], text)
-
     def _isr_proposed(self, node_id: int, claim: Claim) -> None:
         members = tuple(dict.fromkeys(member for member, _ in claim.in_flight))
         key = (node_id, claim.key)
@@ -255,29 +259,6 @@ class Watcher:
             text = f"leader {node_id} proposes the ISR {members}"
             self._add(facts.ISR, str(claim.name), text)
         self._proposed[key] = members
-
-    def _change_refused(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"the controller refuses leader {node_id} the ISR {fields['isr']}: {fields['error']}"
-        self._add(facts.ISR, fields["partition"], text)
-
-    def _truncated(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._add(
-            facts.CUT,
-            fields["partition"],
-            f"broker {node_id} truncates its log from {fields['log_end_offset']} to {fields['to']},"
-            f" as the leader of epoch {fields['leader_epoch']} reports the divergence",
-        )
-
-    def _recovered(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} truncates {fields['cut_bytes']} bytes of an incomplete batch; its"
-        self._add(facts.CUT, fields["partition"], f"{text} log ends at {fields['end_offset']}")
-
-    def _command_refused(self, node_id: int, fields: dict[str, Any]) -> None:
-        text = f"broker {node_id} refuses a command of the controller: {fields['error']}"
-        self._add(facts.ROLE, fields["partition"], text)
-
-    def _replica_deleted(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._add(facts.ROLE, fields["partition"], f"broker {node_id} deletes its replica")
 
     # Records
 
@@ -320,17 +301,6 @@ class Watcher:
         self._add(facts.ACKNOWLEDGED, name, text, who, (first, last) if first >= 0 else None)
 
     # Groups
-
-    def _groups_loaded(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._coordinates(node_id, fields, "now coordinates its groups")
-
-    def _groups_unloaded(self, node_id: int, fields: dict[str, Any]) -> None:
-        self._coordinates(node_id, fields, "no longer coordinates its groups")
-
-    def _coordinates(self, node_id: int, fields: dict[str, Any], what: str) -> None:
-        name = f"{CONSUMER_OFFSETS}-{fields['partition']}"
-        text = f"broker {node_id} {what} (leader epoch {fields['leader_epoch']})"
-        self._add(facts.GROUP, name, text)
 
     def _synced(self, group: str, generation: int, member: str, partitions: list[int]) -> None:
         text = f"{member} is assigned partitions {partitions} in generation {generation}"

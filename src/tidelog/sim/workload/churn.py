@@ -8,7 +8,7 @@ may hold or not. So in the end the administrator sets each key once more.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tidelog.client.admin import TopicAdmin
@@ -16,6 +16,7 @@ from tidelog.client.configs import TOPIC, ConfigAdmin, ConfigChange, ConfigOpera
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.log.config import LogConfig
+from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
 
 #: Keys and the values drawn for them; none changes the promise of an acknowledgement.
@@ -40,7 +41,7 @@ class Churn:
         client: ClientNode,
         draw: random.Random,
         topic: str,
-        added: Callable[[TopicPartition], None],
+        added: Callable[[TopicPartition], object],
         growing: float = 0.15,
     ) -> None:
         """Begin with one partition.
@@ -115,14 +116,26 @@ class Churn:
         self.client.ports.tracer.event("altered", key=key, value=value)
         return True
 
-    def differences(self, replicas: Iterable[tuple[str, LogConfig]]) -> list[str]:
-        """Return the differences between acknowledged values and those that replicas use.
+    def unsettled(self, cluster: SimCluster) -> str:
+        """Return acknowledged changes that do not hold yet; empty if all hold."""
+        count = len(cluster.published.topics[self.topic].assignment)
+        if count < self.partitions:
+            return f"{self.topic} has {count} of {self.partitions} partitions acknowledged"
+        return "; ".join(
+            difference
+            for node_id, node in cluster.brokers.items()
+            if node.broker is not None
+            for partition in node.broker.replicas.all()
+            if partition.topic_partition.topic == self.topic
+            for difference in self.differences(
+                f"{partition.topic_partition} on broker {node_id}", partition.log.config
+            )
+        )
 
-        Each replica is a pair of its name and its configuration.
-        """
+    def differences(self, name: str, config: LogConfig) -> list[str]:
+        """Return the differences between acknowledged values and the configuration of a replica."""
         return [
             f"{name} has {key}={found}, not {wanted}"
-            for name, config in replicas
             for key, wanted in self.values.items()
             if (found := getattr(config, key.replace(".", "_"))) != wanted
         ]

@@ -26,6 +26,6 @@ from tidelog.sim.workload import (  # noqa: F401
     untimed_churn,
     view_churn,
 )
-from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind, Work
+from tidelog.sim.workload.churning import CHURN, Churning, ChurnKind
 
-__all__ = ["CHURN", "ChurnKind", "Churning", "Work"]
+__all__ = ["CHURN", "ChurnKind", "Churning"]

@@ -1,83 +1,32 @@
 """Kinds of churn: changes by administrators, producers and members while faults happen.
 
-Each kind is a class with a name, registered here. It works until it is stopped, and counts
-acknowledged operations. `sim.client_workload` starts the kinds that a seed draws. After the faults,
-`sim.final_phase` waits until they are done and settled.
+Each kind is a class, registered here under its name in snake case. It acts until it is stopped, and
+counts acknowledged operations. `sim.client_workload` starts the kinds that a seed draws. After the
+faults, `sim.final_phase` waits until they are done and settled.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import ClassVar, Final, TypeVar
 
-from tidelog.core.types import TopicPartition
+from tidelog.client.configs import ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
+from tidelog.core.errors import TidelogError
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.seeds import stream
-from tidelog.sim.sim_cluster import SimCluster
-from tidelog.sim.workload.client import ClientNode
-from tidelog.sim.workload.group_clients import GroupMember
-from tidelog.sim.workload.partition_consumers import PartitionConsumer
-from tidelog.sim.workload.partition_producers import PartitionProducer
+from tidelog.sim.workload.administrator import Administrator
+from tidelog.sim.workload.work import Work
 
 T = TypeVar("T", bound="type[ChurnKind]")
 
-
-class Produce(Protocol):
-    """Starts a producer, which writes to a partition until it is stopped.
-
-    Unless it is `timed`, its records carry no timestamps.
-    """
-
-    def __call__(
-        self,
-        client: ClientNode,
-        partition: TopicPartition,
-        *,
-        acks: int,
-        idempotent: bool,
-        keyed: bool = False,
-        timed: bool = True,
-    ) -> PartitionProducer: ...
-
-
-class Consume(Protocol):
-    """Starts a consumer of a partition; `gaps`: the partition is compacted."""
-
-    def __call__(
-        self,
-        client: ClientNode,
-        partition: TopicPartition,
-        highest_version: int | None,
-        *,
-        gaps: bool = False,
-    ) -> PartitionConsumer: ...
-
-
-class Join(Protocol):
-    """Starts a group member; with `stays` it is a member until the run ends."""
-
-    def __call__(self, member: GroupMember, *, stays: bool) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The parts of a run that churn uses."""
-
-    seed: int
-    cluster: SimCluster
-    #: Number of replicas of each partition.
-    replication_factor: int
-    #: Configuration of new topics.
-    topic_configs: Mapping[str, str]
-    #: Partitions that exist all the time.
-    steady: Sequence[TopicPartition]
-    #: Adds a client process.
-    client: Callable[[], ClientNode]
-    produce: Produce
-    consume: Consume
-    join: Join
+_REMOVE: Final = ConfigOperation.DELETE
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ChurnKind(ABC):
@@ -86,20 +35,41 @@ class ChurnKind(ABC):
     #: Name of the kind in counts and tables.
     name: ClassVar[str]
     #: Whether seeds draw the kind; if not, only profiles that name it play it.
-    is_drawn: ClassVar[bool] = True
+    is_drawn: ClassVar[bool]
+    #: Range of the time in ms before each act; None if the acts themselves wait.
+    pause_ms: ClassVar[tuple[int, int] | None] = None
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         self.work = work
         self.draw = draw
         self.client = work.client()
+        self.admin = Administrator(self.client, draw)
+        self.admin.takes_existing = True
         self.stopping = False
         self.is_done = False
         #: Number of acknowledged operations.
         self.acknowledged = 0
+        self._configs = ConfigAdmin(self.client.router)
 
-    @abstractmethod
     async def run(self) -> None:
         """Work until stopped, then set `is_done`."""
+        await self.begin()
+        while not self.stopping:
+            if self.pause_ms is not None:
+                await self.pause(*self.pause_ms)
+            await self.act()
+        await self.finish()
+        self.is_done = True
+
+    async def begin(self) -> None:  # noqa: B027  # few kinds prepare anything
+        """Create what the churn needs; by default nothing."""
+
+    @abstractmethod
+    async def act(self) -> None:
+        """Make one change, or a few that belong together."""
+
+    async def finish(self) -> None:  # noqa: B027  # few kinds leave anything behind
+        """Put right what would keep the run from its end; by default nothing."""
 
     def unsettled(self) -> str:
         """Return a condition that does not hold yet after the churn is done; empty if all hold.
@@ -107,6 +77,8 @@ class ChurnKind(ABC):
         The final phase calls this until it returns nothing, within the limit of liveness.
         """
         return ""
+
+    # Means of the kinds
 
     async def pause(self, from_ms: int, to_ms: int) -> None:
         """Wait a random time."""
@@ -121,47 +93,105 @@ class ChurnKind(ABC):
         """Trace an operation that was not acknowledged."""
         self.client.ports.tracer.event("churn failed", kind=self.name, what=what, error=str(error))
 
+    @contextmanager
+    def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
+        """Trace an error of an operation within the context, which then ends without it.
+
+        With `forgets` the client also forgets the cluster's metadata.
+        """
+        try:
+            yield
+        except TidelogError as error:
+            self.failed(what, error)
+            if forgets:
+                self.client.router.forget()
+
+    async def create(
+        self, topic: str, partitions: int = 1, configs: Mapping[str, str] = _NO_CONFIGS
+    ) -> None:
+        """Create a topic, however long it takes."""
+        work = self.work
+        every = {**work.topic_configs, **configs}
+        await self.admin.create(topic, partitions, work.replication_factor, every)
+
+    def topic_id(self, topic: str) -> TopicId:
+        """Return the id of a topic that exists."""
+        return self.work.cluster.published.topics[topic].topic_id
+
+    def key(self, partition: TopicPartition) -> LogKey:
+        """Return a partition of a topic that exists; no partition of it is ever removed."""
+        return LogKey(self.topic_id(partition.topic), partition.partition)
+
+    async def alter(
+        self,
+        resource: ConfigResource,
+        values: Mapping[str, str | None],
+        what: str,
+        detail: str = "",
+    ) -> bool:
+        """Set keys in one request, and remove those without a value.
+
+        Return whether that is acknowledged, which is then traced with its `detail`.
+        """
+        changes = [
+            ConfigChange(_REMOVE if value is None else ConfigOperation.SET, key, value)
+            for key, value in values.items()
+        ]
+        with self.tried(what):
+            await self.client.run(self._configs.alter(resource, changes, False))
+            self.succeeded(what + detail)
+            return True
+        return False
+
+    async def until_done(self, ask: Callable[[], Awaitable[bool]]) -> None:
+        """Repeat a request until it is acknowledged."""
+        while not await ask():
+            self.client.router.forget()
+            await self.pause(50, 300)
+
 
 #: Every kind by name.
 CHURN: Final[dict[str, type[ChurnKind]]] = {}
 
 
 def churn(kind: T) -> T:
-    """Register a kind of churn under its name."""
-    if kind.name in CHURN:
-        raise ValueError(f"there are two kinds of churn named {kind.name!r}")
-    CHURN[kind.name] = kind
+    """Register a kind of churn that seeds draw."""
+    return _register(kind, is_drawn=True)
+
+
+def churn_of_profiles(kind: T) -> T:
+    """Register a kind of churn that only the profiles play that name it."""
+    return _register(kind, is_drawn=False)
+
+
+def _register(kind: T, *, is_drawn: bool) -> T:
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    if name in CHURN:
+        raise ValueError(f"there are two kinds of churn named {name!r}")
+    kind.name, kind.is_drawn = name, is_drawn
+    CHURN[name] = kind
     return kind
 
 
 class Churning:
     """The churn of one run: the kinds that its seed draws, each with its own random stream."""
 
-    def __init__(
-        self,
-        work: Work,
-        share: float,
-        leave_out: Collection[str] = (),
-        always: Collection[str] = (),
-    ) -> None:
+    def __init__(self, work: Work, share: float, always: Collection[str] = ()) -> None:
         """Draw the kinds.
 
-        `share` is the average share of kinds that a seed draws. `leave_out` names drawn kinds that
-        are not played. `always` names kinds that every seed plays. Raises ValueError for an unknown
-        name.
+        `share` is the average share of kinds that a seed draws. `always` names kinds that every
+        seed plays. Raises ValueError for an unknown name.
         """
-        for what, names in (("leave out", leave_out), ("play always", always)):
-            unknown = [name for name in names if name not in CHURN]
-            if unknown:
-                raise ValueError(
-                    f"no kinds of churn to {what}: {', '.join(unknown)}; there are"
-                    f" {', '.join(CHURN)}"
-                )
+        unknown = [name for name in always if name not in CHURN]
+        if unknown:
+            raise ValueError(
+                f"no kinds of churn: {', '.join(unknown)}; there are {', '.join(CHURN)}"
+            )
         self.kinds: list[ChurnKind] = []
         for name, make in CHURN.items():
             draw = stream(work.seed, "churn", name)
             is_drawn = draw.random() < share and make.is_drawn
-            if (is_drawn or name in always) and name not in leave_out:
+            if is_drawn or name in always:
                 self.kinds.append(make(work, draw))
 
     def begin(self) -> None:

@@ -24,6 +24,8 @@ from tidelog.core.errors import (
 )
 from tidelog.core.ports import Ports, TimerHandle, Transport
 from tidelog.core.tasks import Tasks, shield
+from tidelog.core.types import TopicId, TopicPartition
+from tidelog.history import operations
 from tidelog.sim.client_history import ClientHistory
 from tidelog.sim.node import SimNode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -151,6 +153,17 @@ class ClientNode:
     def now_ns(self) -> int:
         """Virtual time."""
         return self.ports.clock.monotonic_ns()
+
+    def records_may_go(
+        self, partition: TopicPartition, topic_id: TopicId, before: int, process: str = "retention"
+    ) -> None:
+        """Record that a process may remove the records below an offset, now or later."""
+        name, number = partition
+        self.history.record_deletion_begins(topic_id, number, before)
+        where = {f"{name}@{topic_id.hex()}-{number}": before}
+        self.history.operations.append(
+            operations.Operation(process, "log_start", self.now_ns, self.now_ns, partitions=where)
+        )
 
     def _failed(self, name: str, error: BaseException) -> None:
         self.failures.append((name, error))

@@ -10,8 +10,9 @@ import random
 from typing import ClassVar
 
 from tidelog.sim.seeds import stream
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.group_clients import FAMILIES, GroupMember, GroupPlan
+from tidelog.sim.workload.work import Work
 
 _MOST_GUESTS = 4
 
@@ -20,100 +21,86 @@ _MOST_GUESTS = 4
 class ProducersComeAndGo(ChurnKind):
     """Producers of every style, each of which writes for a moment; all promises must hold."""
 
-    name: ClassVar[str] = "producers_come_and_go"
-
-    async def run(self) -> None:
+    async def act(self) -> None:
         draw = self.draw
-        while not self.stopping:
-            acks, idempotent = draw.choice(((-1, True), (-1, True), (-1, False), (1, False)))
-            producer = self.work.produce(
-                self.client, draw.choice(self.work.steady), acks=acks, idempotent=idempotent
-            )
-            await self.pause(50, 1_500)
-            producer.stopping = True
-            while not producer.is_done:
-                await self.pause(20, 60)
-            self.succeeded(f"acks {acks} idempotent {idempotent}")
-            await self.pause(0, 300)
-        self.is_done = True
-
-
-@churn
-class InstancesDoubled(ChurnKind):
-    """Two processes with one group instance id: each takes the other's place, again and again."""
-
-    name: ClassVar[str] = "instances_doubled"
-    is_drawn: ClassVar[bool] = False
-
-    async def run(self) -> None:
-        work = self.work
-        plan = GroupPlan("twins", work.steady[0].topic, len(work.steady))
-        plan.has_static_members = True
-        twins = [
-            GroupMember(
-                work.client(),
-                plan,
-                work.cluster.groups,
-                stream(work.seed, "twin", number),
-                FAMILIES[0],
-                instance_id="twin",
-            )
-            for number in range(2)
-        ]
-        for twin in twins:
-            work.join(twin, stays=False)
-            await self.pause(50, 1_500)
-        while not self.stopping:
-            await self.pause(200, 1_000)
-            self.succeeded(f"{plan.next_offset} commits begun")
-        for twin in twins:
-            twin.stopping = True
-        while not all(twin.is_done for twin in twins):
+        acks, idempotent = draw.choice(((-1, True), (-1, True), (-1, False), (1, False)))
+        producer = self.work.produce(
+            self.client, draw.choice(self.work.steady), acks=acks, idempotent=idempotent
+        )
+        await self.pause(50, 1_500)
+        producer.stopping = True
+        while not producer.is_done:
             await self.pause(20, 60)
-        self.is_done = True
+        self.succeeded(f"acks {acks} idempotent {idempotent}")
+        await self.pause(0, 300)
 
 
-@churn
-class MembersComeAndGo(ChurnKind):
-    """Members, some of them static, that join a group with a steady member, and leave again."""
+class _Visits(ChurnKind):
+    """Members that join a group of their own, and leave it in the end."""
 
-    name: ClassVar[str] = "members_come_and_go"
+    group: ClassVar[str]
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._joined = 0
+        self._plan = GroupPlan(self.group, work.steady[0].topic, len(work.steady))
+        self._guests: list[GroupMember] = []
 
-    def _join(self, plan: GroupPlan, *, is_static: bool, stays: bool) -> GroupMember:
-        """Add a member, on a client of its own as each process has."""
-        self._joined += 1
-        member = GroupMember(
+    def _member(self, name: str, number: int, instance_id: str | None) -> GroupMember:
+        """Return a member on a client of its own, as each process has; its draws have a name."""
+        is_static = instance_id is not None
+        return GroupMember(
             self.work.client(),
-            plan,
+            self._plan,
             self.work.cluster.groups,
-            stream(self.work.seed, "guest", self._joined),
+            stream(self.work.seed, name, number),
             FAMILIES[0] if is_static else self.draw.choice(FAMILIES),
-            instance_id=f"guest-{self._joined}" if is_static else None,
+            instance_id=instance_id,
         )
-        self.work.join(member, stays=stays)
-        return member
 
-    async def run(self) -> None:
-        draw, steady = self.draw, self.work.steady
-        plan = GroupPlan("guests", steady[0].topic, len(steady))
-        plan.has_static_members = draw.random() < 0.5
-        self._join(plan, is_static=False, stays=True)
-        guests: list[GroupMember] = []
-        while not self.stopping:
-            await self.pause(200, 1_800)
-            here = [guest for guest in guests if not guest.stopping]
-            if len(here) < _MOST_GUESTS and draw.random() < 0.6:
-                is_static = plan.has_static_members and draw.random() < 0.6
-                guests.append(self._join(plan, is_static=is_static, stays=False))
-            elif here:
-                here[0].stopping = True
-                self.succeeded("a guest leaves")
-        for guest in guests:
+    async def finish(self) -> None:
+        for guest in self._guests:
             guest.stopping = True
-        while not all(guest.is_done for guest in guests):
+        while not all(guest.is_done for guest in self._guests):
             await self.pause(20, 60)
-        self.is_done = True
+
+
+@churn_of_profiles
+class InstancesDoubled(_Visits):
+    """Two processes with one group instance id: each takes the other's place, again and again."""
+
+    group: ClassVar[str] = "twins"
+    pause_ms = 200, 1_000
+
+    async def begin(self) -> None:
+        self._plan.has_static_members = True
+        self._guests = [self._member("twin", number, "twin") for number in range(2)]
+        for twin in self._guests:
+            self.work.visit(twin)
+            await self.pause(50, 1_500)
+
+    async def act(self) -> None:
+        self.succeeded(f"{self._plan.next_offset} commits begun")
+
+
+@churn
+class MembersComeAndGo(_Visits):
+    """Members, some of them static, that join a group with a steady member, and leave again."""
+
+    group: ClassVar[str] = "guests"
+    pause_ms = 200, 1_800
+
+    async def begin(self) -> None:
+        self._plan.has_static_members = self.draw.random() < 0.5
+        self.work.join(self._member("guest", 1, None))
+
+    async def act(self) -> None:
+        here = [guest for guest in self._guests if not guest.stopping]
+        if len(here) < _MOST_GUESTS and self.draw.random() < 0.6:
+            is_static = self._plan.has_static_members and self.draw.random() < 0.6
+            number = len(self._guests) + 2
+            guest = self._member("guest", number, f"guest-{number}" if is_static else None)
+            self.work.visit(guest)
+            self._guests.append(guest)
+        elif here:
+            here[0].stopping = True
+            self.succeeded("a guest leaves")

@@ -7,15 +7,15 @@ a crowd (L1), unread responses have a bound (L2), and text that is no UTF-8 is a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Final
 
 from tidelog.core import limits
 from tidelog.core.errors import ConnectionLost
 from tidelog.core.ports import Transport
 from tidelog.sim.checkers.unread_checker import UnreadChecker
 from tidelog.sim.loop import NS_PER_MS
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.work import Work
 from tidelog.wire.codec import encode_request
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -61,12 +61,9 @@ class CrowdConnection:
         """Ignore this: a crowd does not wait."""
 
 
-@churn
+@churn_of_profiles
 class Crowds(ChurnKind):
     """Crowds of one client after the other, at random brokers."""
-
-    name: ClassVar[str] = "crowds"
-    is_drawn: ClassVar[bool] = False
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -77,21 +74,16 @@ class Crowds(ChurnKind):
             simulator.network, config.queued_max_response_bytes, simulator.violate
         )
 
-    async def run(self) -> None:
-        kinds: tuple[Callable[[], object], ...] = (
-            self._take_all,
-            self._read_nothing,
-            self._no_utf_8,
-        )
+    async def begin(self) -> None:
         self.client.tasks.spawn("looks at what is unread", self._look())
-        while not self.stopping:
-            kind = self.draw.choice(kinds)
-            try:
-                await kind()  # type: ignore[misc]  # each is a coroutine function
-            except ConnectionLost as error:
-                self.failed(kind.__name__, error)
-            await self.pause(20, 400)
-        self.is_done = True
+
+    async def act(self) -> None:
+        kind = self.draw.choice((self._take_all, self._read_nothing, self._no_utf_8))
+        try:
+            await kind()
+        except ConnectionLost as error:
+            self.failed(kind.__name__, error)
+        await self.pause(20, 400)
 
     async def _look(self) -> None:
         while True:

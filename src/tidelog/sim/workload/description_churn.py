@@ -10,30 +10,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import ClassVar
 
 from tidelog.client.replica_requests import PartitionReplicas, ReplicaAdmin
-from tidelog.core.errors import TidelogError
 from tidelog.core.shrink_causes import ShrinkCause
-from tidelog.core.types import NO_LEADER, TopicPartition
-from tidelog.sim.checkers.published_state import PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.core.types import NO_LEADER
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.work import Work
 
 #: Causes that a broker has only after its first registration has ended.
 _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 
-@churn
+@churn_of_profiles
 class ReplicasDescribed(ChurnKind):
     """Descriptions of replicas by any broker (DescribeReplicas, DescribeTopicPartitions)."""
 
-    name: ClassVar[str] = "replicas_described"
-    is_drawn: ClassVar[bool] = False
+    pause_ms = 5, 120
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._admin = ReplicaAdmin(self.client.router)
+        self._replicas = ReplicaAdmin(self.client.router)
         #: Published states by partition and partition epoch.
         self._states: dict[tuple[LogKey, int], PublishedPartition] = {}
         #: Number of registrations of each broker.
@@ -51,27 +49,21 @@ class ReplicasDescribed(ChurnKind):
     def _registered(self, broker_id: int, broker_epoch: int) -> None:
         self._registrations[broker_id] = self._registrations.get(broker_id, 0) + 1
 
-    async def run(self) -> None:
-        while not self.stopping:
-            await self.pause(5, 120)
-            partition = self.draw.choice(self.work.steady)
-            registered = sorted(self.work.cluster.published.brokers)
-            if not registered:
-                continue
-            broker_id = self.draw.choice(registered)
-            try:
-                described = await self.client.run(self._admin.describe(broker_id, [partition]))
-                eligible = await self.client.run(self._admin.eligibility([partition.topic]))
-            except TidelogError as error:
-                self.failed(f"describing {partition} by {broker_id}", error)
-                continue
+    async def act(self) -> None:
+        partition = self.draw.choice(self.work.steady)
+        registered = sorted(self.work.cluster.published.brokers)
+        if not registered:
+            return
+        broker_id = self.draw.choice(registered)
+        with self.tried(f"describing {partition} by {broker_id}"):
+            described = await self.client.run(self._replicas.describe(broker_id, [partition]))
+            eligible = await self.client.run(self._replicas.eligibility([partition.topic]))
             for found in described.values():
                 self._check(found)
             for tp, one in eligible.items():
                 if one.wait is not None and not one.wait.members:
                     self._violate(f"{tp} waits without members")
             self.succeeded(f"{partition} by {broker_id}: {self._summary(described.values())}")
-        self.is_done = True
 
     def _summary(self, described: Iterable[PartitionReplicas]) -> str:
         return "; ".join(
@@ -89,7 +81,7 @@ class ReplicasDescribed(ChurnKind):
         self.work.cluster.simulator.violate(text)
 
     def _check(self, found: PartitionReplicas) -> None:
-        key = self._key(found.tp)
+        key = self.key(found.tp)
         state = self._states.get((key, found.partition_epoch))
         name = f"{found.tp} in partition epoch {found.partition_epoch}"
         if state is None:
@@ -125,7 +117,3 @@ class ReplicasDescribed(ChurnKind):
     def _never_ended(self, broker_id: int) -> bool:
         is_registered = broker_id in self.work.cluster.published.brokers
         return is_registered and self._registrations.get(broker_id, 0) < 2
-
-    def _key(self, partition: TopicPartition) -> LogKey:
-        topic = self.work.cluster.published.topics[partition.topic]
-        return LogKey(topic.topic_id, partition.partition)

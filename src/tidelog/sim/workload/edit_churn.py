@@ -20,9 +20,10 @@ from tidelog.core.types import TopicId, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.layout import TopicAssignment
 from tidelog.metadata.store import ANY_VERSION, Create, Delete, Op, SetData
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.partition_consumers import PartitionConsumer
 from tidelog.sim.workload.partition_producers import PartitionProducer
+from tidelog.sim.workload.work import Work
 
 _MAX_PARTITIONS: Final = 4
 #: A broker that does not exist.
@@ -32,13 +33,12 @@ _PATIENCE_MS: Final = 3_000
 _POLL_MS: Final = 20
 
 
-@churn
+@churn_of_profiles
 class NodesEdited(ChurnKind):
     """Foreign edits of a topic's nodes: created, changed, made invalid, repaired and deleted."""
 
-    name: ClassVar[str] = "nodes_edited"
-    is_drawn: ClassVar[bool] = False
     topic: ClassVar[str] = "edited"
+    pause_ms = 50, 800
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -49,14 +49,13 @@ class NodesEdited(ChurnKind):
         #: Number of invalid edits.
         self.wrong = 0
 
-    async def run(self) -> None:
+    async def begin(self) -> None:
         await self._make()
-        while not self.stopping:
-            await self.pause(50, 800)
-            await self.draw.choice(
-                (self._grow, self._shrink, self._scribble, self._scribble, self._recreate)
-            )()
-        self.is_done = True
+
+    async def act(self) -> None:
+        await self.draw.choice(
+            (self._grow, self._shrink, self._scribble, self._scribble, self._recreate)
+        )()
 
     def unsettled(self) -> str:
         found = self.work.cluster.published.topics.get(self.topic)
@@ -250,8 +249,8 @@ class NodesEdited(ChurnKind):
     def _work_on(self, number: int) -> None:
         partition = TopicPartition(self.topic, number)
         self._clients[number] = (
-            self.work.produce(self._writer, partition, acks=-1, idempotent=True),
-            self.work.consume(self._reader, partition, None),
+            self.work.produce(self._writer, partition),
+            self.work.consume(self._reader, partition),
         )
 
     def _stop_work_on(self, number: int) -> None:

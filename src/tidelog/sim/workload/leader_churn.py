@@ -8,25 +8,25 @@ on automatic balance.
 from __future__ import annotations
 
 import random
-from typing import ClassVar
 
 from tidelog.client.upkeep import ElectionType, PartitionAdmin
-from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.published_state import PublishedPartition
-from tidelog.sim.checkers.replica_logs import LogKey
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.work import Work
 
 
 @churn
 class LeadersElected(ChurnKind):
     """Elections of preferred leaders by request; a reported election must have happened."""
 
-    name: ClassVar[str] = "leaders_elected"
+    pause_ms = 50, 1_200
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._admin = PartitionAdmin(self.client.router)
+        self._partitions = PartitionAdmin(self.client.router)
         #: Time at which published state last had each leader.
         self._led_ns: dict[tuple[LogKey, int], int] = {}
         work.cluster.published.on_state.append(self._follow)
@@ -37,23 +37,17 @@ class LeadersElected(ChurnKind):
         if before is not None:
             self._led_ns[(now.key, before.leader)] = now_ns
 
-    async def run(self) -> None:
-        while not self.stopping:
-            await self.pause(50, 1_200)
-            asked = list(self.work.steady) if self.draw.random() < 0.5 else None
-            begin_ns = self.client.now_ns
-            try:
-                results = await self.client.run(
-                    self._admin.elect_leaders(ElectionType.PREFERRED, asked)
-                )
-            except TidelogError as error:
-                self.failed("election", error)
-                continue
+    async def act(self) -> None:
+        asked = list(self.work.steady) if self.draw.random() < 0.5 else None
+        begin_ns = self.client.now_ns
+        with self.tried("election"):
+            results = await self.client.run(
+                self._partitions.elect_leaders(ElectionType.PREFERRED, asked)
+            )
             self.succeeded(f"{len(results)} elections")
             for partition, result in results.items():
                 if result.error is ErrorCode.NONE:
                     self._check(partition, begin_ns)
-        self.is_done = True
 
     def _check(self, partition: TopicPartition, begin_ns: int) -> None:
         """Check that the preferred replica led at some time since the request."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import ClassVar, Final
+from typing import Final
 
 from tidelog.client.steps import Address
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
-from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.client import CONNECT_TIMEOUT_MS, ClientConnection
 from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -45,27 +45,22 @@ class _Watched(ClientConnection):
             self.ended.set_result(None)
 
 
-@churn
+@churn_of_profiles
 class LeadersFollowed(ChurnKind):
     """A client that asks for the next leader once when its connection ends, then by a timer."""
 
-    name: ClassVar[str] = "leaders_followed"
-    is_drawn: ClassVar[bool] = False
-
-    async def run(self) -> None:
-        while not self.stopping:
-            partition = self.draw.choice(self.work.steady)
-            leader = await self._ask(partition, None)
-            while leader is not None and not self.stopping:
-                await self._watch(leader)
-                if self.stopping:
-                    break
-                lost, leader = leader, await self._ask(partition, leader)
-                if leader is not None:
-                    self.succeeded(f"{partition}: {leader} after {lost}")
-            if not self.stopping:
-                await self.client.tasks.sleep(_TIMER_MS)
-        self.is_done = True
+    async def act(self) -> None:
+        partition = self.draw.choice(self.work.steady)
+        leader = await self._ask(partition, None)
+        while leader is not None and not self.stopping:
+            await self._watch(leader)
+            if self.stopping:
+                return
+            lost, leader = leader, await self._ask(partition, leader)
+            if leader is not None:
+                self.succeeded(f"{partition}: {leader} after {lost}")
+        if not self.stopping:
+            await self.client.tasks.sleep(_TIMER_MS)
 
     async def _watch(self, leader: Address) -> None:
         """Keep a connection to the leader until it ends."""

@@ -18,11 +18,10 @@ from tidelog.client.fetching import LATEST, ListedOffset, LogReader
 from tidelog.client.upkeep import PartitionAdmin
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import READ_UNCOMMITTED, TopicPartition
-from tidelog.history.operations import Operation
-from tidelog.sim.checkers.replica_logs import LogKey
 from tidelog.sim.checkers.replication_checker import Truth
-from tidelog.sim.workload.administrator import Administrator
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.work import Work
 
 #: Timestamp with which ListOffsets finds the record of the largest timestamp (KIP-734).
 _MAX_TIMESTAMP: Final = -3
@@ -34,12 +33,11 @@ _NONE: Final = -1
 _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
 
 
-@churn
+@churn_of_profiles
 class OffsetsLookedUp(ChurnKind):
     """Lookups of offsets: the latest, by time, of the newest record."""
 
-    name: ClassVar[str] = "offsets_looked_up"
-    is_drawn: ClassVar[bool] = False
+    pause_ms = 5, 120
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -47,11 +45,8 @@ class OffsetsLookedUp(ChurnKind):
         #: The highest "latest" offset in responses of each leader, by partition and leader epoch.
         self._latest: dict[tuple[LogKey, int], int] = {}
 
-    async def run(self) -> None:
-        while not self.stopping:
-            await self.pause(5, 120)
-            await self._look_up(self.draw.choice(self.work.steady), self._wanted())
-        self.is_done = True
+    async def act(self) -> None:
+        await self._look_up(self.draw.choice(self.work.steady), self._wanted())
 
     def _wanted(self) -> int:
         """Return the timestamp to look up."""
@@ -63,7 +58,8 @@ class OffsetsLookedUp(ChurnKind):
         return self.client.ports.clock.wall_ms() - self.draw.choice(_AGES_MS)
 
     async def _look_up(self, partition: TopicPartition, wanted: int) -> None:
-        key, truth = self._key(partition), self._truth(partition)
+        key = self.key(partition)
+        truth = self.work.cluster.replication.truth(key)
         led_by, committed = self._leadership(key), len(truth.committed)
         operation = self._reader.list_offsets({partition: wanted}, READ_UNCOMMITTED)
         try:
@@ -81,13 +77,6 @@ class OffsetsLookedUp(ChurnKind):
         asked_epoch = self.client.router.leader_epoch(partition)
         if led_by == self._leadership(key) and led_by[1] == asked_epoch:
             self._check_not_passed_over(truth, listed, wanted, committed)
-
-    def _key(self, partition: TopicPartition) -> LogKey:
-        topic = self.work.cluster.published.topics[partition.topic]
-        return LogKey(topic.topic_id, partition.partition)
-
-    def _truth(self, partition: TopicPartition) -> Truth:
-        return self.work.cluster.replication.truth(self._key(partition))
 
     def _leadership(self, key: LogKey) -> tuple[int, int]:
         """Return the published leader and its leader epoch."""
@@ -153,12 +142,9 @@ class OffsetsLookedUp(ChurnKind):
         self.client.history.broken_promise(f"client {self.client.node_id} got a response: {what}")
 
 
-@churn
+@churn_of_profiles
 class RecordsExpire(ChurnKind):
     """A topic kept small by retention, and emptied by request now and then."""
-
-    name: ClassVar[str] = "records_expire"
-    is_drawn: ClassVar[bool] = False
 
     topic: ClassVar[str] = "fleeting"
     configs: ClassVar[dict[str, str]] = {
@@ -167,38 +153,20 @@ class RecordsExpire(ChurnKind):
         "file.delete.delay.ms": "100",
     }
 
-    async def run(self) -> None:
+    pause_ms = 200, 2_500
+
+    async def begin(self) -> None:
         work, partition = self.work, TopicPartition(self.topic, 0)
-        admin = Administrator(self.client, self.draw)
-        admin.takes_existing = True
-        configs = dict(work.topic_configs) | self.configs
-        await admin.create(self.topic, 1, work.replication_factor, configs)
-        topic_id = work.cluster.published.topics[self.topic].topic_id
-        self._anything_may_go(LogKey(topic_id, 0))
-        work.produce(work.client(), partition, acks=-1, idempotent=True)
-        work.produce(work.client(), partition, acks=-1, idempotent=True)
-        work.consume(work.client(), partition, None)
+        await self.create(self.topic, configs=self.configs)
+        # The time of retention and the records that it removes are not known here.
+        self.client.records_may_go(partition, self.topic_id(self.topic), 1 << 62)
+        work.produce(work.client(), partition)
+        work.produce(work.client(), partition)
+        work.consume(work.client(), partition)
+
+    async def act(self) -> None:
+        partition = TopicPartition(self.topic, 0)
         deleter = PartitionAdmin(self.client.router)
-        while not self.stopping:
-            await self.pause(200, 2_500)
-            try:
-                low = await self.client.run(deleter.delete_records({partition: _EVERYTHING}))
-            except TidelogError as error:
-                self.failed("deletion of everything", error)
-            else:
-                self.succeeded(f"deletion of everything: {low[partition]}")
-        self.is_done = True
-
-    def _anything_may_go(self, key: LogKey) -> None:
-        """Allow the removal of any committed record.
-
-        The time of retention and the records that it removes are not known here.
-        """
-        end = 1 << 62
-        history = self.client.history
-        history.record_deletion_begins(key.topic_id, key.partition, end)
-        name = f"{self.topic}@{key.topic_id.hex()}-{key.partition}"
-        now_ns = self.client.now_ns
-        history.operations.append(
-            Operation("retention", "log_start", now_ns, now_ns, partitions={name: end})
-        )
+        with self.tried("deletion of everything"):
+            low = await self.client.run(deleter.delete_records({partition: _EVERYTHING}))
+            self.succeeded(f"deletion of everything: {low[partition]}")

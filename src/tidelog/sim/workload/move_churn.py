@@ -9,14 +9,15 @@ Every broker that hosts a partition is one of its replicas (V52); replicas set a
 from __future__ import annotations
 
 import random
-from typing import ClassVar, Final
+from typing import Final
 
 from tidelog.client.moving import MoveAdmin
-from tidelog.core.errors import ErrorCode, TidelogError
+from tidelog.core.errors import ErrorCode
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.work import Work
 
 _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
@@ -24,56 +25,43 @@ _ALL_BACK: Final = 0.08
 _OTHER_FACTOR: Final = 0.15
 
 
-@churn
+@churn_of_profiles
 class PartitionsMoved(ChurnKind):
     """Moves of the steady partitions and of groups' partitions, some of them at once."""
 
-    name: ClassVar[str] = "partitions_moved"
-    is_drawn: ClassVar[bool] = False
+    pause_ms = 30, 1_500
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._admin = MoveAdmin(self.client.router)
+        self._moves = MoveAdmin(self.client.router)
 
-    async def run(self) -> None:
-        while not self.stopping:
-            await self.pause(30, 1_500)
-            movable = [*self.work.steady, *self._of_groups()]
-            partitions = self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
-            targets = {each: self._target(each) for each in partitions}
-            if self.draw.random() < _ALL_BACK:
-                self._cancel_all()
-                continue
-            if self.draw.random() < _BY_NODE:
-                self._leave_in_the_store(targets)
-                continue
-            try:
-                asked = self._admin.reassign(targets, throttle=self._throttle())
+    async def act(self) -> None:
+        targets = {each: self._target() for each in self._some()}
+        if self.draw.random() < _ALL_BACK:
+            self._cancel_all()
+        elif self.draw.random() < _BY_NODE:
+            self._leave_in_the_store(targets)
+        else:
+            with self.tried("moves", forgets=True):
+                asked = self._moves.reassign(targets, throttle=self._throttle())
                 results = await self.client.run(asked)
-            except TidelogError as error:
-                self.failed("moves", error)
-                self.client.router.forget()
-                continue
-            begun = [each for each in results if results[each].error is ErrorCode.NONE]
-            if begun:
-                self.succeeded(f"{len(begun)} moves")
-        await self._stopped()
-        self.is_done = True
+                begun = [each for each in results if results[each].error is ErrorCode.NONE]
+                if begun:
+                    self.succeeded(f"{len(begun)} moves")
 
     def _throttle(self) -> int | None:
         """Return the throttle that goes with the next moves; None asks for none."""
         return None
 
-    async def _stopped(self) -> None:
-        """Put right what keeps moves from their end."""
-
-    def _of_groups(self) -> list[TopicPartition]:
+    def _some(self) -> list[TopicPartition]:
+        """Return some of the steady partitions and of those of groups."""
+        movable = list(self.work.steady)
         topic = self.work.cluster.published.topics.get(CONSUMER_OFFSETS)
-        if topic is None:
-            return []
-        return [TopicPartition(topic.name, number) for number in topic.assignment]
+        if topic is not None:
+            movable += [TopicPartition(topic.name, number) for number in topic.assignment]
+        return self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
 
-    def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
+    def _target(self) -> tuple[int, ...] | None:
         """Return other brokers, or the same in another order; None cancels a reassignment."""
         draw = self.draw
         if draw.random() < _BACK:

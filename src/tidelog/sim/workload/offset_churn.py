@@ -8,16 +8,16 @@ got no response, may also hold, because any of its attempts may take effect at a
 from __future__ import annotations
 
 import random
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.groups import CommittedOffset, GroupAdmin
 from tidelog.client.steps import Call, Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition
-from tidelog.sim.checkers.replica_logs import LogKey
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.sim.workload.work import Work
 from tidelog.wire.registry import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_DELETE
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _GROUP: Final = "ledger"
 _PARTITIONS: Final = 3
 #: No offset.
-_NONE: Final = -1
+NO_OFFSET: Final = -1
 _WRITES: Final = (OFFSET_COMMIT, OFFSET_DELETE, DELETE_GROUPS)
 
 
@@ -54,78 +54,49 @@ class Attempts:
                 return result
 
 
-@churn
-class OffsetsDeleted(ChurnKind):
-    """Commits, resets and deletions of a group's offsets, and deletions of the group."""
+class Ledger:
+    """The offsets of a group without members, as the requests of a kind of churn change them."""
 
-    name: ClassVar[str] = "offsets_deleted"
-
-    def __init__(self, work: Work, draw: random.Random) -> None:
-        super().__init__(work, draw)
-        router = self.client.router
-        self._admin = GroupAdmin(router, Coordinators(router))
-        self._partitions = [TopicPartition(work.steady[0].topic, n) for n in range(_PARTITIONS)]
-        self._next_offset = 0
+    def __init__(
+        self,
+        kind: ChurnKind,
+        group: str,
+        partitions: Sequence[TopicPartition],
+        since: str = "",
+        rule: str = "",
+    ) -> None:
+        """Begin without offsets; `since` and `rule` complete the text of violations."""
+        router = kind.client.router
+        self.admin = GroupAdmin(router, Coordinators(router))
+        self.group = group
+        self.partitions = partitions
         #: The acknowledged offset of each partition, and other offsets that it may have.
-        self._certain = dict.fromkeys(self._partitions, _NONE)
-        self._possible: dict[TopicPartition, dict[int, None]] = {
-            each: {} for each in self._partitions
-        }
+        self.certain = dict.fromkeys(partitions, NO_OFFSET)
+        self._possible: dict[TopicPartition, dict[int, None]] = {each: {} for each in partitions}
+        self._kind = kind
+        self._since, self._rule = since, rule
 
-    async def run(self) -> None:
-        while not self.stopping:
-            await self.pause(30, 500)
-            what = self.draw.random()
-            some = self.draw.sample(self._partitions, self.draw.randrange(1, _PARTITIONS + 1))
-            if what < 0.45:
-                await self._commit(some)
-            elif what < 0.6:
-                await self._change(
-                    dict.fromkeys(some, _NONE), self._admin.delete_offsets(_GROUP, some), "deleted"
-                )
-            elif what < 0.7:
-                await self._change(
-                    dict.fromkeys(self._partitions, _NONE),
-                    self._admin.delete(_GROUP),
-                    "group deleted",
-                )
-            else:
-                await self._look()
-        while not self._waits_for_operator() and not await self._look():
-            await self.pause(50, 300)
-        self.is_done = True
-
-    def _waits_for_operator(self) -> bool:
-        """Return whether the partition of the group's coordinator waits for an operator."""
-        cluster = self.work.cluster
-        topic = cluster.published.topics.get(CONSUMER_OFFSETS)
-        partition = cluster.groups.partition_of(_GROUP)
-        return topic is not None and cluster.waits_for_operator(LogKey(topic.topic_id, partition))
-
-    async def _commit(self, partitions: list[TopicPartition]) -> None:
+    async def commit(self, wanted: dict[TopicPartition, int]) -> None:
         """Commit new offsets; to the group this is also a reset."""
-        wanted = {}
-        for partition in partitions:
-            self._next_offset += 1
-            wanted[partition] = self._next_offset
         offsets = {each: CommittedOffset(offset) for each, offset in wanted.items()}
-        await self._change(wanted, self._admin.commit(_GROUP, offsets), "committed")
+        await self.change(wanted, self.admin.commit(self.group, offsets), "committed")
 
-    async def _change(
+    async def change(
         self, wanted: dict[TopicPartition, int], operation: Operation[None], what: str
     ) -> None:
+        """Run an operation after which these offsets hold, and note its outcome."""
         attempts = Attempts()
         try:
-            await self.client.run(attempts.of(operation))
+            await self._kind.client.run(attempts.of(operation))
         except TidelogError as error:
-            self.failed(what, error)
+            self._kind.failed(what, error)
             gone = isinstance(error, KafkaError) and error.code is ErrorCode.GROUP_ID_NOT_FOUND
             if gone and attempts.count == 1:
                 self._check_gone()
                 return
         else:
-            self.succeeded(what)
-            self._certain.update(wanted)
+            self._kind.succeeded(what)
+            self.certain.update(wanted)
             if attempts.count == 1:
                 return
         for partition, offset in wanted.items():
@@ -133,25 +104,63 @@ class OffsetsDeleted(ChurnKind):
 
     def _check_gone(self) -> None:
         """Check a response that the group does not exist: no offset may be required then."""
-        for partition, certain in self._certain.items():
-            if certain != _NONE and _NONE not in self._possible[partition]:
-                self.client.history.broken_promise(
-                    f"group {_GROUP} was reported as missing; offset {certain} of {partition} was"
-                    " acknowledged and not deleted"
+        for partition, certain in self.certain.items():
+            if certain != NO_OFFSET and NO_OFFSET not in self._possible[partition]:
+                self._kind.client.history.broken_promise(
+                    f"group {self.group} was reported as missing; offset {certain} of {partition}"
+                    f" was acknowledged{self._since} and not deleted{self._rule}"
                 )
 
-    async def _look(self) -> bool:
+    async def look(self) -> bool:
         """Read the group's offsets and check them; return whether the read succeeded."""
-        try:
-            found = await self.client.run(self._admin.committed(_GROUP, self._partitions))
-        except TidelogError as error:
-            self.failed("read", error)
-            return False
-        for partition, certain in self._certain.items():
-            offset = found[partition].offset if partition in found else _NONE
-            if offset != certain and offset not in self._possible[partition]:
-                self.client.history.broken_promise(
-                    f"group {_GROUP} got offset {offset} for {partition}; {certain} was"
-                    f" acknowledged last, and {list(self._possible[partition])} may hold besides"
-                )
-        return True
+        with self._kind.tried("read"):
+            wanted = self.admin.committed(self.group, self.partitions)
+            found = await self._kind.client.run(wanted)
+            for partition, certain in self.certain.items():
+                offset = found[partition].offset if partition in found else NO_OFFSET
+                if offset != certain and offset not in self._possible[partition]:
+                    self._kind.client.history.broken_promise(
+                        f"group {self.group} got offset {offset} for {partition}; {certain} was"
+                        f" acknowledged last{self._since}, and"
+                        f" {list(self._possible[partition])} may hold besides{self._rule}"
+                    )
+            return True
+        return False
+
+    async def look_at_last(self) -> None:
+        """Read the offsets once more, unless their coordinator waits for an operator."""
+        waits_for_operator = self._kind.work.cluster.group_waits_for_operator
+        while not waits_for_operator(self.group) and not await self.look():
+            await self._kind.pause(50, 300)
+
+
+@churn
+class OffsetsDeleted(ChurnKind):
+    """Commits, resets and deletions of a group's offsets, and deletions of the group."""
+
+    pause_ms = 30, 500
+
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        partitions = [TopicPartition(work.steady[0].topic, n) for n in range(_PARTITIONS)]
+        self._ledger = Ledger(self, _GROUP, partitions)
+        self._next_offset = 0
+
+    async def act(self) -> None:
+        ledger, admin = self._ledger, self._ledger.admin
+        what = self.draw.random()
+        some = self.draw.sample(ledger.partitions, self.draw.randrange(1, _PARTITIONS + 1))
+        if what < 0.45:
+            first, self._next_offset = self._next_offset + 1, self._next_offset + len(some)
+            await ledger.commit(dict(zip(some, range(first, first + len(some)), strict=True)))
+        elif what < 0.6:
+            wanted = dict.fromkeys(some, NO_OFFSET)
+            await ledger.change(wanted, admin.delete_offsets(_GROUP, some), "deleted")
+        elif what < 0.7:
+            wanted = dict.fromkeys(ledger.partitions, NO_OFFSET)
+            await ledger.change(wanted, admin.delete(_GROUP), "group deleted")
+        else:
+            await ledger.look()
+
+    async def finish(self) -> None:
+        await self._ledger.look_at_last()

@@ -7,14 +7,15 @@ faults reassignments are unfrozen; then every queue and every request is carried
 from __future__ import annotations
 
 import random
-from typing import ClassVar, Final
+from typing import Final
 
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import Create, Op
-from tidelog.sim.workload.churning import Work, churn
+from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
+from tidelog.sim.workload.work import Work
 
 #: What is done next, with its weight.
 _ACTS: Final = {
@@ -33,56 +34,51 @@ _ACTS: Final = {
 _BELOW: Final = 0.3
 
 
-@churn
+@churn_of_profiles
 class MovesQueued(PartitionsMoved):
     """Moves that are queued, frozen, and asked for by nodes of the store."""
 
-    name: ClassVar[str] = "moves_queued"
+    pause_ms = 30, 1_200
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._queue = work.cluster.published.queue
 
-    async def run(self) -> None:
-        while not self.stopping:
-            await self.pause(30, 1_200)
-            [act] = self.draw.choices([*_ACTS], [*_ACTS.values()])
-            try:
-                await self._act(act)
-            except TidelogError as error:
-                self.failed(act, error)
-                self.client.router.forget()
+    async def act(self) -> None:
+        [act] = self.draw.choices([*_ACTS], [*_ACTS.values()])
+        with self.tried(act, forgets=True):
+            await self._act(act)
+
+    async def finish(self) -> None:
         self._thaw()
-        self.is_done = True
 
     async def _act(self, act: str) -> None:
-        if act == "queue":
-            await self._reassign(self._targets(), queued=True)
-        elif act == "queue_by_node":
-            self._queue_by_node(self._targets())
-        elif act == "freeze":
-            await self._freeze()
-        elif act == "freeze_by_node":
-            await self._freeze_by_node()
-        elif act == "request":
-            self._request(self._targets())
-        elif act == "single":
-            self._request_one(*next(iter(self._targets().items())))
-        elif act == "move":
-            await self._reassign(self._targets(), queued=False)
-        elif act == "cancel":
-            await self._reassign(dict.fromkeys(self._targets()), queued=False)
-        elif act == "cancel_all":
-            self._cancel_all()
-            if self.work.cluster.store.tree.get(layout.CANCEL_REASSIGNMENTS) is not None:
-                self._queue.node_asks(layout.CANCEL_REASSIGNMENTS, ())
-        else:
-            await self.pause(500, 4_500)
+        match act:
+            case "queue":
+                await self._reassign(self._targets(), queued=True)
+            case "queue_by_node":
+                self._queue_by_node(self._targets())
+            case "freeze":
+                await self._freeze()
+            case "freeze_by_node":
+                await self._freeze_by_node()
+            case "request":
+                self._request(self._targets())
+            case "single":
+                self._request_one(*next(iter(self._targets().items())))
+            case "move":
+                await self._reassign(self._targets(), queued=False)
+            case "cancel":
+                await self._reassign(dict.fromkeys(self._targets()), queued=False)
+            case "cancel_all":
+                self._cancel_all()
+                if self.work.cluster.store.tree.get(layout.CANCEL_REASSIGNMENTS) is not None:
+                    self._queue.node_asks(layout.CANCEL_REASSIGNMENTS, ())
+            case _:
+                await self.pause(500, 4_500)
 
     def _targets(self) -> dict[TopicPartition, tuple[int, ...]]:
-        movable = [*self.work.steady, *self._of_groups()]
-        partitions = self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
-        brokers = list(self.work.cluster.brokers)
+        partitions, brokers = self._some(), list(self.work.cluster.brokers)
         count = min(self.work.replication_factor, len(brokers))
         return {each: tuple(self.draw.sample(brokers, count)) for each in partitions}
 
@@ -94,7 +90,7 @@ class MovesQueued(PartitionsMoved):
         if not queued:
             self._queue.opened(targets)
         try:
-            results = await self.client.run(self._admin.reassign({**targets}, queued=queued))
+            results = await self.client.run(self._moves.reassign({**targets}, queued=queued))
         except TidelogError:
             self._queue.asking([] if queued else targets)
             raise
@@ -112,7 +108,7 @@ class MovesQueued(PartitionsMoved):
             self._queue.made(targets)
 
     async def _freeze(self) -> None:
-        await self.client.run(self._admin.freeze(True))
+        await self.client.run(self._moves.freeze(True))
         self._queue.frozen()
         self.succeeded("a freeze")
         await self.pause(100, 1_500)
@@ -120,7 +116,7 @@ class MovesQueued(PartitionsMoved):
         await self._reassign(self._targets(), queued=False)
         await self.pause(100, 1_500)
         self._queue.thawing()
-        await self.client.run(self._admin.freeze(False))
+        await self.client.run(self._moves.freeze(False))
 
     async def _freeze_by_node(self) -> None:
         if self._write(Create(layout.FREEZE_REASSIGNMENTS, b"")):

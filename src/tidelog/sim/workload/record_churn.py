@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog.client.fetching import EARLIEST, LogReader
 from tidelog.client.upkeep import PartitionAdmin
-from tidelog.core.errors import TidelogError
 from tidelog.core.types import NO_LEADER, READ_UNCOMMITTED, TopicId, TopicPartition
-from tidelog.history.operations import Operation
-from tidelog.sim.checkers.replica_logs import LogKey
-from tidelog.sim.workload.administrator import Administrator
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.workload.churning import ChurnKind, churn
 from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.work import Work
 
 if TYPE_CHECKING:
+    from tidelog.log.partition_log import PartitionLog
     from tidelog.sim.sim_broker import SimBroker
 
 
@@ -30,12 +29,13 @@ class _Deletions(ChurnKind):
 
     topic: ClassVar[str]
     configs: ClassVar[dict[str, str]]
+    pause_ms = 100, 1_200
     #: Whether records have keys, so that compaction removes some.
     keyed: ClassVar[bool] = False
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._admin = PartitionAdmin(self.client.router)
+        self._deleter = PartitionAdmin(self.client.router)
         self._reader = LogReader(self.client.router)
         self._partition = TopicPartition(self.topic, 0)
         self._consumers: list[PartitionConsumer] = []
@@ -44,42 +44,38 @@ class _Deletions(ChurnKind):
         self._low_watermark = 0
         self._knowing: dict[int, int] = {}
 
-    async def run(self) -> None:
+    async def begin(self) -> None:
         work = self.work
-        admin = Administrator(self.client, self.draw)
-        admin.takes_existing = True
-        configs = dict(work.topic_configs) | self.configs
-        await admin.create(self.topic, 1, work.replication_factor, configs)
-        self._topic_id = work.cluster.published.topics[self.topic].topic_id
+        await self.create(self.topic, configs=self.configs)
+        self._topic_id = self.topic_id(self.topic)
         reader = work.client()
         for _ in range(2):
-            work.produce(work.client(), self._partition, acks=-1, idempotent=True, keyed=self.keyed)
-            consumer = work.consume(reader, self._partition, None, gaps=self.keyed)
-            self._consumers.append(consumer)
-        while not self.stopping:
-            await self.pause(100, 1_200)
-            await self._delete()
-            await self._look()
+            work.produce(work.client(), self._partition, keyed=self.keyed)
+            self._consumers.append(work.consume(reader, self._partition, gaps=self.keyed))
+
+    async def act(self) -> None:
+        await self._delete()
+        await self._look()
+
+    async def finish(self) -> None:
         key = LogKey(self._topic_id, self._partition.partition)
-        while not work.cluster.waits_for_operator(key) and not await self._look():
+        while not self.work.cluster.waits_for_operator(key) and not await self._look():
             await self.pause(50, 300)
-        self.is_done = True
 
     async def _delete(self) -> None:
         known_end = max(consumer.position for consumer in self._consumers)
         before = self.draw.choice(
             (self.draw.randrange(self._low_watermark, known_end + 1), *self._ends(known_end))
         )
-        self._begins(before)
-        try:
-            low = await self.client.run(self._admin.delete_records({self._partition: before}))
-        except TidelogError as error:
-            self.failed(f"deletion below {before}", error)
-            return
-        self.succeeded(f"deletion below {before}: {low[self._partition]}")
-        self._check(low[self._partition], "the low watermark", before)
-        self._low_watermark = max(self._known_low_watermark(), low[self._partition])
-        self._knowing = self._who_knows()
+        self.client.records_may_go(self._partition, self._topic_id, before, "deleter")
+        what = f"deletion below {before}"
+        with self.tried(what):
+            found = await self.client.run(self._deleter.delete_records({self._partition: before}))
+            low = found[self._partition]
+            self.succeeded(f"{what}: {low}")
+            self._check(low, "the low watermark", before)
+            self._low_watermark = max(self._known_low_watermark(), low)
+            self._knowing = self._who_knows()
 
     def _ends(self, known_end: int) -> list[int]:
         """Return ends of replicas' logs that a deletion may request.
@@ -88,15 +84,14 @@ class _Deletions(ChurnKind):
         start of the epoch shows that records below differ (V67). A random offset hardly ever meets
         that end.
         """
-        found = (self._log_end(broker) for broker in self.work.cluster.brokers.values())
+        logs = map(self._log, self.work.cluster.brokers.values())
+        found = [log.log_end_offset for log in logs if log is not None]
         return [end for end in found if self._low_watermark <= end <= known_end]
 
-    def _log_end(self, broker: SimBroker) -> int:
-        """Return a broker's log end offset, -1 if it has no log."""
-        if broker.broker is None:
-            return -1
-        partition = broker.broker.replicas.get(self._partition)
-        return -1 if partition is None else partition.log.log_end_offset
+    def _log(self, broker: SimBroker) -> PartitionLog | None:
+        """Return a broker's log of the partition, if it has one."""
+        partition = None if broker.broker is None else broker.broker.replicas.get(self._partition)
+        return None if partition is None else partition.log
 
     def _who_knows(self) -> dict[int, int]:
         """Return the brokers that know the low watermark, with their incarnations.
@@ -106,15 +101,9 @@ class _Deletions(ChurnKind):
         return {
             broker.node_id: broker.incarnation
             for broker in self.work.cluster.brokers.values()
-            if self._log_start(broker) >= self._low_watermark
+            if (log := self._log(broker)) is not None
+            and log.log_start_offset >= self._low_watermark
         }
-
-    def _log_start(self, broker: SimBroker) -> int:
-        """Return a broker's log start offset, -1 if it has no log."""
-        if broker.broker is None:
-            return -1
-        partition = broker.broker.replicas.get(self._partition)
-        return -1 if partition is None else partition.log.log_start_offset
 
     def _known_low_watermark(self) -> int:
         """Return the acknowledged low watermark while the leader knows it, else 0.
@@ -133,25 +122,15 @@ class _Deletions(ChurnKind):
             self._low_watermark = 0
         return self._low_watermark
 
-    def _begins(self, before: int) -> None:
-        history = self.client.history
-        history.record_deletion_begins(self._topic_id, self._partition.partition, before)
-        name = f"{self.topic}@{self._topic_id.hex()}-{self._partition.partition}"
-        now_ns = self.client.now_ns
-        history.operations.append(
-            Operation("deleter", "log_start", now_ns, now_ns, partitions={name: before})
-        )
-
     async def _look(self) -> bool:
         """Look up the log start and check it; return whether the lookup succeeded."""
         wanted = {self._partition: EARLIEST}
-        try:
+        with self.tried("looking for the beginning"):
             listed = await self.client.run(self._reader.list_offsets(wanted, READ_UNCOMMITTED))
-        except TidelogError as error:
-            self.failed("looking for the beginning", error)
-            return False
-        self._check(listed[self._partition].offset, "the log start", self._known_low_watermark())
-        return True
+            lowest = self._known_low_watermark()
+            self._check(listed[self._partition].offset, "the log start", lowest)
+            return True
+        return False
 
     def _check(self, offset: int, what: str, lowest: int) -> None:
         key = (self._topic_id, self._partition.partition)
@@ -167,7 +146,6 @@ class _Deletions(ChurnKind):
 class RecordsDeleted(_Deletions):
     """Requests that delete the oldest records of a topic."""
 
-    name: ClassVar[str] = "records_deleted"
     topic: ClassVar[str] = "trimmed"
     configs: ClassVar[dict[str, str]] = {"segment.bytes": "1500", "file.delete.delay.ms": "300"}
 
@@ -176,7 +154,6 @@ class RecordsDeleted(_Deletions):
 class CompactedAndDeleted(_Deletions):
     """Requests that delete the oldest records of a compacted topic."""
 
-    name: ClassVar[str] = "compacted_and_deleted"
     topic: ClassVar[str] = "thinned"
     configs: ClassVar[dict[str, str]] = {
         "cleanup.policy": "compact,delete",

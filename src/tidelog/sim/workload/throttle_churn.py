@@ -9,20 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
-from tidelog.client.configs import (
-    BROKER,
-    TOPIC,
-    ConfigAdmin,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResource,
-)
-from tidelog.core.errors import TidelogError
+from tidelog.client.configs import BROKER, TOPIC, ConfigResource
 from tidelog.core.throttle_keys import THROTTLE_RATES, UNLIMITED
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
+from tidelog.sim.workload.work import Work
 from tidelog.wire.messages.alter_partition_reassignments import NO_THROTTLE
 
 #: Bytes a second; 0 holds replicas outside the ISR back until it changes.
@@ -32,60 +25,49 @@ _ALL_REPLICAS: Final = 0.5
 _REMOVED: Final = 0.15
 
 
-@churn
+@churn_of_profiles
 class MovesThrottled(PartitionsMoved):
     """Moves that bring a throttle along, which is changed meanwhile (R4)."""
-
-    name: ClassVar[str] = "moves_throttled"
 
     def _throttle(self) -> int | None:
         """Return the throttle of the next moves; None keeps what they have."""
         return self.draw.choice((None, NO_THROTTLE, 300, 1_000, 4_000, 20_000))
 
-    async def _stopped(self) -> None:
+    async def finish(self) -> None:
         """Remove the throttles of moves under way: they are too low for moves to end in time."""
         while True:
-            try:
-                moves = await self.client.run(self._admin.list_reassignments())
+            with self.tried("the throttle of moves", forgets=True):
+                moves = await self.client.run(self._moves.list_reassignments())
                 targets = {each: move.target for each, move in moves.items() if move.throttle}
                 if not targets:
                     return
-                await self.client.run(self._admin.reassign({**targets}, throttle=NO_THROTTLE))
-            except TidelogError as error:
-                self.failed("the throttle of moves", error)
-                self.client.router.forget()
+                await self.client.run(self._moves.reassign({**targets}, throttle=NO_THROTTLE))
             await self.pause(50, 300)
 
 
-@churn
+@churn_of_profiles
 class ThrottlesChanged(ChurnKind):
     """Rates of brokers and lists of the steady topic's replicas, changed at any time."""
 
-    name: ClassVar[str] = "throttles_changed"
-    is_drawn: ClassVar[bool] = False
-
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._configs = ConfigAdmin(self.client.router)
         self._topics = list(dict.fromkeys(each.topic for each in work.steady))
 
-    async def run(self) -> None:
+    async def act(self) -> None:
         draw = self.draw
-        while not self.stopping:
-            if draw.random() < _REMOVED:
-                await self._remove()
-            else:
-                for topic in self._topics:
-                    await self._set(ConfigResource(TOPIC, topic), _LISTS, self._replicas(topic))
-                brokers = list(self.work.cluster.brokers)
-                for broker in draw.sample(brokers, draw.randint(1, len(brokers))):
-                    rate = str(draw.choice(_RATES))
-                    await self._set(ConfigResource(BROKER, str(broker)), THROTTLE_RATES, rate)
-            await self.pause(200, 4_000)
-        while not await self._remove():
-            self.client.router.forget()
-            await self.pause(50, 300)
-        self.is_done = True
+        if draw.random() < _REMOVED:
+            await self._remove()
+        else:
+            for topic in self._topics:
+                await self._set(ConfigResource(TOPIC, topic), _LISTS, self._replicas(topic))
+            brokers = list(self.work.cluster.brokers)
+            for broker in draw.sample(brokers, draw.randint(1, len(brokers))):
+                rate = str(draw.choice(_RATES))
+                await self._set(ConfigResource(BROKER, str(broker)), THROTTLE_RATES, rate)
+        await self.pause(200, 4_000)
+
+    async def finish(self) -> None:
+        await self.until_done(self._remove)
 
     def _replicas(self, topic: str) -> str:
         """Return a list of throttled replicas, all or some."""
@@ -99,11 +81,6 @@ class ThrottlesChanged(ChurnKind):
             if self.draw.random() < _ALL_REPLICAS
         )
 
-    async def _set(self, resource: ConfigResource, keys: Sequence[str], value: str) -> bool:
-        return await self._alter(
-            resource, [ConfigChange(ConfigOperation.SET, key, value) for key in keys]
-        )
-
     async def _remove(self) -> bool:
         """Remove every rate and list; return whether all is acknowledged."""
         resources = [(ConfigResource(TOPIC, topic), _LISTS) for topic in self._topics]
@@ -111,20 +88,11 @@ class ThrottlesChanged(ChurnKind):
             (ConfigResource(BROKER, str(each)), THROTTLE_RATES)
             for each in self.work.cluster.brokers
         ]
-        is_removed = True
-        for resource, keys in resources:
-            changes = [ConfigChange(ConfigOperation.DELETE, key, None) for key in keys]
-            is_removed = await self._alter(resource, changes) and is_removed
-        return is_removed
+        return all([await self._set(resource, keys, None) for resource, keys in resources])
 
-    async def _alter(self, resource: ConfigResource, changes: list[ConfigChange]) -> bool:
-        try:
-            await self.client.run(self._configs.alter(resource, changes, False))
-        except TidelogError as error:
-            self.failed(f"the throttle of {resource}", error)
-            return False
-        self.succeeded(f"the throttle of {resource}: {changes[0].value}")
-        return True
+    async def _set(self, resource: ConfigResource, keys: Sequence[str], value: str | None) -> bool:
+        what = f"the throttle of {resource}"
+        return await self.alter(resource, dict.fromkeys(keys, value), what, f": {value}")
 
     def unsettled(self) -> str:
         for node_id, node in self.work.cluster.brokers.items():

@@ -15,85 +15,77 @@ from tidelog.client.admin import TopicAdmin
 from tidelog.client.steps import Operation
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
-from tidelog.sim.workload.administrator import Administrator
 from tidelog.sim.workload.churn import Churn
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
+from tidelog.sim.workload.partition_consumers import PartitionConsumer
+from tidelog.sim.workload.partition_producers import PartitionProducer
+from tidelog.sim.workload.work import Work
 
 _MAX_PARTITIONS = 3
 
 
 class OfTopics(ChurnKind):
-    """A kind of churn with an administrator, and a writer and a reader for its topics."""
+    """A kind of churn with a writer and a reader for its topics."""
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._admin = Administrator(self.client, draw)
-        self._admin.chooses_replicas = 0.3
-        self._admin.takes_existing = True
+        self.admin.chooses_replicas = 0.3
         self._writer, self._reader = work.client(), work.client()
 
-    async def _create(self, name: str, partitions: int) -> None:
-        work = self.work
-        await self._admin.create(
-            name, partitions, work.replication_factor, dict(work.topic_configs)
-        )
+    def _work_on(self, partition: TopicPartition) -> tuple[PartitionProducer, PartitionConsumer]:
+        """Start a producer and a consumer of a partition."""
+        producer = self.work.produce(self._writer, partition)
+        return producer, self.work.consume(self._reader, partition)
 
 
 @churn
 class TopicsComeAndGo(OfTopics):
     """Topics that are created, written and read for a while, and deleted."""
 
-    name: ClassVar[str] = "topics_come_and_go"
+    number = 0
 
-    async def run(self) -> None:
-        number = 0
-        while not self.stopping:
-            number += 1
-            topic = f"passing-{number}"
-            count = self.draw.randrange(1, _MAX_PARTITIONS + 1)
-            await self._create(topic, count)
-            self.succeeded(f"{topic} created")
-            partitions = [TopicPartition(topic, each) for each in range(count)]
-            producers = [
-                self.work.produce(self._writer, each, acks=-1, idempotent=True)
-                for each in partitions
-            ]
-            consumers = [self.work.consume(self._reader, each, None) for each in partitions]
-            await self.pause(100, 2_500)
-            if self.stopping:
-                break  # it stays, and all its records are read in the end
-            await self._admin.delete(topic)
-            self.succeeded(f"{topic} deleted")
-            for producer in producers:
-                producer.abandon()
-            for consumer in consumers:
-                consumer.stopping = True
-            await self.pause(0, 600)
-        self.is_done = True
+    async def act(self) -> None:
+        self.number += 1
+        topic = f"passing-{self.number}"
+        count = self.draw.randrange(1, _MAX_PARTITIONS + 1)
+        await self.create(topic, count)
+        self.succeeded(f"{topic} created")
+        partitions = [TopicPartition(topic, each) for each in range(count)]
+        producers = [self.work.produce(self._writer, each) for each in partitions]
+        consumers = [self.work.consume(self._reader, each) for each in partitions]
+        await self.pause(100, 2_500)
+        if self.stopping:
+            return  # it stays, and all its records are read in the end
+        await self.admin.delete(topic)
+        self.succeeded(f"{topic} deleted")
+        for producer in producers:
+            producer.abandon()
+        for consumer in consumers:
+            consumer.stopping = True
+        await self.pause(0, 600)
 
 
 @churn
 class TopicsRecreated(OfTopics):
     """Deletions and recreations of a topic under its name, unnoticed by its clients."""
 
-    name: ClassVar[str] = "topics_recreated"
+    topic: ClassVar[str] = "recurring"
+    pause_ms = 200, 3_000
 
-    async def run(self) -> None:
-        topic = TopicPartition("recurring", 0)
-        await self._create(topic.topic, 1)
-        self.work.produce(self._writer, topic, acks=-1, idempotent=True)
+    async def begin(self) -> None:
+        partition = TopicPartition(self.topic, 0)
+        await self.create(self.topic)
+        self.work.produce(self._writer, partition)
         acks = self.draw.choice((0, 1, -1))
-        self.work.produce(self.work.client(), topic, acks=acks, idempotent=False)
-        self.work.consume(self._reader, topic, None)
-        while not self.stopping:
-            await self.pause(200, 3_000)
-            if self.stopping:
-                break
-            await self._admin.delete(topic.topic)
+        self.work.produce(self.work.client(), partition, acks=acks, idempotent=False)
+        self.work.consume(self._reader, partition)
+
+    async def act(self) -> None:
+        if not self.stopping:
+            await self.admin.delete(self.topic)
             await self.client.tasks.sleep(self.draw.choice((0, 5, 200, 1_500)))
-            await self._create(topic.topic, 1)
+            await self.create(self.topic)
             self.succeeded("recreated")
-        self.is_done = True
 
 
 class _Altered(OfTopics):
@@ -104,46 +96,33 @@ class _Altered(OfTopics):
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
-        self._churn = Churn(self.client, draw, self.topic, self._work, self.grows)
+        self._churn = Churn(self.client, draw, self.topic, self._work_on, self.grows)
 
-    def _work(self, partition: TopicPartition) -> None:
-        self.work.produce(self._writer, partition, acks=-1, idempotent=True)
-        self.work.consume(self._reader, partition, None)
-
-    async def run(self) -> None:
-        await self._create(self.topic, 1)
-        self._work(TopicPartition(self.topic, 0))
+    async def begin(self) -> None:
+        await self.create(self.topic)
+        self._work_on(TopicPartition(self.topic, 0))
         self.client.tasks.spawn("churn", self._churn.run())
+
+    async def act(self) -> None:
+        self._churn.stopping = self.stopping
+        await self.pause(20, 40)
+
+    async def finish(self) -> None:
         while not self._churn.is_done:
-            self._churn.stopping = self.stopping
-            await self.pause(20, 40)
+            await self.act()
         self.acknowledged = self._acknowledged()
-        self.is_done = True
 
     def _acknowledged(self) -> int:
         raise NotImplementedError
 
     def unsettled(self) -> str:
-        cluster = self.work.cluster
-        count = len(cluster.published.topics[self.topic].assignment)
-        if count < self._churn.partitions:
-            return f"{self.topic} has {count} of {self._churn.partitions} partitions acknowledged"
-        return "; ".join(
-            self._churn.differences(
-                (f"{partition.topic_partition} on broker {node_id}", partition.log.config)
-                for node_id, node in cluster.brokers.items()
-                if node.broker is not None
-                for partition in node.broker.replicas.all()
-                if partition.topic_partition.topic == self.topic
-            )
-        )
+        return self._churn.unsettled(self.work.cluster)
 
 
 @churn
 class PartitionsAdded(_Altered):
     """Partitions that are added to a topic, one after the other."""
 
-    name: ClassVar[str] = "partitions_added"
     topic: ClassVar[str] = "growing"
     grows: ClassVar[float] = 0.6
 
@@ -155,7 +134,6 @@ class PartitionsAdded(_Altered):
 class ConfigsChanged(_Altered):
     """Changes of a topic's configuration, one after the other."""
 
-    name: ClassVar[str] = "configs_changed"
     topic: ClassVar[str] = "tuned"
     grows: ClassVar[float] = 0.0
 
@@ -163,43 +141,42 @@ class ConfigsChanged(_Altered):
         return self._churn.alterations
 
 
-@churn
+@churn_of_profiles
 class PartitionsRemoved(OfTopics):
     """Removals and additions of a topic's highest partition, over and over.
 
     Records that are written to it belong to its present life alone.
     """
 
-    name: ClassVar[str] = "partitions_removed"
-    is_drawn: ClassVar[bool] = False
     topic: ClassVar[str] = "shrinking"
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._topics = TopicAdmin(self.client.router)
+        self._last = TopicPartition(self.topic, 1)
 
-    async def run(self) -> None:
-        await self._create(self.topic, 2)
-        self.work.produce(self._writer, TopicPartition(self.topic, 0), acks=-1, idempotent=True)
-        self.work.consume(self._reader, TopicPartition(self.topic, 0), None)
-        last = TopicPartition(self.topic, 1)
-        while True:
-            producer = self.work.produce(self._writer, last, acks=-1, idempotent=True)
-            consumer = self.work.consume(self._reader, last, None)
-            await self.pause(50, 1_500)
-            if self.stopping:
-                break  # it stays, and all its records are read in the end
-            self.client.history.removal_begins(*last)
-            producer.abandon()
-            consumer.stopping = True
-            await self._until_done(
-                "removed", lambda: self._topics.remove_partitions(self.topic, 1), "fewer than that"
-            )
-            await self.client.tasks.sleep(self.draw.choice((0, 5, 200, 1_500)))
-            await self._until_done(
-                "added again", lambda: self._topics.add_partitions(self.topic, 2, None), "already"
-            )
-        self.is_done = True
+    async def begin(self) -> None:
+        await self.create(self.topic, 2)
+        self._work_on(TopicPartition(self.topic, 0))
+        await self._work_on_last()
+
+    async def _work_on_last(self) -> None:
+        self._clients = self._work_on(self._last)
+        await self.pause(50, 1_500)
+
+    async def act(self) -> None:
+        producer, consumer = self._clients
+        self.client.history.removal_begins(*self._last)
+        producer.abandon()
+        consumer.stopping = True
+        await self._until_done(
+            "removed", lambda: self._topics.remove_partitions(self.topic, 1), "fewer than that"
+        )
+        await self.client.tasks.sleep(self.draw.choice((0, 5, 200, 1_500)))
+        await self._until_done(
+            "added again", lambda: self._topics.add_partitions(self.topic, 2, None), "already"
+        )
+        await self._work_on_last()
 
     async def _until_done(self, what: str, ask: Callable[[], Operation[None]], done: str) -> None:
         """Retry a request until it is done.

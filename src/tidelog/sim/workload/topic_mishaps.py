@@ -9,7 +9,7 @@ data (V25, V35).
 from __future__ import annotations
 
 import random
-from typing import ClassVar, Final
+from typing import Final
 
 from tidelog.client.fetching import FetchOptions, LogReader
 from tidelog.client.producing import LogWriter
@@ -19,8 +19,9 @@ from tidelog.core.types import TopicPartition
 from tidelog.metadata.layout import partition_state_path, topic_path
 from tidelog.sim.batches import encode_batch, read_batches
 from tidelog.sim.disk import Loss
-from tidelog.sim.workload.churning import Work, churn
+from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.topic_churn import OfTopics
+from tidelog.sim.workload.work import Work
 
 _KEY: Final = TopicPartition("mislaid", 0)
 _STATE: Final = partition_state_path(_KEY)
@@ -37,56 +38,46 @@ _CRASHES: Final = 0.5
 _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
 
 
-@churn
+@churn_of_profiles
 class TopicsMislaid(OfTopics):
     """Deletions and restorations of a topic's nodes; its acknowledged records stay."""
-
-    name: ClassVar[str] = "topics_mislaid"
-    is_drawn: ClassVar[bool] = False
 
     def __init__(self, work: Work, draw: random.Random) -> None:
         super().__init__(work, draw)
         router = self.client.router
-        self._strays, self._log, self._records = (
-            StrayAdmin(router),
-            LogWriter(router),
-            LogReader(router),
-        )
+        self._strays, self._log = StrayAdmin(router), LogWriter(router)
+        self._records = LogReader(router)
         self._number = _FIRST_NUMBER
         #: Offset and number of each record that was acknowledged.
         self._kept: dict[int, int] = {}
 
-    async def run(self) -> None:
-        await self._create(_KEY.topic, 1)
+    async def begin(self) -> None:
+        await self.create(_KEY.topic)
         self.work.cluster.published.dying[_KEY.topic] = 0
-        while not self.stopping:
-            await self._write()
-            await self.pause(50, 800)
-            if self.stopping:
-                break
-            nodes = self._lose()
-            if nodes is None:
-                continue
-            self._crash_soon()
-            await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 2_000)))
-            await self._bring_back(nodes)
-            await self._restore()
-            self.succeeded("restored")
+
+    async def act(self) -> None:
+        await self._write()
+        await self.pause(50, 800)
+        nodes = None if self.stopping else self._lose()
+        if nodes is None:
+            return
+        self._crash_soon()
+        await self.client.tasks.sleep(self.draw.choice((0, 5, 300, 2_000)))
+        await self._bring_back(nodes)
+        await self._restore()
+        self.succeeded("restored")
+
+    async def finish(self) -> None:
         # If the nodes were restored at once, a broker that learned of it late may have set its
         # replica aside since.
         await self._restore()
-        self.is_done = True
 
     async def _write(self) -> None:
         for _ in range(self.draw.randrange(1, 5)):
             self._number += 1
             batch = encode_batch([self._number], [20], timestamp_ms=self.client.now_ns // 1_000_000)
-            try:
+            with self.tried("written", forgets=True):
                 offset = await self.client.run(self._log.produce(_KEY, batch, -1, 1_000))
-            except TidelogError as error:
-                self.failed("written", error)
-                self.client.router.forget()
-            else:
                 self._kept[offset] = self._number
 
     def _lose(self) -> dict[str, tuple[bytes, int]] | None:
@@ -126,14 +117,12 @@ class TopicsMislaid(OfTopics):
             self._crash_soon()
             brokers = list(self.work.cluster.brokers)
             for broker_id in self.draw.sample(brokers, len(brokers)):
-                try:
+                with self.tried("restored"):
                     found = await self.client.run(self._strays.list_strays(broker_id))
                     wanted = [stray for stray in found if stray.tp == _KEY]
                     if wanted:
                         chosen = [self.draw.choice(wanted)]
                         await self.client.run(self._strays.alter(StrayAction.RESTORE, chosen))
-                except TidelogError as error:
-                    self.failed("restored", error)
             await self.pause(50, 600)
             self.client.router.forget()
 

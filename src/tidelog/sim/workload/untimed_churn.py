@@ -11,10 +11,9 @@ import random
 from typing import ClassVar, Final
 
 from tidelog.core.types import TopicId, TopicPartition
-from tidelog.history.operations import Operation
 from tidelog.sim.loop import NS_PER_MS
-from tidelog.sim.workload.administrator import Administrator
-from tidelog.sim.workload.churning import ChurnKind, Work, churn
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.work import Work
 
 #: Shorter than the time of the faults, longer than it takes to fill a segment.
 _RETENTION_MS: Final = 2_500
@@ -22,12 +21,10 @@ _RETENTION_MS: Final = 2_500
 _LOOK_MS: Final = 20
 
 
-@churn
+@churn_of_profiles
 class UntimedRecords(ChurnKind):
     """A topic with little retention whose records carry no timestamps."""
 
-    name: ClassVar[str] = "untimed_records"
-    is_drawn: ClassVar[bool] = False
     topic: ClassVar[str] = "untimed"
 
     def __init__(self, work: Work, draw: random.Random) -> None:
@@ -37,28 +34,26 @@ class UntimedRecords(ChurnKind):
         #: Offset below which records may be gone.
         self._expired = 0
 
-    async def run(self) -> None:
+    async def begin(self) -> None:
         work = self.work
-        admin = Administrator(self.client, self.draw)
-        admin.takes_existing = True
         configs = {
-            **work.topic_configs,
             "retention.ms": str(_RETENTION_MS),
             "segment.bytes": str(self.draw.choice((1_500, 6_000, 12_000))),
             "file.delete.delay.ms": "300",
         }
-        await admin.create(self.topic, 1, work.replication_factor, configs)
-        self._topic_id = work.cluster.published.topics[self.topic].topic_id
-        work.produce(work.client(), self._partition, acks=-1, idempotent=True, timed=False)
-        work.consume(work.client(), self._partition, None)
-        while not self.stopping:
-            self._look()
-            await self.client.tasks.sleep(_LOOK_MS)
+        await self.create(self.topic, configs=configs)
+        self._topic_id = self.topic_id(self.topic)
+        work.produce(work.client(), self._partition, timed=False)
+        work.consume(work.client(), self._partition)
+
+    async def act(self) -> None:
+        self._look()
+        await self.client.tasks.sleep(_LOOK_MS)
+
+    async def finish(self) -> None:
         self.is_done = True
-        # Records go on expiring until the run ends.
-        while True:
-            self._look()
-            await self.client.tasks.sleep(_LOOK_MS)
+        while True:  # records go on expiring until the run ends
+            await self.act()
 
     def _look(self) -> None:
         """Note which records may be gone until the next look."""
@@ -76,13 +71,5 @@ class UntimedRecords(ChurnKind):
             before += 1
         if before > self._expired:
             self._expired = before
-            self._note(before)
-
-    def _note(self, before: int) -> None:
-        history, now_ns = self.client.history, self.client.now_ns
-        history.record_deletion_begins(self._topic_id, self._partition.partition, before)
-        name = f"{self.topic}@{self._topic_id.hex()}-{self._partition.partition}"
-        history.operations.append(
-            Operation("retention", "log_start", now_ns, now_ns, partitions={name: before})
-        )
-        self.succeeded(f"records below {before} may be gone")
+            self.client.records_may_go(self._partition, self._topic_id, before)
+            self.succeeded(f"records below {before} may be gone")

@@ -10,11 +10,12 @@ Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (si
 
 from __future__ import annotations
 
-from typing import ClassVar
+import random
 
 from tidelog.client.steps import Address
-from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.sim.workload.churning import ChurnKind, churn
+from tidelog.core.errors import ErrorCode
+from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
+from tidelog.sim.workload.work import Work
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.registry import METADATA
 
@@ -22,27 +23,23 @@ _VERSION = 12
 _TIMEOUT_MS = 1_500
 
 
-@churn
+@churn_of_profiles
 class BrokersFollowed(ChurnKind):
     """A client that knows only the brokers of the last Metadata response, which must list some."""
 
-    name: ClassVar[str] = "brokers_followed"
-    is_drawn: ClassVar[bool] = False
+    pause_ms = 1, 30
 
-    async def run(self) -> None:
-        known = list(self.client.bootstrap)
-        while not self.stopping and known:
-            await self.pause(1, 30)
-            address = self.draw.choice(known)
-            try:
-                answer = await self._ask(address)
-            except (TidelogError, KafkaError) as error:
-                self.failed("metadata", error)
-                continue
-            known = [Address(broker.host, broker.port) for broker in answer.brokers]
+    def __init__(self, work: Work, draw: random.Random) -> None:
+        super().__init__(work, draw)
+        self._known = list(self.client.bootstrap)
+
+    async def act(self) -> None:
+        address = self.draw.choice(self._known)
+        with self.tried("metadata"):
+            answer = await self._ask(address)
+            self._known = [Address(broker.host, broker.port) for broker in answer.brokers]
             self._check(address, answer)
-            self.succeeded(f"{len(known)} brokers")
-        self.is_done = True
+            self.succeeded(f"{len(self._known)} brokers")
 
     async def _ask(self, address: Address) -> MetadataResponse:
         connection = await self.client.connection(address)
@@ -62,5 +59,6 @@ class BrokersFollowed(ChurnKind):
                 f"a client is hung for good: {address} answered Metadata without a broker, so the"
                 " client has dropped all brokers that it knew"
             )
+            self.stopping = True
         if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics):
             violate(f"{address} answered that {self.work.steady[0].topic} is unknown")

@@ -32,8 +32,6 @@ OF_DIRECTORIES: Final = frozenset(
 OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, "stray.state", "quorum-state"))
 #: Snapshots of KRaft's metadata log.
 METADATA_SNAPSHOT: Final = ".checkpoint"
-#: Files of a segment besides its log.
-COMPANIONS: Final = ("index", "timeindex", "txnindex", "snapshot")
 #: A file with one of these at its end is half way in or out: written, compacted, deleted.
 PASSING: Final = (".tmp", ".cleaned", ".swap", ".deleted")
 

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Final
 
 from tidelog.core.limits import MIB
 from tidelog.spark.segments.batch_scan import (
     HEADER_BYTES,
     MAGIC,
-    Rows,
-    empty_rows,
     header_at,
-    scan_rows,
 )
 
 _ENTRY_BYTES: Final = 8
@@ -61,21 +57,3 @@ def _is_before(path: str, base_offset: int, size: int, position: int, offset: in
         return False
     base, length, magic = header_at(header, 0)
     return magic == MAGIC and length >= HEADER_BYTES and base_offset <= base <= offset
-
-
-def header_rows(path: str, start: int, end: int) -> Iterator[Rows]:
-    """Yield the batches of a file that begin in `[start, end)`, headers only, until none follows.
-
-    The rows are overwritten by the next step.
-    """
-    rows = empty_rows(_STEP_ROWS)
-    with open(path, "rb", buffering=0) as log:
-        descriptor = log.fileno()
-        at = start
-        while at < end:
-            data = os.pread(descriptor, min(_STEP_BYTES, end - at), at)
-            count, after, _ = scan_rows(data, 0, len(data), at, rows, False)
-            if not count:
-                return
-            yield rows[:count]
-            at += after

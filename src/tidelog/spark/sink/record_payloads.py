@@ -25,8 +25,6 @@ from tidelog.spark.sink.placement import Ints, binary_parts
 from tidelog.spark.sink.row_columns import SinkError
 
 Bytes = npt.NDArray[np.uint8]
-#: Size and attributes before the deltas; a record of 2^31 bytes has five bytes of size.
-_MAX_SIZE_BYTES: Final = 5
 #: Offset deltas below 2^20 have at most three bytes.
 _DELTA_BYTES: Final = 3
 _MAX_BATCH_RECORDS: Final = 1 << 20

@@ -24,7 +24,7 @@ from tidelog.sim.suggestions import nearest_first
 #: Profile, seed, policy, mutant, faults.
 RunKey = tuple[str, int, str, str, str]
 
-#: All profiles without a known defect, each with all seeds.
+#: All profiles, each with all seeds.
 EVERY_PROFILE: Final = "every"
 #: Packages whose code decides a run.
 _DECIDING: Final = (
@@ -80,7 +80,7 @@ def plan_jobs(
 
 def _named(profile: str, seed: int) -> Iterator[str]:
     if profile == EVERY_PROFILE:
-        yield from (name for name, each in PROFILES.items() if not each.known_defect)
+        yield from PROFILES
     else:
         yield profile_of(seed) if profile == MIXED else profile
 

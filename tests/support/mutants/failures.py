@@ -1,10 +1,10 @@
 """A plugin of pytest: which tests failed, and whether an assertion of the test made them fail.
 
-`pytest -p tests.breaks.failures --failures FILE` writes one JSON line for each failed test, and
-ends the run at the first one that failed by an assertion. That is an `assert` in a file of tests/,
-pytest itself (`pytest.fail`, `pytest.raises`), or a line of the test that takes what must be there,
-by its key or by unpacking (`[event] = events`). What the test printed or logged may name no error
-of a broken line (`NOT_RUNNING`).
+`pytest -p tests.support.mutants.failures --failures FILE` writes a JSON line for each failed test,
+and ends the run at the first one that failed by an assertion. That is an `assert` in a file of
+tests/, pytest itself (`pytest.fail`, `pytest.raises`), or a line of the test that takes what must
+be there, by its key or by unpacking (`[event] = events`). What the test printed or logged may name
+no error of a broken line (`NOT_RUNNING`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-#: A line that makes these breaks no rule: it does not run.
+#: A line that raises one of these is no mutant: it does not run.
 NOT_RUNNING = (
     "AttributeError",
     "ImportError",
@@ -29,7 +29,7 @@ NOT_RUNNING = (
 )
 _NOT_RUNNING = re.compile(rf"\b({'|'.join(NOT_RUNNING)})\b(?=[:(]|$)", re.MULTILINE)
 _SHOWN_CHARS = 200
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Failure:
 
 
 def judge(test: str, excinfo: pytest.ExceptionInfo[BaseException], printed: str) -> Failure:
-    """Return what a failed test says about the break."""
+    """Return what a failed test says about the mutant."""
     raised_in = Path(str(excinfo.traceback[-1].path)).resolve()
     asserted = isinstance(excinfo.value, pytest.fail.Exception) or (
         raised_in.is_relative_to(TESTS) and _is_expectation(excinfo.value, raised_in)

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from tidelog.core.types import NO_LEADER, TopicId, TopicPartition, topic_id_from_text
 from tidelog.metadata.store import Check, Create, Delete, Node, Op, OpResult, SetData
-from tidelog.sim.checkers import moves
-from tidelog.sim.checkers.move_queue import MoveQueue, target_of
-from tidelog.sim.checkers.moves import PublishedMove
-from tidelog.sim.checkers.replica_logs import LogKey, life_at
+from tidelog.sim.observed import moves
+from tidelog.sim.observed.move_queue import MoveQueue, target_of
+from tidelog.sim.observed.moves import PublishedMove
+from tidelog.sim.observed.replica_logs import LogKey, life_at
 
 _TOPICS: Final = "/brokers/topics/"
 _BROKERS: Final = "/brokers/ids/"
@@ -234,6 +234,11 @@ class Published:
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
         return LogKey(topic_id, partition, life)
+
+    def find(self, partition: TopicPartition) -> LogKey | None:
+        """Return the latest life of a partition of a topic that exists; None for another."""
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else self.key(topic.topic_id, partition.partition)
 
     def is_over(self, key: LogKey) -> bool:
         """Return whether no promise covers a partition: it or its topic is going or gone."""

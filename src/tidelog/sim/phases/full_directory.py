@@ -10,14 +10,13 @@ and replicas go on.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tidelog.sim import absence, rereading
-from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.phases import rereading
+from tidelog.sim.phases.stage import Stage
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
@@ -32,53 +31,37 @@ _EVERYWHERE: Final = 0.5
 #: Range of the time that the directories stay full in the end.
 _STAYS_MS: Final = (0, 2_000)
 
-#: Runs until a condition no longer holds; returns whether it ended in time without a violation.
-Wait = Callable[[Callable[[], bool], int, str], bool]
 
-
-def play(
-    cluster: SimCluster,
-    workload: ClientWorkload,
-    draw: random.Random,
-    wait: Wait,
-    limit_ns: int,
-) -> bool:
-    """Play the phase; return whether nothing was violated. It begins within `limit_ns`."""
-    simulator = cluster.simulator
-    if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
+def play(stage: Stage) -> bool:
+    """Play the phase; return whether nothing was violated."""
+    simulator = stage.cluster.simulator
+    if not stage.wait_for_health():
         return False
-    filled = _fill(cluster, draw)
-    until_ns = simulator.now_ns + _MEETS_NS
-    while not all(_is_read_only(*each) for each in filled) and simulator.now_ns < until_ns:
-        if simulator.violations:
-            return False
-        simulator.run_until(simulator.now_ns + 20 * NS_PER_MS)
-    if not _all_read(cluster, workload, wait):
+    filled = _fill(stage.cluster, stage.draw)
+    stage.look_for(lambda: all(_is_read_only(*each) for each in filled), _MEETS_NS)
+    if simulator.violations or not _all_read(stage):
         return False
     if len(filled) == 1:
-        ((broker, disk),) = filled
-        due_ns = simulator.now_ns + _SERVES_NS
-        if not wait(lambda: bool(_led(cluster, broker, disk)), due_ns, "led elsewhere"):
-            simulator.note(-1, "directory", _led(cluster, broker, disk))
+        led = partial(_led, stage, *filled[0])
+        if not stage.wait(led, stage.after_ns(_SERVES_NS), "led elsewhere", "directory"):
             return False
-    simulator.run_until(simulator.now_ns + draw.randrange(*_STAYS_MS) * NS_PER_MS)
+    stage.stay(*_STAYS_MS)
     for _, disk in filled:
         disk.free()
     simulator.note(-1, "fault", "the full directories are freed")
     return not simulator.violations
 
 
-def _all_read(cluster: SimCluster, workload: ClientWorkload, wait: Wait) -> bool:
+def _all_read(stage: Stage) -> bool:
     """Return when everything is read; False where a consumer is behind and hardly reads for long.
 
     What there is to read depends on the run, and so does how long that takes.
     """
-    reading = rereading.begin(cluster, workload, is_growing=True)
+    reading = rereading.begin(stage.cluster, stage.workload, is_growing=True)
     while before := reading.behind():
-        due_ns = cluster.simulator.now_ns + _SERVES_NS
-        if not wait(
+        if not stage.wait(
             partial(reading.crawls, before, _READS),
-            due_ns,
+            stage.after_ns(_SERVES_NS),
             "everything committed is read from full directories",
         ):
             return False
@@ -107,12 +90,12 @@ def _is_read_only(broker: SimBroker, disk: SimDisk) -> bool:
     )
 
 
-def _led(cluster: SimCluster, broker: SimBroker, disk: SimDisk) -> str:
+def _led(stage: Stage, broker: SimBroker, disk: SimDisk) -> str:
     """Return a partition that a full directory still leads in vain; empty if there is none."""
     if not _is_read_only(broker, disk):
         return ""
-    present = absence.present_brokers(cluster)
-    for name, state in absence.partitions(cluster):
+    present = stage.present
+    for name, state in stage.partitions():
         log = broker.logs.logs.get(state.key)
         if state.leader != broker.node_id or log is None or log.disk is not disk:
             continue

@@ -13,15 +13,16 @@ Then the final phase finds out whether producers and replicas go on.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tidelog.core.log_dir_keys import DEMOTE, slow_action_includes
-from tidelog.sim import absence, slow_speed
-from tidelog.sim.checkers.replica_logs import LogKey
+from tidelog.sim import slow_speed
 from tidelog.sim.client_workload import ClientWorkload
 from tidelog.sim.disk import SimDisk
-from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.observed.replica_logs import LogKey
+from tidelog.sim.phases.stage import Stage
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
@@ -37,49 +38,42 @@ _HEALS_NS: Final = 10 * NS_PER_S
 _ELECTING: Final = (
     "leaders_elected", "partitions_moved", "moves_queued", "moves_throttled", "nodes_edited",
 )  # fmt: skip
-
-#: Runs until a condition no longer holds; returns whether it ended in time without a violation.
-Wait = Callable[[Callable[[], bool], int, str], bool]
 _Pair = tuple[SimBroker, SimDisk]
 
 
-def play(
-    cluster: SimCluster,
-    workload: ClientWorkload,
-    draw: random.Random,
-    wait: Wait,
-    limit_ns: int,
-) -> bool:
-    """Play the phase; return whether nothing was violated. It begins within `limit_ns`."""
-    simulator = cluster.simulator
-    if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
+def play(stage: Stage) -> bool:
+    """Play the phase; return whether nothing was violated."""
+    cluster = stage.cluster
+    if not stage.wait_for_health():
         return False
     slow_speed.restart_given_up(cluster)
+    found_slow = partial(_found_slow, cluster)
     # Otherwise a directory would be slow since the faults.
-    due_ns = simulator.now_ns + _HEALS_NS
-    if not wait(lambda: bool(_found_slow(cluster)), due_ns, "fast before the phase"):
+    if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
         return False
     epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}
-    slowed = _slow(cluster, draw)
-    until_ns = simulator.now_ns + _FOUND_NS
-    while not all(_is_found(*each) for each in slowed) and simulator.now_ns < until_ns:
-        if simulator.violations:
-            return False
-        simulator.run_until(simulator.now_ns + 20 * NS_PER_MS)
+    slowed = _slow(cluster, stage.draw)
+    stage.look_for(lambda: all(_is_found(*each) for each in slowed), _FOUND_NS)
+    if cluster.simulator.violations:
+        return False
     brokers = list(dict.fromkeys(broker for broker, _ in slowed))
-    if len(brokers) == 1 and not _wait_for_others(cluster, slowed, wait):
+
+    def others_lead() -> bool:
+        what, led = "led by fast directories", partial(_led, stage, slowed)
+        return len(brokers) > 1 or stage.wait(led, stage.after_ns(_LED_NS), what, "directory")
+
+    if not others_lead():
         return False
-    simulator.run_until(simulator.now_ns + draw.randrange(*_STAYS_MS) * NS_PER_MS)
-    if len(brokers) == 1 and not _wait_for_others(cluster, slowed, wait):
+    stage.stay(*_STAYS_MS)
+    if not others_lead():
         return False
-    if len(brokers) > 1 and not _administrators_elect(workload):
+    if len(brokers) > 1 and not _administrators_elect(stage.workload):
         _check_rest(cluster, epochs)
     _check_kept(brokers, cluster)
     for _, disk in slowed:
         slow_speed.quicken(disk)
-    simulator.note(-1, "fault", "the slow directories are quick again")
-    due_ns = simulator.now_ns + _HEALS_NS
-    return wait(lambda: bool(_found_slow(cluster)), due_ns, "quick directories are fast again")
+    cluster.simulator.note(-1, "fault", "the slow directories are quick again")
+    return stage.wait(found_slow, stage.after_ns(_HEALS_NS), "quick directories are fast again")
 
 
 def _slow(cluster: SimCluster, draw: random.Random) -> list[_Pair]:
@@ -116,21 +110,14 @@ def _found_slow(cluster: SimCluster) -> str:
     return ""
 
 
-def _wait_for_others(cluster: SimCluster, slowed: list[_Pair], wait: Wait) -> bool:
-    due_ns = cluster.simulator.now_ns + _LED_NS
-    if wait(lambda: bool(_led(cluster, slowed)), due_ns, "led by fast directories"):
-        return True
-    cluster.simulator.note(-1, "directory", _led(cluster, slowed))
-    return False
-
-
-def _led(cluster: SimCluster, slowed: list[_Pair]) -> str:
+def _led(stage: Stage, slowed: list[_Pair]) -> str:
     """Return a partition that a directory found slow still leads in vain; empty without any."""
+    cluster = stage.cluster
     if not slow_action_includes(cluster.settings.of(1).log_dir_slow_action, DEMOTE):
         return ""
     slow = {(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)}
-    present = absence.present_brokers(cluster)
-    for name, state in absence.partitions(cluster):
+    present = stage.present
+    for name, state in stage.partitions():
         leader = cluster.brokers.get(state.leader)
         log = None if leader is None else leader.logs.logs.get(state.key)
         if log is None or (state.leader, log.disk) not in slow:

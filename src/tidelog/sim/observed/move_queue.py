@@ -15,7 +15,7 @@ from typing import Final
 
 from tidelog.core.types import TopicPartition
 from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
-from tidelog.sim.checkers.moves import PublishedMove
+from tidelog.sim.observed.moves import PublishedMove
 
 _QUEUE: Final = "/admin/reassign_partitions_queue"
 _FREEZE: Final = "/admin/reassign_cancel"
@@ -49,8 +49,6 @@ class MoveQueue:
         self._cancelled_ns = -_OPEN_NS
         #: A client knows that no reassignment begins.
         self.is_frozen = False
-        #: Entries that became active.
-        self.activated = 0
 
     # what clients and administrators do
 
@@ -113,7 +111,6 @@ class MoveQueue:
     def _removed(self, partition: TopicPartition, replicas: Replicas) -> None:
         target = self._target(partition)
         if target == replicas:
-            self.activated += 1
             return
         if self._open[partition] > 0 or _CANCEL in self._nodes:
             return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.breaks.broken_rules import ROOT, Break, BreakError, SourceCopy
-from tests.breaks.failures import NOT_RUNNING, TESTS, Failure, judge, read_failures
+from tests.support.mutants.failures import NOT_RUNNING, TESTS, Failure, judge, read_failures
+from tests.support.mutants.line_mutants import ROOT, LineMutant, LineMutantError, SourceCopy
 
 RULES = str(TESTS / "rules" / "test_x.py")
 SUPPORT = str(TESTS / "support" / "x.py")
@@ -67,9 +67,9 @@ def test_a_run_without_failures_wrote_no_file(tmp_path: Path) -> None:
     assert read_failures(tmp_path / "none") == []
 
 
-def test_a_break_that_is_no_more_than_a_crash_proves_nothing() -> None:
+def test_a_mutant_that_only_crashes_proves_nothing() -> None:
     """`self.broker` is none of the runtime's attributes; tests of V40 fail, by that alone."""
-    crash = Break(
+    crash = LineMutant(
         "V40",
         "tidelog/broker/controller/runtime.py",
         "if not self._claim_changed or self._closing or not self.services.identity.is_registered:",
@@ -77,6 +77,6 @@ def test_a_break_that_is_no_more_than_a_crash_proves_nothing() -> None:
     )
     with (
         SourceCopy() as sources,
-        pytest.raises(BreakError, match="no assertion of a test failed.*AttributeError"),
+        pytest.raises(LineMutantError, match="no assertion of a test failed.*AttributeError"),
     ):
-        sources.is_caught(crash)
+        sources.is_killed(crash)

@@ -3,19 +3,18 @@
 After the faults, when all replicas are in sync, one directory of one broker fails. Within the limit
 of liveness every partition has a leader elsewhere if enough of its members are good, and no replica
 of a live broker in the failed directory is in an ISR beside others. Then the directory is repaired.
-Without this phase every run would end with all directories good, and a replica that is offline and
-stays in the ISR for ever would go unnoticed.
+Without this phase a replica that is offline and stays in the ISR for ever would go unnoticed.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from functools import partial
 
-from tidelog.sim import absence
-from tidelog.sim.checkers.published_state import PublishedPartition
 from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
-from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.loop import NS_PER_S
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 from tidelog.sim.sim_cluster import SimCluster
 
 #: Time within which some call meets the failure; a directory without writes keeps its secret.
@@ -23,32 +22,26 @@ _MEETS_NS = 5 * NS_PER_S
 #: Range of the time that the directory stays failed after the others lead.
 _STAYS_MS = (0, 2_000)
 
-#: Runs until a condition no longer holds; returns whether it ended in time without a violation.
-Wait = Callable[[Callable[[], bool], int, str], bool]
 
-
-def play(cluster: SimCluster, draw: random.Random, wait: Wait, limit_ns: int) -> bool:
-    """Play the phase; return whether nothing was violated. Each wait takes at most `limit_ns`."""
-    simulator = cluster.simulator
-    if not wait(lambda: bool(cluster.health()), simulator.now_ns + limit_ns, "in sync again"):
+def play(stage: Stage) -> bool:
+    """Play the phase; return whether nothing was violated."""
+    cluster = stage.cluster
+    if not stage.wait_for_health():
         return False
-    failure = _begin(cluster, draw)
+    failure = _begin(cluster, stage.draw)
     if failure is None:
         return True
     restart, cluster.on_broker_death = cluster.on_broker_death, None
-    until_ns = simulator.now_ns + _MEETS_NS
-    while not failure.has_begun and simulator.now_ns < until_ns and not simulator.violations:
-        simulator.run_until(simulator.now_ns + 20 * NS_PER_MS)
+    stage.look_for(lambda: failure.has_begun, _MEETS_NS)
     if failure.has_begun:
-        due_ns = simulator.now_ns + limit_ns
-        if not wait(lambda: bool(awaited(cluster)), due_ns, "led without a directory"):
-            simulator.note(-1, "directory", awaited(cluster))
+        waiting, limit_ns = partial(awaited, stage), stage.after_ns(LIVENESS_LIMIT_NS)
+        if not stage.wait(waiting, limit_ns, "led without a directory", "directory"):
             return False
-        simulator.run_until(simulator.now_ns + draw.randrange(*_STAYS_MS) * NS_PER_MS)
-    is_emptied = draw.random() < 0.5
-    is_repaired = wait(
+        stage.stay(*_STAYS_MS)
+    is_emptied = stage.draw.random() < 0.5
+    is_repaired = stage.wait(
         lambda: not failure.repair(is_emptied=is_emptied),
-        simulator.now_ns + limit_ns,
+        stage.after_ns(LIVENESS_LIMIT_NS),
         "a directory is repaired",
     )
     cluster.on_broker_death = restart
@@ -71,13 +64,12 @@ def _begin(cluster: SimCluster, draw: random.Random) -> LogDirFailure | None:
     return LogDirFailure(cluster, broker, disk, draw.choice(DEVICE_ERRNOS), 1)
 
 
-def awaited(cluster: SimCluster) -> str:
+def awaited(stage: Stage) -> str:
     """Return the first partition that waits for a failed directory in vain; empty if none does."""
-    missing = absence.unregistered(cluster)
-    if missing:
+    if missing := stage.unregistered():
         return missing
-    present = absence.present_brokers(cluster)
-    for name, state in absence.partitions(cluster):
+    cluster, present = stage.cluster, stage.present
+    for name, state in stage.partitions():
         good = [
             member
             for member in state.members

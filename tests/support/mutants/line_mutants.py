@@ -1,16 +1,13 @@
-"""Breaks rules of the brokers one at a time and looks whether the tests of the rule notice.
+"""Line mutants: one changed line each, in a copy of the sources, which the tests of a rule kill.
 
-`make breaks` runs all of tests/rules/breaks.toml (RULES="V12 A4" those of some rules). Each break
-is one changed line in a copy of the sources; an assertion of a test in tests/rules with `--rule ID`
-must then fail. The exit code is 1 if any break survives without a reason in the table, cannot be
-applied, is noticed by other errors alone, or is caught although the table says that it survives.
+`tests/rules/mutants.toml` has one or more for each rule. An assertion of a test in tests/rules with
+`--rule ID` must then fail. `python -m tests.support.mutants --by rules` tries them.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.breaks.failures import Failure, read_failures
+from tests.support.mutants.failures import Failure, read_failures
 from tests.support.rules import rules_in_tests
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-TABLE = ROOT / "tests" / "rules" / "breaks.toml"
+ROOT = Path(__file__).resolve().parents[3]
+TABLE = ROOT / "tests" / "rules" / "mutants.toml"
 #: All that the tests of the rules need.
 COPIED = ("pyproject.toml", "src", "tests", "docs")
 #: Tests that have not ended by then never will.
@@ -33,8 +30,8 @@ LIMIT_S = 180
 PASSED, FAILED, INTERRUPTED = 0, 1, 2
 
 
-class BreakError(Exception):
-    """A break that proves nothing: it cannot be applied, or no assertion of a test failed."""
+class LineMutantError(Exception):
+    """A line mutant that proves nothing: it cannot be applied, or no assertion of a test failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +45,8 @@ class TestRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
-    """One line of src/ that breaks a rule."""
+class LineMutant:
+    """One changed line of src/, without which a rule does not hold."""
 
     rule: str
     file: str
@@ -62,25 +59,26 @@ class Break:
         return f"{self.rule} {self.file}: {self.new}"
 
     def applied(self, text: str) -> str:
-        """The file's text with the rule broken; BreakError."""
+        """The file's text with the rule broken; LineMutantError."""
         if (count := text.count(self.old)) != 1:
-            raise BreakError(
+            raise LineMutantError(
                 f"{self.rule}: src/{self.file} has {self.old!r} {count} times, not once: name the"
                 f" line that holds the rule now in {TABLE.name}"
             )
         return text.replace(self.old, self.new)
 
 
-def read_table(path: Path = TABLE) -> list[Break]:
-    """All breaks, in the order of the table."""
-    return [Break(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["break"]]
+def read_table(path: Path = TABLE) -> list[LineMutant]:
+    """All line mutants, in the order of the table."""
+    entries = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
+    return [LineMutant(**entry) for entry in entries]
 
 
 class SourceCopy:
-    """A copy of the sources in which rules are broken; `close` removes it."""
+    """A copy of the sources in which lines are changed; its context removes it."""
 
     def __init__(self) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="tidelog-breaks-")
+        self._scratch = tempfile.TemporaryDirectory(prefix="tidelog-mutants-")
         self._root = Path(self._scratch.name).resolve()
         ignored = shutil.ignore_patterns("__pycache__")
         for name in COPIED:
@@ -97,13 +95,13 @@ class SourceCopy:
         self._scratch.cleanup()
 
     def check_healthy(self, rules: Sequence[str]) -> None:
-        """BreakError unless the tests of these rules pass while nothing is broken."""
+        """LineMutantError unless the tests of these rules pass without a mutant."""
         run = self._run_tests(rules, keeps_bytecode=True)
         if run.code != PASSED:
-            raise BreakError(f"the tests fail although no rule is broken:\n{run.printed}")
+            raise LineMutantError(f"the tests fail without any mutant:\n{run.printed}")
 
-    def is_caught(self, one: Break) -> bool:
-        """Whether an assertion of a test of the rule fails with the rule broken; BreakError."""
+    def is_killed(self, one: LineMutant) -> bool:
+        """Whether an assertion of a test of the rule fails with the line; LineMutantError."""
         path = self._root / "src" / one.file
         whole, stat = path.read_text(encoding="utf-8"), path.stat()
         path.write_text(one.applied(whole), encoding="utf-8")
@@ -116,7 +114,7 @@ class SourceCopy:
             path.write_text(whole, encoding="utf-8")
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         if run.code != PASSED and not any(each.by_assertion for each in run.failures):
-            raise BreakError(f"{one}: {_other_errors(run)}")
+            raise LineMutantError(f"{one}: {_other_errors(run)}")
         return run.code != PASSED
 
     def _run_tests(self, rules: Sequence[str], keeps_bytecode: bool) -> TestRun:
@@ -127,7 +125,7 @@ class SourceCopy:
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         failures = self._root / "failures.jsonl"
         failures.unlink(missing_ok=True)
-        options += ["-p", "tests.breaks.failures", "--failures", str(failures)]
+        options += ["-p", "tests.support.mutants.failures", "--failures", str(failures)]
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "--tb=short", *files_of(rules), *options],
             cwd=self._root,
@@ -165,35 +163,34 @@ def _other_errors(run: TestRun) -> str:
     return f"the tests do not run (exit code {run.code})\n{run.printed}"
 
 
-def main(rules: Sequence[str]) -> int:
-    """Try the breaks of these rules, of all if none is named; print each verdict."""
-    breaks = [one for one in read_table() if not rules or one.rule in rules]
-    if unknown := [rule for rule in rules if all(one.rule != rule for one in breaks)]:
-        print(f"no break of {', '.join(unknown)} in {TABLE.name}")
+def try_all(rules: Sequence[str]) -> int:
+    """Try the line mutants of these rules, of all if none is named; print each verdict.
+
+    Return 1 if one survives without a reason in the table, cannot be applied, is noticed by other
+    errors alone, or is killed although the table says that it survives; 2 for an unknown rule.
+    """
+    mutants = [one for one in read_table() if not rules or one.rule in rules]
+    if unknown := [rule for rule in rules if all(one.rule != rule for one in mutants)]:
+        print(f"no mutant of {', '.join(unknown)} in {TABLE.name}")
         return 2
     started = time.monotonic()
     wrong: list[str] = []
-    caught = 0
+    killed = 0
     with SourceCopy() as sources:
-        sources.check_healthy(list(dict.fromkeys(one.rule for one in breaks)))
-        for one in breaks:
+        sources.check_healthy(list(dict.fromkeys(one.rule for one in mutants)))
+        for one in mutants:
             try:
-                verdict = "caught" if sources.is_caught(one) else "survived"
-            except BreakError as error:
+                verdict = "killed" if sources.is_killed(one) else "survived"
+            except LineMutantError as error:
                 verdict = "proves nothing"
                 wrong.append(str(error))
             else:
-                caught += verdict == "caught"
+                killed += verdict == "killed"
                 if (verdict == "survived") != bool(one.survives):
                     wrong.append(f"{one}: {verdict}")
             print(f"{verdict:<15}{one}", flush=True)
     for line in wrong:
         print(f"WRONG {line}")
     seconds = time.monotonic() - started
-    print(f"{len(breaks)} breaks, {caught} caught, {len(wrong)} wrong, {seconds:.0f} s")
+    print(f"{len(mutants)} line mutants, {killed} killed, {len(wrong)} wrong, {seconds:.0f} s")
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    sys.exit(main(sys.argv[1:]))

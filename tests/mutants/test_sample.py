@@ -1,4 +1,4 @@
-"""A sample of broken rules is noticed by their tests; `make breaks` tries all of them."""
+"""A sample of line mutants is killed by the tests of their rules; `make mutants` tries all."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from tests.breaks.broken_rules import Break, SourceCopy, read_table
 from tests.support import draws
+from tests.support.mutants.line_mutants import LineMutant, SourceCopy, read_table
 
 SEED = draws.SEED or "sample"
 SAMPLE = 10
 
 
-def sample() -> list[Break]:
-    """One break of each of ten rules, the same ones for a seed."""
+def sample() -> list[LineMutant]:
+    """One mutant of each of ten rules, the same ones for a seed."""
     draw = random.Random(SEED)
-    by_rule: dict[str, list[Break]] = {}
+    by_rule: dict[str, list[LineMutant]] = {}
     for one in read_table():
         if not one.survives:
             by_rule.setdefault(one.rule, []).append(one)
@@ -31,6 +31,8 @@ def sources() -> Iterator[SourceCopy]:
         yield made
 
 
-@pytest.mark.parametrize("broken", sample(), ids=lambda one: one.rule)
-def test_a_broken_rule_is_noticed_by_its_tests(sources: SourceCopy, broken: Break) -> None:
-    assert sources.is_caught(broken), f"survived: {broken} (seed {SEED!r})"
+@pytest.mark.parametrize("mutant", sample(), ids=lambda one: one.rule)
+def test_a_line_mutant_is_killed_by_the_tests_of_its_rule(
+    sources: SourceCopy, mutant: LineMutant
+) -> None:
+    assert sources.is_killed(mutant), f"survived: {mutant} (seed {SEED!r})"

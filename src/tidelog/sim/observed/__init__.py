@@ -1,0 +1,6 @@
+"""What a run shows from outside: published state, the replicas' files, the claims of brokers.
+
+`published_state` follows the store's commits, and `replica_logs` reads the replicas' files, both
+without the code under test. `claims` asks a running broker for its roles. Checkers compare the
+three.
+"""

@@ -1,0 +1,49 @@
+"""The claims of a broker about its replicas: roles, high watermarks and pending ISR changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.broker.replicas.partition import Partition
+from tidelog.core.types import TopicPartition
+from tidelog.replication import isr as isr_rules
+from tidelog.sim.observed.published_state import Published
+from tidelog.sim.observed.replica_logs import LogKey
+
+
+class Claim(NamedTuple):
+    """State of one replica as its broker claims it."""
+
+    key: LogKey
+    name: TopicPartition
+    is_leader: bool
+    leader_epoch: int
+    high_watermark: int
+    #: (member, broker epoch) of a leader's pending ISR changes; empty otherwise.
+    in_flight: tuple[tuple[int, int], ...]
+    #: Maximal ISR of a leader, for whose members it waits; empty otherwise.
+    maximal_isr: tuple[int, ...]
+
+
+def claim_of(partition: Partition, published: Published) -> Claim:
+    """Return the claim of a broker that hosts the replica."""
+    leadership = partition.leadership
+    in_flight: tuple[tuple[int, int], ...] = ()
+    if leadership is not None and (leadership.isr.in_flight or leadership.isr.queued):
+        queued = leadership.isr.queued
+        in_flight = tuple(
+            pair
+            for change in (*leadership.isr.in_flight, *(() if queued is None else (queued,)))
+            for pair in zip(change.isr, change.isr_epochs, strict=True)
+        )
+    maximal_isr = () if leadership is None else isr_rules.maximal_isr(leadership.isr)
+    name = partition.topic_partition
+    return Claim(
+        published.key(partition.topic_id, name.partition, partition.leader_epoch),
+        name,
+        leadership is not None,
+        partition.leader_epoch,
+        partition.high_watermark,
+        in_flight,
+        maximal_isr,
+    )

@@ -1,0 +1,23 @@
+"""Phases after the faults: something stays broken, and the rest of the cluster must go on.
+
+Without them every run would end with all brokers up and all directories good. A profile names its
+phase, and `sim.run` plays it before the final phase. `stage` has what all of them need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tidelog.sim.phases import absence, full_directory, offline_directory, slow_directory
+from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
+
+__all__ = ["LIVENESS_LIMIT_NS", "PHASES", "Stage"]
+
+#: Plays each phase, by its name in profiles; returns whether nothing was violated.
+PHASES: Final[Mapping[str, Callable[[Stage], bool]]] = {
+    "absence": absence.play,
+    "offline directory": offline_directory.play,
+    "full directory": full_directory.play,
+    "slow directory": slow_directory.play,
+}

@@ -1,0 +1,83 @@
+"""The stage of a phase: the cluster after the faults, its clients, and waits with a limit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.sim.client_workload import ClientWorkload
+from tidelog.sim.loop import NS_PER_MS, NS_PER_S
+from tidelog.sim.observed.published_state import PublishedPartition
+from tidelog.sim.sim_cluster import SimCluster
+
+#: Time within which everything must be in sync, acknowledged and read.
+LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
+_STEP_NS: Final = 20 * NS_PER_MS
+
+#: Runs until a condition no longer holds or a limit is reached. Returns whether the condition ended
+#: in time and without a violation.
+Wait = Callable[[Callable[[], bool], int, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The parts of a run that a phase uses."""
+
+    cluster: SimCluster
+    workload: ClientWorkload
+    draw: random.Random
+    run_while: Wait
+
+    def after_ns(self, time_ns: int) -> int:
+        """Return the virtual time that many nanoseconds from now."""
+        return self.cluster.simulator.now_ns + time_ns
+
+    def wait(self, problem: Callable[[], object], limit_ns: int, what: str, kind: str = "") -> bool:
+        """Run until there is no problem any more; return whether that came in time.
+
+        A problem that is still there is noted in the trace under `kind`.
+        """
+        if self.run_while(lambda: bool(problem()), limit_ns, what):
+            return True
+        if kind:
+            self.cluster.simulator.note(-1, kind, str(problem()))
+        return False
+
+    def wait_for_health(self) -> bool:
+        """Run until every replica is in sync; return whether that came in time."""
+        return self.wait(self.cluster.health, self.after_ns(LIVENESS_LIMIT_NS), "in sync again")
+
+    def look_for(self, is_there: Callable[[], bool], time_ns: int) -> None:
+        """Run until something is there, a time has passed, or something was violated."""
+        simulator, until_ns = self.cluster.simulator, self.after_ns(time_ns)
+        while not is_there() and simulator.now_ns < until_ns and not simulator.violations:
+            simulator.run_until(simulator.now_ns + _STEP_NS)
+
+    def stay(self, from_ms: int, to_ms: int) -> None:
+        """Run for a random time."""
+        time_ns = self.draw.randrange(from_ms, to_ms) * NS_PER_MS
+        self.cluster.simulator.run_until(self.after_ns(time_ns))
+
+    @property
+    def present(self) -> set[int]:
+        """The brokers whose processes run."""
+        return {each.node_id for each in self.cluster.brokers.values() if each.life is not None}
+
+    def unregistered(self) -> str:
+        """Return which running brokers are not registered; empty if all are."""
+        present, registered = self.present, self.cluster.published.brokers.keys()
+        if present <= registered:
+            return ""
+        return f"of brokers {sorted(present)} only {sorted(registered)} are registered"
+
+    def partitions(self) -> Iterator[tuple[str, PublishedPartition]]:
+        """Yield the name and the state of each partition that waits for no operator."""
+        published = self.cluster.published
+        for topic in published.topics.values():
+            for partition in topic.assignment:
+                key = published.key(topic.topic_id, partition)
+                state = published.partitions.get(key)
+                if state is not None and state.isr and not self.cluster.waits_for_operator(key):
+                    yield f"{topic.name}-{partition}", state
