@@ -1,4 +1,7 @@
-"""The workload of one run: producers, consumers, groups, and changes of topics."""
+"""The workload of one run: producers, consumers, groups, and changes of topics.
+
+The profile and the reduction of the run decide what takes part. `workload/work` starts each client.
+"""
 
 from __future__ import annotations
 

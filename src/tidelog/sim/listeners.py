@@ -1,4 +1,7 @@
-"""Lists of functions that follow what happens in a run, called in order by one call."""
+"""Lists of functions that follow what happens in a run, called in order by one call.
+
+Checkers and stories add themselves to the lists of what they follow.
+"""
 
 from __future__ import annotations
 

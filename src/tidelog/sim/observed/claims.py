@@ -1,4 +1,7 @@
-"""The claims of a broker about its replicas: roles, high watermarks and pending ISR changes."""
+"""The claims of a broker about its replicas: roles, high watermarks and pending ISR changes.
+
+A claim is what a running broker believes, right or wrong; checkers judge it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The stage of a phase: the cluster after the faults, its clients, and waits with a limit."""
+"""The stage of a phase: the cluster after the faults, its clients, and waits with a limit.
+
+A wait that reaches its limit is a violation of liveness, which ends the run.
+"""
 
 from __future__ import annotations
 
