@@ -152,11 +152,9 @@ def test_an_edit_that_nobody_carries_out_is_noticed(monkeypatch: pytest.MonkeyPa
 def test_two_kinds_of_one_name_are_refused() -> None:
     from tidelog.sim.workload.churning import churn
 
-    class Again(ChurnKind):
-        name = next(iter(CHURN))
+    class ProducersComeAndGo(ChurnKind):
+        async def act(self) -> None:
+            self.stopping = True
 
-        async def run(self) -> None:
-            self.is_done = True
-
-    with pytest.raises(ValueError, match="there are two kinds of churn named"):
-        churn(Again)
+    with pytest.raises(ValueError, match="there are two kinds of churn named 'producers_come_and"):
+        churn(ProducersComeAndGo)
