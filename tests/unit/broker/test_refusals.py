@@ -18,14 +18,40 @@ from tidelog.core.errors import ErrorCode, InvariantError, StorageError
 from tidelog.core.tasks import Tasks
 from tidelog.runtime.clock import SystemClock
 from tidelog.wire.codec import RequestHeader, decode_response, encode_response
+from tidelog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnTopicResult,
+)
+from tidelog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirTopicResult,
+)
+from tidelog.wire.messages.create_acls import AclCreationResult
+from tidelog.wire.messages.delete_topics import DeletableTopicResult
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.messages.describe_configs import DescribeConfigsResult
+from tidelog.wire.messages.elect_leaders import PartitionResult, ReplicaElectionResult
+from tidelog.wire.messages.fetch import FetchableTopicResponse, PartitionData
 from tidelog.wire.messages.get_replica_log_info import (
     GetReplicaLogInfoRequest,
     GetReplicaLogInfoTopic,
 )
-from tidelog.wire.registry import API, DESCRIBE_CLUSTER, GET_REPLICA_LOG_INFO, PRODUCE
+from tidelog.wire.registry import (
+    ADD_PARTITIONS_TO_TXN,
+    ALTER_REPLICA_LOG_DIRS,
+    API,
+    CREATE_ACLS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    ELECT_LEADERS,
+    FETCH,
+    GET_REPLICA_LOG_INFO,
+    PRODUCE,
+)
 
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+TOPIC_ID = bytes(range(16))
 SERVED = [
     (key, version)
     for key, card in cards().items()
@@ -51,6 +77,43 @@ def test_every_answer_can_tell_the_error_and_be_encoded(api_key: int, version: i
     correlation_id, decoded = decode_response(api_key, version, memoryview(frame)[4:])
     assert correlation_id == 7
     assert FAILED in list(errors_in(decoded))
+
+
+UNREAD = PartitionData(3, FAILED, high_watermark=-1, records=b"")
+#: An API, a version, an array of the response, and the first entry in it.
+ENTRIES = [
+    (FETCH, 13, "responses", FetchableTopicResponse("topic", TOPIC_ID, [UNREAD])),
+    (DELETE_TOPICS, 6, "responses", DeletableTopicResult("made-at-6", error_code=FAILED)),
+    (DESCRIBE_CONFIGS, 1, "results", DescribeConfigsResult(FAILED, None, 2, "topic")),
+    (
+        ELECT_LEADERS,
+        1,
+        "replica_election_results",
+        ReplicaElectionResult("topic", [PartitionResult(3, FAILED), PartitionResult(99, FAILED)]),
+    ),
+    (
+        ALTER_REPLICA_LOG_DIRS,
+        1,
+        "results",
+        AlterReplicaLogDirTopicResult("topic", [AlterReplicaLogDirPartitionResult(3, FAILED)]),
+    ),
+    (
+        ADD_PARTITIONS_TO_TXN,
+        3,
+        "results_by_topic_v3_and_below",
+        AddPartitionsToTxnTopicResult("topic", [AddPartitionsToTxnPartitionResult(0, FAILED)]),
+    ),
+    (CREATE_ACLS, 1, "results", AclCreationResult(FAILED)),
+]
+
+
+@pytest.mark.parametrize(("api_key", "version", "entries", "entry"), ENTRIES)
+def test_an_entry_names_its_part_of_the_request(
+    api_key: int, version: int, entries: str, entry: Any
+) -> None:
+    message = sensible_request(api_key, version, "topic", TOPIC_ID, partition=3)
+    answer = error_response(request_of(api_key, version, message), FAILED)
+    assert getattr(answer, entries)[0] == entry
 
 
 def test_a_produce_that_wants_no_answer_gets_none() -> None:

@@ -41,6 +41,7 @@ from tidelog.wire.messages.list_partition_reassignments import (
 from tidelog.wire.messages.remove_partitions import RemovePartitionsRequest, RemovePartitionsTopic
 from tidelog.wire.registry import (
     ALTER_PARTITION_REASSIGNMENTS,
+    API,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
@@ -113,7 +114,7 @@ def creation(timeout_ms: int) -> Request[Any]:
 
 
 def request(key: int, message: Any) -> Request[Any]:
-    return Request(RequestHeader(key, 0, 0, None), message, CONNECTION, 0)
+    return Request(RequestHeader(key, API[key].max_version, 0, None), message, CONNECTION, 0)
 
 
 def answers(pending: Any) -> list[Any]:

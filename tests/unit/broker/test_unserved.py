@@ -10,7 +10,7 @@ from tests.support.requests.answers import errors_in
 from tests.support.requests.unserved import UNSERVED_REQUESTS
 from tests.unit.broker.test_administration_apis import request
 
-from tidelog.broker.apis import cards, modules
+from tidelog.broker.apis import cards, handlers, modules
 from tidelog.core.errors import ErrorCode as E
 from tidelog.core.types import TopicPartition
 from tidelog.log.producer_state import BatchMetadata, ProducerEntry
@@ -75,7 +75,7 @@ def test_every_request_has_its_errors() -> None:
 @pytest.mark.parametrize(("api_key", "version"), CASES)
 def test_the_answer_is_final_and_can_be_encoded(api_key: int, version: int) -> None:
     message = UNSERVED_REQUESTS[api_key](version, TP.topic)
-    answer = modules()[api_key].handle(a_broker(), request(message, api_key, version))
+    answer = handlers(a_broker())[api_key].handle(request(message, api_key, version))
     encode_response(api_key, version, 1, answer)
     assert [error for error in errors_in(answer) if error != E.NONE] == ERRORS[api_key]
 

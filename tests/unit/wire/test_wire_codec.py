@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import struct
 import typing
 
@@ -10,7 +11,7 @@ import pytest
 from tests.support.wire import VERSIONED, all_cases, joined
 
 from tidelog.core.errors import ProtocolError
-from tidelog.wire import decoding, encoding, schema
+from tidelog.wire import decoding, encoding, registry, schema
 from tidelog.wire.codec import (
     RequestHeader,
     UnsupportedVersion,
@@ -312,6 +313,11 @@ class TestMisuse:
 
 
 class TestDeclarations:
+    def test_each_api_has_a_constant_of_its_name(self) -> None:
+        names = {key: re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).upper() for key, api in API.items()}
+        assert names == {key: name for key, name in names.items() if getattr(registry, name) == key}
+        assert list(API) == sorted(API)
+
     @pytest.mark.parametrize(
         ("text", "low", "high"), [("3+", 3, 0x7FFF), ("0-12", 0, 12), ("5", 5, 5)]
     )

@@ -1,8 +1,9 @@
-"""One module per API key, named as in `wire/messages`; each opens with its card.
+"""The registry of the APIs that a broker serves: a module per API key, or a row of `refused`.
 
-This package is the registry of the APIs that a broker serves. ApiVersions and the dispatch of
-requests are derived from the cards, so that an API is served exactly as its card says. A module
-whose API reports errors per entry has its own `error_response`; the others share `support.errors`.
+Modules are named as in `wire/messages`; each opens with its card. ApiVersions and the dispatch of
+requests are derived from the cards, so that an API is served exactly as its card says.
+`support.errors` derives the responses to requests that fail as a whole. A module whose API needs
+more has an `error_response` of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pkgutil
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.apis.refused import REFUSED
 from tidelog.broker.apis.support import errors
 from tidelog.broker.server.requests import Card, Request
 from tidelog.broker.server.served import Served
@@ -23,26 +25,29 @@ if TYPE_CHECKING:
 
 @cache
 def modules() -> dict[int, Any]:
-    """Return the module of every API served, by key, in ascending order."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-    found: list[Any] = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    """Return the module of every API that has one, by key."""
+    names = [module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg]
+    found = [importlib.import_module(f"{__name__}.{name}") for name in names if name != "refused"]
     by_key = {module.CARD.api_key: module for module in found}
-    if len(by_key) != len(found):
-        raise AssertionError("two modules of broker/apis serve the same API key")
-    return dict(sorted(by_key.items()))
+    if len({*by_key, *REFUSED}) != len(found) + len(REFUSED):
+        raise AssertionError("two modules of broker/apis, or rows of `refused`, serve one API key")
+    return by_key
 
 
 def cards() -> dict[int, Card]:
-    """Return the card of every API served, by key."""
-    return {key: module.CARD for key, module in modules().items()}
+    """Return the card of every API served, by key, in ascending order."""
+    refused = {key: served.card for key, served in REFUSED.items()}
+    own = {key: module.CARD for key, module in modules().items()}
+    return dict(sorted((refused | own).items()))
 
 
 def handlers(context: ApiContext) -> dict[int, Served]:
-    """Return every API served, by key: its card, and its handler of requests."""
-    return {
+    """Return every API served, by key, in ascending order: its card, and its request handler."""
+    own = {
         key: Served(module.CARD, partial(module.handle, context))
         for key, module in modules().items()
     }
+    return dict(sorted((REFUSED | own).items()))
 
 
 def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:

@@ -12,7 +12,6 @@ from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.dynamic_config import Alteration, ConfigOperation
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -51,19 +50,5 @@ async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConf
         responses=[
             AlterConfigsResourceResponse(outcome.error, outcome.message, outcome.type, outcome.name)
             for outcome in outcomes
-        ]
-    )
-
-
-def error_response(
-    request: Request[AlterConfigsRequest], error: ErrorCode, message: str | None = None
-) -> AlterConfigsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error, None, resource.resource_type, resource.resource_name
-            )
-            for resource in request.message.resources
         ]
     )

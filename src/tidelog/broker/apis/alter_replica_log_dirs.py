@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -65,14 +66,6 @@ async def _move(context: ApiContext, path: str, topic_partition: TopicPartition)
 def error_response(
     request: Request[AlterReplicaLogDirsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterReplicaLogDirsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic.name,
-                [AlterReplicaLogDirPartitionResult(number, error) for number in topic.partitions],
-            )
-            for directory in request.message.dirs
-            for topic in directory.topics
-        ]
-    )
+    """Return `error` for each topic of each directory."""
+    topics = [topic for directory in request.message.dirs for topic in directory.topics]
+    return AlterReplicaLogDirsResponse(results=error_entries(request, topics, error, message))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import PLAINTEXT_LISTENER
+from tidelog.broker.apis.refused import NO_LOGIN, PLAINTEXT_LISTENER
+from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_user_scram_credentials import (
@@ -20,12 +21,7 @@ from tidelog.wire.messages.alter_user_scram_credentials import (
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
 
-CARD = Card(
-    api_key=51,
-    min_version=0,
-    max_version=0,
-    refused="no authentication: listeners are PLAINTEXT",
-)
+CARD = Card(api_key=51, min_version=0, max_version=0, refused=NO_LOGIN)
 
 
 def handle(
@@ -53,11 +49,7 @@ def handle(
 def error_response(
     request: Request[AlterUserScramCredentialsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterUserScramCredentialsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    names = [deletion.name for deletion in request.message.deletions]
-    names += [upsertion.name for upsertion in request.message.upsertions]
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(name, error, message) for name in dict.fromkeys(names)
-        ]
-    )
+    """Return `error` once for each user."""
+    users = (*request.message.deletions, *request.message.upsertions)
+    names = list(dict.fromkeys(user.name for user in users))
+    return AlterUserScramCredentialsResponse(results=error_entries(request, names, error, message))

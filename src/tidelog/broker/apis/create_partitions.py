@@ -13,11 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
 )
 
 if TYPE_CHECKING:
@@ -32,12 +30,3 @@ def handle(
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.create_partitions, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)
-
-
-def error_response(
-    request: Request[CreatePartitionsRequest], error: ErrorCode, message: str | None = None
-) -> CreatePartitionsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return CreatePartitionsResponse(
-        results=[CreatePartitionsTopicResult(topic.name, error) for topic in request.message.topics]
-    )

@@ -11,12 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
+from tidelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -31,16 +26,4 @@ def handle(
     message = request.message
     return context.store_trouble.watch(
         request, partial(context.controller.create_topics, message), message.timeout_ms
-    )
-
-
-def error_response(
-    request: Request[CreateTopicsRequest], error: ErrorCode, message: str | None = None
-) -> CreateTopicsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(name=topic.name, error_code=error)
-            for topic in request.message.topics
-        ]
     )

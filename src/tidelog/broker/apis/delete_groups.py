@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.server.requests import Card, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.delete_groups import (
-    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
@@ -30,13 +28,4 @@ def handle(context: ApiContext, request: Request[DeleteGroupsRequest]) -> Any:
         request,
         [context.groups.asked(request, group_id) for group_id in groups],
         lambda answers: DeleteGroupsResponse(results=list(answers)),
-    )
-
-
-def error_response(
-    request: Request[DeleteGroupsRequest], error: ErrorCode, message: str | None = None
-) -> DeleteGroupsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id, error) for group_id in request.message.groups_names]
     )

@@ -124,21 +124,3 @@ def _begin(
     waiting = _PartitionDeletion(deletion, partition, answer)
     deletion.waiting[waiting] = None
     partition.watchers.wait_for_low_watermark(wanted, waiting)
-
-
-def error_response(
-    request: Request[DeleteRecordsRequest], error: ErrorCode, message: str | None = None
-) -> DeleteRecordsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                topic.name,
-                [
-                    DeleteRecordsPartitionResult(asked.partition_index, -1, error)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.message.topics
-        ]
-    )

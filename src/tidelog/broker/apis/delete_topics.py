@@ -11,13 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -32,17 +26,4 @@ def handle(
     message = request.message
     return context.store_trouble.watch(
         request, partial(context.controller.delete_topics, message), message.timeout_ms
-    )
-
-
-def error_response(
-    request: Request[DeleteTopicsRequest], error: ErrorCode, message: str | None = None
-) -> DeleteTopicsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    named = [DeleteTopicState(name) for name in request.message.topic_names]
-    return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error)
-            for topic in (*named, *request.message.topics)
-        ]
     )

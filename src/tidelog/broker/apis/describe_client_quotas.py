@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -25,10 +24,3 @@ def handle(
 ) -> DescribeClientQuotasResponse:
     """Return no entries."""
     return DescribeClientQuotasResponse(entries=[])
-
-
-def error_response(
-    request: Request[DescribeClientQuotasRequest], error: ErrorCode, message: str | None = None
-) -> DescribeClientQuotasResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)

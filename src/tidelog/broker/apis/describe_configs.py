@@ -146,15 +146,3 @@ def _result_of(
 def _refuse(result: DescribeConfigsResult, error: KafkaError) -> None:
     result.error_code = ErrorCode(error.code)
     result.error_message = error.message
-
-
-def error_response(
-    request: Request[DescribeConfigsRequest], error: ErrorCode, message: str | None = None
-) -> DescribeConfigsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(error, None, resource.resource_type, resource.resource_name)
-            for resource in request.message.resources
-        ]
-    )

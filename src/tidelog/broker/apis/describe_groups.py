@@ -42,15 +42,3 @@ def _response(
         if include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=list(groups))
-
-
-def error_response(
-    request: Request[DescribeGroupsRequest], error: ErrorCode, message: str | None = None
-) -> DescribeGroupsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DescribeGroupsResponse(
-        groups=[
-            DescribedGroup(error_code=error, group_id=group_id)
-            for group_id in request.message.groups
-        ]
-    )

@@ -68,18 +68,3 @@ def _partition(context: ApiContext, topic_partition: TopicPartition) -> Partitio
             for producer_id, entry in partition.log.producers.entries().items()
         ],
     )
-
-
-def error_response(
-    request: Request[DescribeProducersRequest], error: ErrorCode, message: str | None = None
-) -> DescribeProducersResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                topic.name,
-                [PartitionResponse(number, error, message) for number in topic.partition_indexes],
-            )
-            for topic in request.message.topics
-        ]
-    )

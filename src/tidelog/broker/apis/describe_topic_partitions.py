@@ -111,15 +111,3 @@ def _partition(
         quorum=0 if wait is None else wait.quorum,
         is_waiting=wait is not None and wait.is_waiting,
     )
-
-
-def error_response(
-    request: Request[DescribeTopicPartitionsRequest], error: ErrorCode, message: str | None = None
-) -> DescribeTopicPartitionsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name)
-            for topic in request.message.topics
-        ]
-    )

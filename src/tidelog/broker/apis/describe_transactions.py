@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
 )
 
 if TYPE_CHECKING:
@@ -25,16 +25,7 @@ def handle(
     context: ApiContext, request: Request[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse:
     """Respond for each id."""
-    return error_response(request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-
-
-def error_response(
-    request: Request[DescribeTransactionsRequest], error: ErrorCode, message: str | None = None
-) -> DescribeTransactionsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            TransactionState(error_code=error, transactional_id=transactional_id)
-            for transactional_id in request.message.transactional_ids
-        ]
+    answer: DescribeTransactionsResponse = error_response(
+        request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     )
+    return answer

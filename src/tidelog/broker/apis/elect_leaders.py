@@ -11,21 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
-from tidelog.wire.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
+from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=43, min_version=0, max_version=2)
-
-#: The first version whose response has an error of the whole.
-_ELECTION_ERROR_VERSION = 1
 
 
 def handle(
@@ -34,20 +25,3 @@ def handle(
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.elect_leaders, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)
-
-
-def error_response(
-    request: Request[ElectLeadersRequest], error: ErrorCode, message: str | None = None
-) -> ElectLeadersResponse:
-    """Return `error` by partition, and for the whole where the version has room."""
-    response = ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic.topic, [PartitionResult(number, error, None) for number in topic.partitions]
-            )
-            for topic in request.message.topic_partitions or ()
-        ]
-    )
-    if request.header.api_version >= _ELECTION_ERROR_VERSION:
-        response.error_code = error
-    return response

@@ -23,12 +23,7 @@ from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.replication.pending_reads import PendingReads
-from tidelog.wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from tidelog.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -154,31 +149,3 @@ def _update(
             if item is not None:
                 listed.pop(item, None)
     return list(listed)
-
-
-def error_response(
-    request: Request[FetchRequest], error: ErrorCode, message: str | None = None
-) -> FetchResponse:
-    """Return `error` for the whole and for each partition.
-
-    Versions below 7 have no other place than the partition.
-    """
-    return FetchResponse(
-        error_code=error,
-        responses=[
-            FetchableTopicResponse(
-                topic.topic,
-                topic.topic_id,
-                [
-                    PartitionData(
-                        partition_index=wanted.partition,
-                        error_code=error,
-                        high_watermark=-1,
-                        records=b"",
-                    )
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.message.topics
-        ],
-    )

@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.apis.support.unserved import NO_TRANSACTIONS
 from tidelog.broker.held_answers import Question
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
@@ -37,11 +36,10 @@ if TYPE_CHECKING:
 
 CARD = Card(api_key=10, min_version=0, max_version=6, note="groups only")
 
-#: From this version on FindCoordinator asks for many keys.
-_COORDINATORS_VERSION = 4
-
 GROUP, TRANSACTION = 0, 1
+#: The first version that asks for many keys.
 _BATCHED_VERSION = 4
+_NO_TRANSACTIONS = "brokers have no transaction coordinator: transactions are not served"
 
 
 def handle(
@@ -79,7 +77,7 @@ def _response(
         context.services.tracer.log(
             "request",
             logging.WARNING,
-            f"refusing client {request.header.client_id!r} a transactional id: {NO_TRANSACTIONS}",
+            f"refusing client {request.header.client_id!r} a transactional id: {_NO_TRANSACTIONS}",
         )
     if request.header.api_version >= _BATCHED_VERSION:
         return FindCoordinatorResponse(
@@ -101,7 +99,7 @@ def _find(context: ApiContext, listener: str, key_type: int, key: str) -> Coordi
     if key_type == TRANSACTION:
         states = context.services.view.topics.get(TRANSACTION_STATE)
         if states is None or not states.partitions:
-            return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+            return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
         number = coordinating_partition(key, len(states.partitions))
         return _leader(context, listener, TopicPartition(TRANSACTION_STATE, number), key)
     if key_type != GROUP:
@@ -134,15 +132,3 @@ def _leader(context: ApiContext, listener: str, partition: TopicPartition, key: 
 
 def _none(key: str, error: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key, -1, "", -1, error, message)
-
-
-def error_response(
-    request: Request[FindCoordinatorRequest], error: ErrorCode, message: str | None = None
-) -> FindCoordinatorResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    if request.header.api_version < _COORDINATORS_VERSION:
-        return FindCoordinatorResponse(error_code=error, node_id=-1, host="", port=-1)
-    keys = request.message.coordinator_keys
-    return FindCoordinatorResponse(
-        coordinators=[Coordinator(key, -1, "", -1, error, None) for key in keys]
-    )

@@ -44,21 +44,6 @@ def handle(
     return response
 
 
-def error_response(
-    request: Request[GetReplicaLogInfoRequest], error: ErrorCode, message: str | None = None
-) -> GetReplicaLogInfoResponse:
-    """Return the response that gives `error` for every log."""
-    return GetReplicaLogInfoResponse(
-        topic_partition_log_info_list=[
-            TopicPartitionLogInfo(
-                topic.topic_id,
-                [_failed(partition, error) for partition in topic.partitions],
-            )
-            for topic in request.message.topic_partitions or ()
-        ]
-    )
-
-
 def _failed(partition: int, error: ErrorCode, leader_epoch: int = NO_EPOCH) -> PartitionLogInfo:
     return PartitionLogInfo(partition, NO_EPOCH, leader_epoch, -1, error)
 

@@ -11,14 +11,10 @@ from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.dynamic_config import Alteration
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-)
-from tidelog.wire.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 
 if TYPE_CHECKING:
@@ -55,17 +51,5 @@ async def _alter(
         responses=[
             AlterConfigsResourceResponse(outcome.error, outcome.message, outcome.type, outcome.name)
             for outcome in outcomes
-        ]
-    )
-
-
-def error_response(
-    request: Request[IncrementalAlterConfigsRequest], error: ErrorCode, message: str | None = None
-) -> IncrementalAlterConfigsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalResourceResponse(error, None, resource.resource_type, resource.resource_name)
-            for resource in request.message.resources
         ]
     )

@@ -297,21 +297,3 @@ def _unknown_end(
         f"the high watermark of {partition.topic_partition} has not reached leader epoch "
         f"{role.leader_epoch} yet",
     )
-
-
-def error_response(
-    request: Request[ListOffsetsRequest], error: ErrorCode, message: str | None = None
-) -> ListOffsetsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                topic.name,
-                [
-                    ListOffsetsPartitionResponse(asked.partition_index, error)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.message.topics
-        ]
-    )

@@ -8,13 +8,13 @@ their group.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
-from tidelog.group.asked import commit_response, committed_keys
-from tidelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from tidelog.group.asked import committed_keys
+from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
@@ -28,10 +28,3 @@ def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:
     if all(view.partition(key) is None for key in committed_keys(message)):
         return error_response(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return context.groups.answer(request, context.groups.asked(request, message.group_id))
-
-
-def error_response(
-    request: Request[OffsetCommitRequest], error: ErrorCode, message: str | None = None
-) -> OffsetCommitResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return commit_response(request.message, itertools.repeat(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.offset_fetch import (
@@ -73,33 +74,5 @@ def _of_one(
                 ],
             )
             for topic in answer.topics
-        ],
-    )
-
-
-def error_response(
-    request: Request[OffsetFetchRequest], error: ErrorCode, message: str | None = None
-) -> OffsetFetchResponse:
-    """Return `error` by group or partition; version 1 has no error of the whole group."""
-    version = request.header.api_version
-    if version >= _MANY_GROUPS_VERSION:
-        return OffsetFetchResponse(
-            groups=[
-                OffsetFetchResponseGroup(group.group_id, error_code=error)
-                for group in request.message.groups
-            ]
-        )
-    topics = () if version >= _GROUP_ERROR_VERSION else request.message.topics or ()
-    return OffsetFetchResponse(
-        error_code=error,
-        topics=[
-            OffsetFetchResponseTopic(
-                topic.name,
-                [
-                    OffsetFetchResponsePartition(index, -1, -1, "", error)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in topics
         ],
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -66,18 +65,3 @@ def _answer(
     log = partition.log
     end = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(0, asked.partition, end.leader_epoch, end.end_offset)
-
-
-def error_response(
-    request: Request[OffsetForLeaderEpochRequest], error: ErrorCode, message: str | None = None
-) -> OffsetForLeaderEpochResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic.topic,
-                [EpochEndOffset(error, asked.partition) for asked in topic.partitions],
-            )
-            for topic in request.message.topics
-        ]
-    )

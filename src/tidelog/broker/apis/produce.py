@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support import errors
 from tidelog.broker.replicas import frozen_watermarks
 from tidelog.broker.server.requests import Card, Pending, Request, RequestConnection
 from tidelog.core.completion import Completion
@@ -357,18 +358,8 @@ def _add_leader_hints(context: ApiContext, listener: str, response: ProduceRespo
 def error_response(
     request: Request[ProduceRequest], error: ErrorCode, message: str | None = None
 ) -> ProduceResponse | None:
-    """Return the response that gives `error` to everything that was asked for."""
+    """Return the response that gives `error` to each partition; None where none is wanted."""
     if request.message.acks == 0:
         return None
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                topic.name,
-                [
-                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.message.topic_data
-        ]
-    )
+    response: ProduceResponse = errors.error_response(request, error, message)
+    return response

@@ -14,11 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
-from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.remove_partitions import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
-    RemovePartitionsTopicResult,
 )
 
 if TYPE_CHECKING:
@@ -33,12 +31,3 @@ def handle(
     """Ask the controller, if that is this broker."""
     ask = partial(context.controller.remove_partitions, request.message)
     return context.store_trouble.watch(request, ask)
-
-
-def error_response(
-    request: Request[RemovePartitionsRequest], error: ErrorCode, message: str | None = None
-) -> RemovePartitionsResponse:
-    """Return the response that gives `error` to everything that was asked for."""
-    return RemovePartitionsResponse(
-        results=[RemovePartitionsTopicResult(topic.name, error) for topic in request.message.topics]
-    )

@@ -8,7 +8,6 @@ stays queued: a controller whose session outlives the outage carries it out, as 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -75,7 +74,7 @@ class StoreTrouble:
         text = self.text() if self._away_ms() >= limit_ms else None
         if text is None:
             return ask(partial(self._not_controller, request))
-        return _explained(self._error_response(request, ErrorCode.REQUEST_TIMED_OUT), text)
+        return self._error_response(request, ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
@@ -89,7 +88,7 @@ class StoreTrouble:
 
     def _not_controller(self, request: Request[Any]) -> Any:
         text = self.text() or "this broker is not the controller"
-        return _explained(self._error_response(request, ErrorCode.NOT_CONTROLLER), text)
+        return self._error_response(request, ErrorCode.NOT_CONTROLLER, text)
 
     def _look_later(self, request: Request[Any], pending: Pending, left_ms: int) -> None:
         step_ms = max(0, min(left_ms, self._services.store.session_timeout_ms))
@@ -101,22 +100,6 @@ class StoreTrouble:
             return
         text = self.text()
         if text is not None:
-            pending.complete(
-                _explained(self._error_response(request, ErrorCode.REQUEST_TIMED_OUT), text)
-            )
+            pending.complete(self._error_response(request, ErrorCode.REQUEST_TIMED_OUT, text))
         elif left_ms > 0:
             self._look_later(request, pending, left_ms)
-
-
-def _explained(answer: Any, text: str) -> Any:
-    """Set the message of every error in a response."""
-    if getattr(answer, "error_code", ErrorCode.NONE) != ErrorCode.NONE and hasattr(
-        answer, "error_message"
-    ):
-        answer.error_message = text
-    for field in dataclasses.fields(answer):
-        value = getattr(answer, field.name)
-        for element in value if isinstance(value, list) else ():
-            if dataclasses.is_dataclass(element):
-                _explained(element, text)
-    return answer

@@ -27,8 +27,7 @@ class Card:
     #: Accepted from other brokers only, and not advertised to clients' feature checks.
     inter_broker: bool = False
     note: str = ""
-    #: Why every request is rejected, where brokers do not implement the API
-    #: (`broker.apis.support.unserved`).
+    #: Why every request is rejected, where brokers do not implement the API (`apis.refused`).
     refused: str = ""
     #: Advertised to clients in place of `min_version`, where some ask for a removed version.
     advertised_min_version: int | None = None

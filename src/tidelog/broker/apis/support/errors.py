@@ -1,21 +1,187 @@
-"""The error response of an API whose response has one error for the whole request.
+"""Responses to requests that fail as a whole, derived from the declarations of the messages.
 
-An API that reports errors per topic, partition or entry has an `error_response` of its own in its
-module. Source: the getErrorResponse of Kafka's requests.
+A response with an `error_code` of its own, at its version, carries the error there. Any other
+carries it in an entry for each part of the request. The parts are the elements of the request's
+first array, and where entries are nested, of the first array in those. Source: the getErrorResponse
+of Kafka's requests.
+
+A module whose API needs more than this rule has an `error_response` of its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from typing import Any, Final
 
 from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode
+from tidelog.wire import registry
+from tidelog.wire.messages.create_delegation_token import CreateDelegationTokenResponse
+from tidelog.wire.messages.delete_records import DeleteRecordsPartitionResult
+from tidelog.wire.messages.describe_client_quotas import DescribeClientQuotasResponse
+from tidelog.wire.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from tidelog.wire.messages.fetch import PartitionData
+from tidelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.wire.messages.get_replica_log_info import PartitionLogInfo
+from tidelog.wire.messages.offset_fetch import OffsetFetchResponsePartition
+from tidelog.wire.messages.produce import PartitionProduceResponse
+from tidelog.wire.messages.renew_delegation_token import RenewDelegationTokenResponse
 from tidelog.wire.registry import API
+from tidelog.wire.schema import NamedField, fields_of
+
+#: APIs whose entries carry the error besides the response, as in Kafka.
+_ENTRIES_TOO: Final = {registry.FETCH, registry.ELECT_LEADERS}
+_ERRORS: Final = ("error_code", "partition_error_code")
+_MESSAGE: Final = "error_message"
+#: How arrays of the request hold a part that is no struct.
+_PRIMITIVES: Final[dict[type, str]] = {str: "string", int: "int32"}
+#: Values beside an error, where they are not the defaults of the fields.
+_VALUES: Final[dict[type, dict[str, Any]]] = {
+    PartitionProduceResponse: {"base_offset": -1},
+    PartitionData: {"high_watermark": -1, "records": b""},
+    DeleteRecordsPartitionResult: {"low_watermark": -1},
+    FindCoordinatorResponse: {"node_id": -1, "port": -1},
+    Coordinator: {"node_id": -1, "port": -1},
+    OffsetFetchResponsePartition: {"committed_offset": -1},
+    PartitionLogInfo: {
+        "last_written_leader_epoch": -1,
+        "current_leader_epoch": -1,
+        "log_end_offset": -1,
+    },
+    DescribeClientQuotasResponse: {"entries": None},
+    CreateDelegationTokenResponse: {
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "token_requester_principal_type": "User",
+        "token_requester_principal_name": "ANONYMOUS",
+        "issue_timestamp_ms": -1,
+        "expiry_timestamp_ms": -1,
+        "max_timestamp_ms": -1,
+    },
+    RenewDelegationTokenResponse: {"expiry_timestamp_ms": -1},
+    ExpireDelegationTokenResponse: {"expiry_timestamp_ms": -1},
+}
 
 
 def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
     """Return a response that gives `error`, and `message` where it has room."""
-    response = API[request.header.api_key].response(error_code=error)
-    if message is not None and hasattr(response, "error_message"):
-        response.error_message = message
-    return response
+    api, version = API[request.header.api_key], request.header.api_version
+    shape = _shape(api.response, version)
+    entries = {}
+    if shape.entries is not None and (shape.error is None or api.key in _ENTRIES_TOO):
+        parts = _parts(request.message, version)
+        entries[shape.entries.name] = error_entries(request, parts, error, message)
+    return shape.struct(error, message, entries)
+
+
+def error_entries(
+    request: Request[Any], parts: Sequence[Any], error: ErrorCode, message: str | None = None
+) -> list[Any]:
+    """Return the entries of the response for these parts of a request, each with `error`."""
+    api, version = API[request.header.api_key], request.header.api_version
+    entries = _shape(api.response, version).entries
+    assert entries is not None, f"responses of {api.name} have no error for each part"
+    return _entries(entries, version, parts, error, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The places for an error in a struct of a response, at one version."""
+
+    struct_class: type
+    error: str | None
+    message: str | None
+    #: The first array of structs that have places for an error.
+    entries: NamedField | None
+    #: Values of other fields.
+    values: dict[str, Any]
+
+    def struct(self, error: ErrorCode, message: str | None, others: dict[str, Any]) -> Any:
+        """Return a struct with the error, and with the values of `others`."""
+        values = others | self.values
+        if self.error is not None:
+            values[self.error] = error
+            if self.message is not None:
+                values[self.message] = message
+        return self.struct_class(**values)
+
+
+@cache
+def _shape(struct_class: type, version: int) -> _Shape:
+    present = {each.name: each for each in fields_of(struct_class) if version in each.spec.versions}
+    values = _VALUES.get(struct_class, {})
+    return _Shape(
+        struct_class,
+        error=next((name for name in _ERRORS if name in present), None),
+        message=_MESSAGE if _MESSAGE in present else None,
+        entries=next((each for each in present.values() if _has_errors(each, version)), None),
+        values={name: value for name, value in values.items() if name in present},
+    )
+
+
+def _has_errors(field: NamedField, version: int) -> bool:
+    """Whether the elements of a field have places for an error."""
+    if field.spec.kind != "array" or not isinstance(field.spec.element, type):
+        return False
+    shape = _shape(field.spec.element, version)
+    return shape.error is not None or shape.entries is not None
+
+
+def _entries(
+    field: NamedField,
+    version: int,
+    parts: Sequence[Any],
+    error: ErrorCode,
+    message: str | None,
+) -> list[Any]:
+    """Return the elements of a field of a response for these parts of the request."""
+    assert isinstance(field.spec.element, type)
+    shape = _shape(field.spec.element, version)
+    entries = []
+    for part in parts:
+        values = {
+            name: part if source is None else getattr(part, source)
+            for name, source in _names(shape.struct_class, type(part))
+        }
+        if shape.error is None and shape.entries is not None:
+            inner = _parts(part, version)
+            values[shape.entries.name] = _entries(shape.entries, version, inner, error, message)
+        entries.append(shape.struct(error, message, values))
+    return entries
+
+
+def _parts(asked: Any, version: int) -> Sequence[Any]:
+    """Return the elements of the first array of a struct of a request."""
+    arrays = (
+        each.name
+        for each in fields_of(type(asked))
+        if each.spec.kind == "array" and version in each.spec.versions
+    )
+    return getattr(asked, next(arrays)) or ()
+
+
+@cache
+def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
+    """Return the fields of an entry that name its part, with those of the part (None: all of it).
+
+    They are the first field of the part, which may have another name in the entry, and the strings
+    and ids behind it that the entry has too.
+    """
+    free = {
+        each.name: each.spec.kind
+        for each in fields_of(entry_class)
+        if each.name not in (*_ERRORS, _MESSAGE)
+    }
+    if part_class in _PRIMITIVES:
+        kind = _PRIMITIVES[part_class]
+        return ((next(name for name in free if free[name] == kind), None),)
+    first, *others = fields_of(part_class)
+    alike = (name for name, kind in free.items() if kind == first.spec.kind)
+    name = first.name if first.name in free else next(alike, None)
+    if name is None:
+        return ()
+    shared = takewhile(lambda each: free.get(each.name) in ("string", "uuid"), others)
+    return ((name, first.name), *((each.name, each.name) for each in shared))

@@ -1,0 +1,69 @@
+"""The APIs that brokers reject, with the versions and the error of each.
+
+A broker responds to such an API all the same. The error is that of a Kafka 3.9 broker without an
+authorizer and with PLAINTEXT listeners, or a final one. A client shows it and stops, while a closed
+connection would make it connect and ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidelog.broker.apis.support.errors import error_response
+from tidelog.broker.server.requests import Card, Request
+from tidelog.broker.server.served import Served
+from tidelog.core.errors import ErrorCode
+from tidelog.wire import registry
+
+PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authentication"
+_NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
+_NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
+_CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"
+#: Reasons that the table of compatibility gives.
+NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
+_NO_TRANSACTIONS: Final = "no transactions"
+_NO_ACLS: Final = "no access control"
+_CLASSIC: Final = "groups of the classic protocol only (KIP-848)"
+#: FindCoordinator rejects transactional ids with the same error.
+_NO_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+#: Clients on PLAINTEXT listeners are not authenticated.
+_NO_TOKEN: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_ILLEGAL: Final = ErrorCode.ILLEGAL_SASL_STATE
+_DISABLED: Final = ErrorCode.SECURITY_DISABLED
+#: A Kafka 3.9 broker gives it too while the consumer group protocol is disabled, its default.
+_UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
+
+
+def _refused(
+    api_key: int, first: int, last: int, why: str, error: ErrorCode, message: str | None = None
+) -> Served:
+    """Return an API whose versions `first` to `last` give every part of a request an error."""
+
+    def handle(request: Request[Any]) -> Any:
+        return error_response(request, error, message)
+
+    return Served(Card(api_key, first, last, refused=why), handle)
+
+
+#: By key; `alter_user_scram_credentials` and `update_features` give each part its own error.
+REFUSED: Final[dict[int, Served]] = {
+    served.card.api_key: served
+    for served in (
+        _refused(registry.SASL_HANDSHAKE, 0, 1, NO_LOGIN, _ILLEGAL),
+        _refused(registry.ADD_PARTITIONS_TO_TXN, 0, 5, _NO_TRANSACTIONS, _NO_ID),
+        _refused(registry.ADD_OFFSETS_TO_TXN, 0, 4, _NO_TRANSACTIONS, _NO_ID),
+        _refused(registry.END_TXN, 0, 4, _NO_TRANSACTIONS, _NO_ID),
+        _refused(registry.TXN_OFFSET_COMMIT, 0, 4, _NO_TRANSACTIONS, _NO_ID),
+        _refused(registry.DESCRIBE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER),
+        _refused(registry.CREATE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER),
+        _refused(registry.DELETE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER),
+        _refused(registry.SASL_AUTHENTICATE, 0, 2, NO_LOGIN, _ILLEGAL, PLAINTEXT_LISTENER),
+        _refused(registry.CREATE_DELEGATION_TOKEN, 1, 3, NO_LOGIN, _NO_TOKEN),
+        _refused(registry.RENEW_DELEGATION_TOKEN, 1, 2, NO_LOGIN, _NO_TOKEN),
+        _refused(registry.EXPIRE_DELEGATION_TOKEN, 1, 2, NO_LOGIN, _NO_TOKEN),
+        _refused(registry.DESCRIBE_DELEGATION_TOKEN, 1, 3, NO_LOGIN, _NO_TOKEN),
+        _refused(registry.ALTER_CLIENT_QUOTAS, 0, 1, "no quotas", _UNSUPPORTED, _NO_QUOTAS),
+        _refused(registry.CONSUMER_GROUP_HEARTBEAT, 0, 0, _CLASSIC, _UNSUPPORTED, _CLASSIC_GROUPS),
+        _refused(registry.CONSUMER_GROUP_DESCRIBE, 0, 0, _CLASSIC, _UNSUPPORTED, _CLASSIC_GROUPS),
+    )
+}
