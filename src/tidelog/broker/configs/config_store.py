@@ -9,9 +9,10 @@ store as long as a request may take (S3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from tidelog.broker.store_access import UNREACHED, patiently
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
@@ -21,18 +22,17 @@ from tidelog.metadata.store import (
     Create,
     Node,
     Op,
-    OutcomeUnknown,
     RequestTooLarge,
-    SessionExpired,
     SetData,
-    StoreUnavailable,
+    StoreError,
     TransactionFailed,
 )
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-_RETRY_MS = 50
+T = TypeVar("T")
+
 TOPICS, BROKERS = "topics", "brokers"
 #: From the stored settings to the settings to store; raises KafkaError.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -51,14 +51,8 @@ class ConfigStore:
         without the store.
         """
         paths = [layout.config_path(kind, name) for kind, name in entities]
-        deadline_ms = self._deadline_ms()
-        while True:
-            try:
-                nodes = await self._services.store.get_many(paths)
-            except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
-                await self._wait(deadline_ms, error)
-            else:
-                return [_decoded(path, node) for path, node in zip(paths, nodes, strict=True)]
+        nodes = await self._patiently(lambda: self._services.store.get_many(paths))
+        return [_decoded(path, node) for path, node in zip(paths, nodes, strict=True)]
 
     async def change(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
@@ -68,13 +62,12 @@ class ConfigStore:
         Raises KafkaError: the errors of `change`, UNKNOWN_TOPIC_OR_PARTITION for a topic that does
         not exist, REQUEST_TIMED_OUT without the store.
         """
-        deadline_ms = self._deadline_ms()
-        while True:
-            try:
-                if await self._try(entity_type, entity, change, validate_only):
-                    return
-            except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
-                await self._wait(deadline_ms, error)
+
+        async def store() -> None:
+            while not await self._try(entity_type, entity, change, validate_only):
+                pass
+
+        await self._patiently(store)
 
     async def _try(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
@@ -112,16 +105,18 @@ class ConfigStore:
         self._services.tracer.event("config_changed", entity_type=entity_type, entity=entity)
         return True
 
-    def _deadline_ms(self) -> float:
-        return self._services.clock.monotonic_ms() + self._services.config.request_timeout_ms
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        services = self._services
+        deadline_ms = services.clock.monotonic_ms() + services.config.request_timeout_ms
 
-    async def _wait(self, deadline_ms: float, error: Exception) -> None:
-        if self._services.clock.monotonic_ms() >= deadline_ms:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"the metadata store cannot be reached: {error}; the change may have been made",
-            ) from error
-        await self._services.tasks.sleep(_RETRY_MS)
+        def check_time(error: StoreError) -> None:
+            if services.clock.monotonic_ms() >= deadline_ms:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"the metadata store cannot be reached: {error}; the change may have been made",
+                ) from error
+
+        return await patiently(services.tasks, ask, errors=UNREACHED, on_error=check_time)
 
 
 def _decoded(path: str, node: Node | None) -> dict[str, str]:

@@ -16,26 +16,17 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
+from tidelog.broker.store_access import RETRY_MS, UNREACHED, patiently
 from tidelog.core.config import BrokerConfig
 from tidelog.core.dynamic_config import DynamicConfigs, broker_config, reloaded
 from tidelog.core.tasks import Signal
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
-from tidelog.metadata.store import (
-    ANY_VERSION,
-    Delete,
-    Node,
-    OutcomeUnknown,
-    SessionExpired,
-    StoreUnavailable,
-    TransactionFailed,
-    WatchEvent,
-)
+from tidelog.metadata.store import ANY_VERSION, Delete, Node, TransactionFailed, WatchEvent
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-_RETRY_MS = 50
 #: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs.
 EXPIRATION_MS = 15 * 60_000
 
@@ -98,15 +89,13 @@ class LiveConfigs:
 
     async def open(self) -> None:
         """Watch, and take over the stored settings for brokers; wait for the store (S3)."""
-        while True:
-            try:
-                names = await self._names()
-                await self._read_broker_settings()
-            except (StoreUnavailable, OutcomeUnknown, SessionExpired):
-                await self._services.tasks.sleep(_RETRY_MS)
-            else:
-                break
-        self._take(names)
+
+        async def read() -> list[str]:
+            names = await self._names()
+            await self._read_broker_settings()
+            return names
+
+        self._take(await patiently(self._services.tasks, read, errors=UNREACHED))
         self._everything = False
 
     def start(self) -> None:
@@ -151,10 +140,10 @@ class LiveConfigs:
             while (self._changed or self._everything) and not self._closing:
                 try:
                     await self._follow()
-                except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
+                except UNREACHED as error:
                     self._everything = True
                     self._log(logging.WARNING, f"waiting for the store: {error}")
-                    await self._services.tasks.sleep(_RETRY_MS)
+                    await self._services.tasks.sleep(RETRY_MS)
 
     async def _follow(self) -> None:
         everything, self._everything, self._changed = self._everything, False, False

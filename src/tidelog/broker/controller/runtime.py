@@ -21,8 +21,9 @@ from tidelog.broker.controller.draining import Draining, GroupProgress
 from tidelog.broker.controller.observed_store import ObservedStore
 from tidelog.broker.controller.store_watches import StoreWatches
 from tidelog.broker.controller.store_writer import DeposedError
-from tidelog.broker.controller.term import RETRY_MS, Claim, Refusal, Term, Waiting, report
+from tidelog.broker.controller.term import Claim, Refusal, Term, Waiting, report
 from tidelog.broker.server.requests import Pending
+from tidelog.broker.store_access import RETRY_MS, UNANSWERED, UNREACHED
 from tidelog.controller.activity import STALLED_TICKS, Activity, Verdict
 from tidelog.controller.decision import Effects
 from tidelog.controller.elections.leaders import ElectLeadersAsked, MinimumRead, UncleanRead
@@ -57,15 +58,12 @@ from tidelog.metadata.store import (
     OutcomeUnknown,
     SessionExpired,
     SetData,
-    StoreUnavailable,
     TransactionFailed,
     WatchEvent,
 )
 from tidelog.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest
-from tidelog.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-)
+from tidelog.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from tidelog.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from tidelog.wire.messages.create_partitions import CreatePartitionsRequest
 from tidelog.wire.messages.create_topics import CreateTopicsRequest
@@ -129,7 +127,7 @@ class ControllerRuntime:
         if was_active:
             try:
                 await self._leave_office()
-            except (SessionExpired, StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
+            except (*UNREACHED, TransactionFailed) as error:
                 self._log(logging.WARNING, f"/controller stays until the session ends: {error}")
 
     def resign(self, reason: str) -> None:
@@ -395,7 +393,7 @@ class ControllerRuntime:
             except SessionExpired:
                 self.resign("the session has expired")
                 await self.services.tasks.sleep(RETRY_MS)
-            except (StoreUnavailable, OutcomeUnknown, TransactionFailed) as error:
+            except (*UNANSWERED, TransactionFailed) as error:
                 self._claim_changed = True
                 self._log(logging.WARNING, f"waiting for the store: {error}")
                 await self.services.tasks.sleep(RETRY_MS)

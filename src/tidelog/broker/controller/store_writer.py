@@ -11,10 +11,13 @@ nodes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from tidelog.broker.controller import store_ops
 from tidelog.broker.controller.store_ops import Pending, Unit
+from tidelog.broker.store_access import UNANSWERED, patiently
 from tidelog.controller.topics.deletion import RemoveTopic
 from tidelog.controller.writes import Conflict, Outcome, Write, Written
 from tidelog.core.errors import TidelogError
@@ -31,11 +34,12 @@ from tidelog.metadata.store import (
     Op,
     OpResult,
     OutcomeUnknown,
+    StoreError,
     StoreUnavailable,
     TransactionFailed,
 )
 
-_RETRY_MS = 50
+T = TypeVar("T")
 
 
 class DeposedError(TidelogError):
@@ -89,16 +93,14 @@ class StoreWriter:
 
     async def _transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Return the results of `ops`; a failure's index counts from the first of them."""
-        while True:
-            try:
-                return (await self._store.transact([self._epoch_check, *ops]))[1:]
-            except StoreUnavailable as error:
-                await self._wait(error)
-            except TransactionFailed as failure:
-                if failure.index == 0:
-                    self._tracer.mark("deposed_while_writing")
-                    raise DeposedError("another controller has been elected") from failure
-                raise TransactionFailed(failure.index - 1, failure.error) from failure
+        write = partial(self._store.transact, [self._epoch_check, *ops])
+        try:
+            return (await self._patiently(write, (StoreUnavailable,)))[1:]
+        except TransactionFailed as failure:
+            if failure.index == 0:
+                self._tracer.mark("deposed_while_writing")
+                raise DeposedError("another controller has been elected") from failure
+            raise TransactionFailed(failure.index - 1, failure.error) from failure
 
     async def _settle(
         self,
@@ -162,15 +164,17 @@ class StoreWriter:
             self._tracer.mark("store_request_lost")
 
     async def _read(self, paths: Sequence[str]) -> list[Node | None]:
-        while True:
-            try:
-                return await self._store.get_many(paths)
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                await self._wait(error)
+        return await self._patiently(partial(self._store.get_many, paths))
 
-    async def _wait(self, error: Exception) -> None:
-        self._tracer.log("controller", logging.WARNING, f"waiting for the store: {error}")
-        await self._tasks.sleep(_RETRY_MS)
+    async def _patiently(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        errors: tuple[type[StoreError], ...] = UNANSWERED,
+    ) -> T:
+        def log(error: StoreError) -> None:
+            self._tracer.log("controller", logging.WARNING, f"waiting for the store: {error}")
+
+        return await patiently(self._tasks, ask, errors=errors, on_error=log)
 
     async def _add_missing_parents(self, units: Sequence[Unit]) -> None:
         """Make the missing parents of partitions that are added to an existing topic."""
@@ -235,11 +239,7 @@ class StoreWriter:
         return found
 
     async def _children(self, path: str) -> list[str]:
-        while True:
-            try:
-                return await self._store.children(path) or []
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                await self._wait(error)
+        return await self._patiently(partial(self._store.children, path)) or []
 
 
 def _known_below(write: RemoveTopic) -> list[str]:

@@ -16,6 +16,7 @@ from tidelog.broker.controller.store_reader import StoreReader
 from tidelog.broker.controller.store_writer import DeposedError, StoreWriter
 from tidelog.broker.controller.term_events import TermEvents
 from tidelog.broker.server.requests import Pending
+from tidelog.broker.store_access import patiently
 from tidelog.controller import store_went_back
 from tidelog.controller.cluster_events import StateChange, is_unclean
 from tidelog.controller.commands import Sender
@@ -39,7 +40,7 @@ from tidelog.core.ports import Tracer
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.topic_config import validate_topic_configs
 from tidelog.metadata import layout
-from tidelog.metadata.store import OutcomeUnknown, StoreUnavailable
+from tidelog.metadata.store import StoreError
 
 if TYPE_CHECKING:
     from tidelog.broker.controller.observed_store import ObservedStore
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from tidelog.controller.events import Event
 
 #: Pause between two attempts at a store that cannot be reached.
-RETRY_MS = 50
 #: Partitions without a leader that the log names after one decision.
 _MAX_AWAITED_LOGGED = 20
 #: Partitions that the log names for each broker that left ISRs.
@@ -136,14 +136,17 @@ class Term:
 
     async def patiently(self, read: Callable[[], Any]) -> Any:
         """Return the result of a read; wait for a store that cannot be reached (S3)."""
-        while not self.is_over:
-            try:
-                return await read()
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                text = f"waiting for the store: {error}"
-                self._services.tracer.log("controller", logging.WARNING, text)
-                await self._services.tasks.sleep(RETRY_MS)
-        raise DeposedError("the term has ended")
+
+        async def ask() -> Any:
+            if self.is_over:
+                raise DeposedError("the term has ended")
+            return await read()
+
+        def log(error: StoreError) -> None:
+            text = f"waiting for the store: {error}"
+            self._services.tracer.log("controller", logging.WARNING, text)
+
+        return await patiently(self._services.tasks, ask, on_error=log)
 
 
 def report(services: Services, controller_epoch: int, effects: Effects) -> None:

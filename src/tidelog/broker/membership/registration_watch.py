@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidelog.broker.store_access import RETRY_MS, UNANSWERED
 from tidelog.metadata import layout
-from tidelog.metadata.store import OutcomeUnknown, SessionExpired, StoreUnavailable, WatchEvent
+from tidelog.metadata.store import SessionExpired, WatchEvent
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
-
-_RETRY_MS = 50
 
 
 class RegistrationWatch:
@@ -56,8 +55,8 @@ class RegistrationWatch:
                 session_id, broker_epoch = services.store.session_id, services.broker_epoch
                 try:
                     node = await services.store.get(path, self._changed)
-                except (StoreUnavailable, OutcomeUnknown):
-                    await services.tasks.sleep(_RETRY_MS)
+                except UNANSWERED:
+                    await services.tasks.sleep(RETRY_MS)
                     continue
                 except SessionExpired:
                     return

@@ -18,22 +18,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.broker.store_access import RETRY_MS, UNREACHED
 from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.metadata import layout
-from tidelog.metadata.store import (
-    ANY_VERSION,
-    Check,
-    OutcomeUnknown,
-    SessionExpired,
-    StoreUnavailable,
-    TransactionFailed,
-)
+from tidelog.metadata.store import ANY_VERSION, Check, TransactionFailed
 
 if TYPE_CHECKING:
     from tidelog.broker.server.admission import Admission
     from tidelog.broker.services import Services
-
-_RETRY_MS = 50
 
 
 class SelfFencing:
@@ -128,11 +120,8 @@ class SelfFencing:
             await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
             pass  # the check failed, so the session is alive
-        except SessionExpired:
-            await services.tasks.sleep(_RETRY_MS)
-            return False
-        except (StoreUnavailable, OutcomeUnknown):
-            await services.tasks.sleep(_RETRY_MS)
+        except UNREACHED:
+            await services.tasks.sleep(RETRY_MS)
             return False
         if gaps != self._gaps or not services.identity.is_registered:
             return False

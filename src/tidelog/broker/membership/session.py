@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.membership.registration_watch import RegistrationWatch
 from tidelog.broker.membership.store_history import OlderStoreError
+from tidelog.broker.store_access import RETRY_MS, UNREACHED, patiently
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint, topic_id_to_text
 from tidelog.metadata import layout
 from tidelog.metadata.store import (
     BadVersion,
     Create,
+    Node,
     NodeExists,
     OutcomeUnknown,
     SessionEvent,
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.store_history import StoreHistory
     from tidelog.broker.services import Services
 
-_RETRY_MS = 50
 #: Renewals per session timeout; a third without one is too many (rule 4).
 _BEATS_PER_TIMEOUT = 12
 
@@ -113,7 +115,7 @@ class Session:
         """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
         try:
             await self._history.stamp()
-        except (StoreUnavailable, OutcomeUnknown, SessionExpired, TransactionFailed) as error:
+        except (*UNREACHED, TransactionFailed) as error:
             self._services.tracer.log(
                 "server", logging.WARNING, f"the stop leaves no stamp in the store: {error}"
             )
@@ -175,11 +177,11 @@ class Session:
                     await self._register()
                     await self._tenant.registered(self._history.seen)
                     self._tenant.session_renewed()
-                except (SessionExpired, StoreUnavailable, OutcomeUnknown) as error:
+                except UNREACHED as error:
                     services.tracer.log(
                         "server", logging.WARNING, f"cannot register again: {error}"
                     )
-                    await services.tasks.sleep(_RETRY_MS)
+                    await services.tasks.sleep(RETRY_MS)
                 else:
                     break
         finally:
@@ -208,7 +210,7 @@ class Session:
                 # A leader of before may be registered until its session ends.
                 if services.clock.monotonic_ms() >= deadline_ms:
                     raise
-                await services.tasks.sleep(_RETRY_MS)
+                await services.tasks.sleep(RETRY_MS)
             except TransactionFailed as failure:
                 if not isinstance(failure.error, NodeExists | BadVersion):
                     raise
@@ -221,13 +223,13 @@ class Session:
                     ) from failure
                 # A dying session still holds the id: its node goes at its timeout (S5).
                 services.tracer.mark("broker_id_still_taken")
-                await services.tasks.sleep(_RETRY_MS)
+                await services.tasks.sleep(RETRY_MS)
             except OutcomeUnknown:
                 if await self._is_own(path, expiries):
                     services.tracer.mark("registered_unknowingly")
                     return
             except StoreUnavailable:
-                await services.tasks.sleep(_RETRY_MS)
+                await services.tasks.sleep(RETRY_MS)
             else:
                 stat = results[1].stat
                 assert stat is not None
@@ -250,13 +252,7 @@ class Session:
 
     async def _is_own(self, path: str, expiries: int) -> bool:
         """Whether this very session owns the node (V42: never judged by broker id)."""
-        while True:
-            try:
-                node = await self._store.get(path)
-            except (StoreUnavailable, OutcomeUnknown):
-                await self._services.tasks.sleep(_RETRY_MS)
-                continue
-            break
+        node = await self._read(path)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             return False
         self._registered(node.stat.czxid, expiries)
@@ -288,28 +284,23 @@ class Session:
             await self._create_if_missing(path, b"")
 
     async def _create_if_missing(self, path: str, data: bytes) -> None:
-        while await self._get(path) is None:
-            try:
-                await self._store.transact([Create(path, data)])
-            except TransactionFailed as failure:
-                if not isinstance(failure.error, NodeExists):
-                    raise
-            except (StoreUnavailable, OutcomeUnknown):
-                await self._services.tasks.sleep(_RETRY_MS)
+        async def create() -> None:
+            while await self._store.get(path) is None:
+                try:
+                    await self._store.transact([Create(path, data)])
+                except TransactionFailed as failure:
+                    if not isinstance(failure.error, NodeExists):
+                        raise
 
-    async def _get(self, path: str) -> bytes | None:
-        while True:
-            try:
-                node = await self._store.get(path)
-            except (StoreUnavailable, OutcomeUnknown):
-                await self._services.tasks.sleep(_RETRY_MS)
-                continue
-            return None if node is None else node.data
+        await patiently(self._services.tasks, create)
+
+    async def _read(self, path: str) -> Node | None:
+        return await patiently(self._services.tasks, partial(self._store.get, path))
 
     async def _cluster_id(self) -> str:
         fresh = topic_id_to_text(self._services.ports.random.randbytes(16))
         await self._create_if_missing(layout.CLUSTER_ID, layout.encode_cluster_id(fresh))
-        data = await self._get(layout.CLUSTER_ID)
-        if data is None:
+        node = await self._read(layout.CLUSTER_ID)
+        if node is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the cluster id vanished")
-        return layout.decode_cluster_id(layout.CLUSTER_ID, data)
+        return layout.decode_cluster_id(layout.CLUSTER_ID, node.data)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.replicas import patient_reads
+from tidelog.broker import store_access
 from tidelog.core.errors import StorageError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.metadata import layout
@@ -122,7 +122,7 @@ async def _topic_ids(services: Services, topics: Iterable[str]) -> Mapping[str, 
     """Return the ids of those topics that exist; wait until the store can be read (S3)."""
     names = list(topics)
     paths = [layout.topic_path(name) for name in names]
-    nodes = await patient_reads.read_all(services, paths)
+    nodes = await store_access.read_all(services, paths)
     found: dict[str, TopicId] = {}
     for name, path, node in zip(names, paths, nodes, strict=True):
         try:

@@ -11,16 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.store_access import UNREACHED
 from tidelog.metadata import layout
-from tidelog.metadata.store import (
-    Create,
-    NodeExists,
-    NoNode,
-    OutcomeUnknown,
-    SessionExpired,
-    StoreUnavailable,
-    TransactionFailed,
-)
+from tidelog.metadata.store import Create, NodeExists, NoNode, TransactionFailed
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.command_requests import CommandRequests
@@ -92,7 +85,7 @@ class OfflineReports:
             if isinstance(failure.error, NoNode):
                 await self._make_root()
             return False
-        except (OutcomeUnknown, SessionExpired, StoreUnavailable):
+        except UNREACHED:
             # A second notification of one failure makes the controller ask once more.
             return False
         return True
@@ -104,5 +97,5 @@ class OfflineReports:
         except TransactionFailed as failure:
             if not isinstance(failure.error, NodeExists):
                 raise
-        except (OutcomeUnknown, SessionExpired, StoreUnavailable):
+        except UNREACHED:
             return

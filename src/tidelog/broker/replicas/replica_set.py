@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tidelog.broker.replicas import duplicate_replicas, patient_reads
+from tidelog.broker import store_access
+from tidelog.broker.replicas import duplicate_replicas
 from tidelog.broker.replicas.context import Coordinators, PartitionContext
 from tidelog.broker.replicas.directory_balance import DirectoryBalance
 from tidelog.broker.replicas.directory_drains import DirectoryDrains
@@ -281,7 +282,7 @@ class ReplicaSet:
         """Read the configuration of topics from the store; wait until it can be read (S3)."""
         wanted = list(dict.fromkeys(topics))
         paths = [layout.config_path("topics", topic) for topic in wanted]
-        nodes = await patient_reads.read_all(self._services, paths)
+        nodes = await store_access.read_all(self._services, paths)
         for topic, path, node in zip(wanted, paths, nodes, strict=True):
             self._take_config(topic, path, b"" if node is None else node.data)
             self.throttles.topic_changed(topic, self.topic_config(topic))

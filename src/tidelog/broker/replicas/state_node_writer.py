@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.store_access import UNREACHED
 from tidelog.core import limits
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import PartitionState, TopicPartition
@@ -27,9 +28,7 @@ from tidelog.metadata.store import (
     NoNode,
     Op,
     OutcomeUnknown,
-    SessionExpired,
     SetData,
-    StoreUnavailable,
     TransactionFailed,
 )
 from tidelog.replication import direct_isr
@@ -129,7 +128,7 @@ class StateNodeWriter:
                 changes, self._queue = self._queue, {}
                 try:
                     await self._settle(changes)
-                except (StoreUnavailable, OutcomeUnknown, SessionExpired) as error:
+                except UNREACHED as error:
                     await self._wait(changes, str(error))
         finally:
             self._is_writing = False
