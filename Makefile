@@ -24,7 +24,7 @@ help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
 
 demo: $(RUN_READY)  ## three brokers, real flights through two kills, PySpark, a proof, an audit, a plot (STORE=zookeeper)
-	$(BIN)/python -m tidelog.cli.demo --store $(STORE)
+	$(BIN)/python -m examples.demo --store $(STORE)
 
 check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: two minutes
 	$(BIN)/python tests/run.py check $(PARTS)
@@ -51,9 +51,9 @@ fuzz: $(TEST_READY)  ## EXAMPLES=20 times as many drawn tests, then mutants guid
 lock: $(VENV)/pyvenv.cfg  ## resolve the dependencies of pyproject.toml into the lock files again
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip -q install pip-tools dependency-groups
-	$(VENV)-lock/bin/python -m dependency_groups build > $(VENV)-lock/build.in
-	$(VENV)-lock/bin/python -m dependency_groups build test > $(VENV)-lock/test.in
-	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) --extra zookeeper --extra spark --extra demo -o requirements.lock pyproject.toml $(VENV)-lock/build.in
+	$(VENV)-lock/bin/python -m dependency_groups build demo > $(VENV)-lock/build.in
+	$(VENV)-lock/bin/python -m dependency_groups build demo test > $(VENV)-lock/test.in
+	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) --extra zookeeper --extra spark -o requirements.lock pyproject.toml $(VENV)-lock/build.in
 	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) -c requirements.lock --all-extras -o requirements-test.lock pyproject.toml $(VENV)-lock/test.in
 	rm -rf $(VENV)-lock
 

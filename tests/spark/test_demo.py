@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from examples.demo.flights import TOTAL, read_flights
 from tests.spark.commands import pipeline
-
-from tidelog.cli.demo.flights import TOTAL, read_flights
 
 VERDICT = "336776 produced, 336776 in Parquet, 0 lost, 0 doubled"
 _LIMIT_S = 300
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_there_are_all_flights_numbered_from_0() -> None:
@@ -32,8 +32,9 @@ def test_there_are_all_flights_numbered_from_0() -> None:
 
 def run_demo(directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tidelog.cli.demo"],
+        [sys.executable, "-m", "examples.demo"],
         cwd=directory,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=_LIMIT_S,

@@ -25,4 +25,4 @@ def test_an_ignored_error_in_tests_has_a_code_and_a_reason() -> None:
 def test_mypy_looks_at_the_package_and_at_the_tests() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
     assert settings["strict"] is True
-    assert settings["files"] == ["src", "tests"]
+    assert settings["files"] == ["src", "tests", "examples"]

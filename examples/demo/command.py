@@ -16,13 +16,13 @@ from types import FrameType
 from typing import Annotated, Final
 
 import typer
+from examples.demo.flights import TOTAL, read_flights
+from examples.demo.observing import Observer
+from examples.demo.plot import Moment, draw
+from examples.demo.producing import FlightProducer
+from examples.demo.scenario import Scenario
+from examples.demo.story import Story
 
-from tidelog.cli.demo.flights import TOTAL, read_flights
-from tidelog.cli.demo.observing import Observer
-from tidelog.cli.demo.plot import Moment, draw
-from tidelog.cli.demo.producing import FlightProducer
-from tidelog.cli.demo.scenario import Scenario
-from tidelog.cli.demo.story import Story
 from tidelog.core.errors import TidelogError
 from tidelog.local import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
@@ -228,7 +228,8 @@ def _measure(producer: FlightProducer, observer: Observer, moments: list[Moment]
 def _ingest_and_prove(
     story: Story, places: Places, cluster: LocalCluster, measured: Measured
 ) -> tuple[str, bool]:
-    from tidelog.cli.demo import proving
+    from examples.demo import proving
+
     from tidelog.spark.session import start_session, stop_session
 
     spark = start_session("tidelog-demo", quick=True, log_path=places.spark_log)
@@ -262,5 +263,5 @@ def _ingest_and_prove(
 
 
 def main() -> None:
-    """Run the demo as `python -m tidelog.cli.demo`."""
+    """Run the demo as `python -m examples.demo`."""
     typer.run(run_demo)

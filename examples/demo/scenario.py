@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.cli.demo.observing import Observer
-from tidelog.cli.demo.plot import Moment
-from tidelog.cli.demo.producing import FlightProducer
-from tidelog.cli.demo.story import Bar, Story
+from examples.demo.observing import Observer
+from examples.demo.plot import Moment
+from examples.demo.producing import FlightProducer
+from examples.demo.story import Bar, Story
+
 from tidelog.core.errors import TidelogError
 from tidelog.local import LocalCluster
 

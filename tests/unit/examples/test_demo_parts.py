@@ -12,16 +12,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from examples.demo import flights
+from examples.demo.command import Measured
+from examples.demo.flights import COLUMNS, TOTAL, FlightsError, read_flights
+from examples.demo.observing import Observer, Sample
+from examples.demo.plot import Moment, draw
+from examples.demo.producing import FlightProducer
+from examples.demo.scenario import Scenario
+from examples.demo.story import Story
 from rich.console import Console
-
-from tidelog.cli.demo import flights
-from tidelog.cli.demo.command import Measured
-from tidelog.cli.demo.flights import COLUMNS, TOTAL, FlightsError, read_flights
-from tidelog.cli.demo.observing import Observer, Sample
-from tidelog.cli.demo.plot import Moment, draw
-from tidelog.cli.demo.producing import FlightProducer
-from tidelog.cli.demo.scenario import Scenario
-from tidelog.cli.demo.story import Story
 
 
 class TestFlights:

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from tidelog.cli.demo.flights import Flight
+from examples.demo.flights import Flight
+
 from tidelog.core.errors import TidelogError
 
 #: Time in which a record must be acknowledged; a failover takes about a second.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.cli.demo.flights import COLUMNS, SEQUENCE
-from tidelog.cli.demo.story import Story
+from examples.demo.flights import COLUMNS, SEQUENCE
+from examples.demo.story import Story
+
 from tidelog.local import LocalCluster
 from tidelog.spark.pipelines import html
 from tidelog.spark.pipelines.audit.reporting import audit

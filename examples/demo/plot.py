@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.cli.demo.observing import Sample
+from examples.demo.observing import Sample
 
 _BUCKET_S: Final = 0.25
 
