@@ -18,7 +18,7 @@ RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
 TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench matrix soak mutants fuzz lock clean
+.PHONY: help demo check test docs bench matrix soak mutants fuzz lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
@@ -31,6 +31,15 @@ check: $(TEST_READY)  ## lint, types, contracts, tidy and unit tests: two minute
 
 test: $(TEST_READY)  ## everything that proves it, with the time of each part
 	$(BIN)/python tests/run.py test $(PARTS)
+
+docs: $(TEST_READY)  ## write every generated page again, from declarations and from what searches and clients left
+	$(BIN)/tidelog configs reference > docs/configuration.md
+	$(BIN)/python -m tidelog.cli.reference docs/reference/cli.md
+	$(BIN)/python -m tests.support.rules
+	$(BIN)/python -m tests.sim.fault_table
+	$(BIN)/python -m tests.sim.mutant_table
+	$(BIN)/python -m tests.sim.coverage --write
+	$(BIN)/python -m tests.clients.matrix.document --kept
 
 bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench

@@ -136,6 +136,16 @@ def test_the_page_and_the_test_that_compares_it_exist(page: str) -> None:
     assert f"\ndef {test}(" in (ROOT / "tests/tidy" / file).read_text(encoding="utf-8")
 
 
+def test_make_docs_writes_every_page_that_follows_from_what_is_here() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.partition("\ndocs: ")[2].partition("\n\n")[0]
+    commands = {page: generated.command for page, generated in PAGES.items()}
+    assert commands.pop("docs/slow-leader-reads.svg") == "python -m bench isr"
+    assert {page: command in recipe for page, command in commands.items()} == dict.fromkeys(
+        commands, True
+    )
+
+
 def test_every_record_exists() -> None:
     assert [path for path in RECORDS if not (ROOT / path).is_file()] == []
 

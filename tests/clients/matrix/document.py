@@ -266,7 +266,13 @@ def run(results: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--from", dest="results", action="append", type=Path, default=[])
-    given: list[Path] = parser.parse_args().results
+    parser.add_argument("--kept", action="store_true", help="run nothing; write what is kept")
+    options = parser.parse_args()
+    given: list[Path] = options.results
+    if options.kept:
+        kept = read_results(RESULTS.read_text(encoding="utf-8"))
+        DOCUMENT.write_text(document(kept), encoding="utf-8")
+        return 0
     is_partial = bool(given)
     with tempfile.TemporaryDirectory() as scratch:
         if not given:
