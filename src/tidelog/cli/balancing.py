@@ -18,15 +18,9 @@ from tidelog.cli.directory_moves import Place, ask, await_all, is_begun, say_ref
 from tidelog.cli.documents import prints
 from tidelog.cli.drains import planned_document, print_planned
 from tidelog.cli.names import broker_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, say
+from tidelog.cli.output import OutputFormat, print_document, say
 from tidelog.cli.planned_documents import DirectoryMovePlanned
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.core.errors import ErrorCode
 
 
@@ -37,6 +31,7 @@ def register(app: typer.Typer) -> None:
 
 @prints(list[DirectoryMovePlanned])
 def balance(
+    cluster: ClusterOptions,
     broker: BrokerOption,
     threshold: Annotated[
         int | None,
@@ -51,10 +46,6 @@ def balance(
         bool, typer.Option("--wait/--no-wait", help="Wait until the replicas are there.")
     ] = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move replicas from full volumes of a broker to emptier ones, with few bytes.
 
@@ -62,7 +53,7 @@ def balance(
     log.dir.balance.threshold.percent of the broker. The exit code is 1 if a move was refused; the
     others go on. The request goes to the listener between brokers.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         broker_named(client, broker)
         planned = client.plan_balance(broker, threshold)
         wanted = {Place(broker, each.tp): each.target for each in planned if each.target}
@@ -80,7 +71,7 @@ def balance(
         error = outcomes[Place(broker, each.tp)]
         result = "done" if wait and not dry_run else row.result
         rows.append(replace(row, result=result if error is ErrorCode.NONE else error.name))
-    _print(rows, output)
+    _print(rows, cluster.output)
     if say_refused(outcomes, may_be_missing=False):
         raise typer.Exit(1)
 

@@ -9,21 +9,8 @@ from __future__ import annotations
 from tidelog.cli.documents import BrokerListed, prints
 from tidelog.cli.emptying import decommission, drain
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import (
-    DOUBTFUL,
-    WRONG,
-    Marked,
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_table,
-)
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import DOUBTFUL, WRONG, Marked, print_table
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.local.status import Holding, holdings_of
 
@@ -36,19 +23,15 @@ _DOWN = "down"
 @app.command("list", epilog="Example: tidelog brokers list -o json")
 @prints(list[BrokerListed])
 def list_brokers(
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
+    cluster: ClusterOptions,
 ) -> None:
     """List the brokers, and how many partitions each leads and holds.
 
     A broker that holds replicas and is not registered is down; its address is not known.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         rows = _brokers(client.metadata())
-    if output is OutputFormat.JSON:
-        print_document(rows)
+    if cluster.printed(rows):
         return
     print_table(
         ("broker", "address", "state", "rack", "controller", "leads", "replicas", "out of sync"),

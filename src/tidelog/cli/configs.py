@@ -22,22 +22,8 @@ from tidelog.cli.documents import (
 )
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, topics_named
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_line,
-    print_table,
-    say,
-)
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-    key_values,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say
+from tidelog.cli.target import ClusterOptions, DryRunOption, key_values
 from tidelog.client.configs import (
     BROKER,
     TOPIC,
@@ -84,6 +70,7 @@ _BrokersOption = Annotated[bool, typer.Option("--brokers", help="The defaults of
 @app.command(epilog="Example: tidelog configs describe --topic flights --key retention.ms")
 @prints(ConfigsDescription)
 def describe(
+    cluster: ClusterOptions,
     topic: _TopicOption = None,
     broker: _BrokerOption = None,
     brokers: _BrokersOption = False,
@@ -91,21 +78,17 @@ def describe(
     changed: Annotated[
         bool, typer.Option("--changed", help="Only values that were set, not Kafka's defaults.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show a configuration, each value with its source."""
     resource = _resource(topic, broker, brokers)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         _check_there(client, resource)
         values = client.describe_configs(resource, with_synonyms=True)
     if key is not None:
         values = _chosen(values, key, resource)
     if changed:
         values = [value for value in values if not value.is_default]
-    if output is OutputFormat.JSON:
+    if cluster.output is OutputFormat.JSON:
         kind, name = _kind_and_name(resource)
         print_document(ConfigsDescription(kind, name, [_entry(value) for value in values]))
         return
@@ -132,6 +115,7 @@ def describe(
 )
 @prints(ConfigsChanged)
 def alter(
+    cluster: ClusterOptions,
     topic: _TopicOption = None,
     broker: _BrokerOption = None,
     brokers: _BrokersOption = False,
@@ -140,18 +124,14 @@ def alter(
     append_config: _AppendOption = None,
     subtract_config: _SubtractOption = None,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Change a configuration; keys that are not named stay as they are."""
     resource = _resource(topic, broker, brokers)
     changes = changes_of(config, delete_config, append_config, subtract_config)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         if not is_of_any_broker(changes):
             _check_there(client, resource)
-        change_configs(client, resource, changes, dry_run, output)
+        change_configs(client, resource, changes, dry_run, cluster.output)
 
 
 def changes_of(

@@ -21,12 +21,7 @@ from tidelog.cli.offsets import Span, Where, parse_span
 from tidelog.cli.output import abandon_output
 from tidelog.cli.reading import Ending, Interrupts, Write, read_alone, read_as_member
 from tidelog.cli.record_output import formatter, json_line, plain_format
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterAddress
 from tidelog.client.assignors import ASSIGNORS
 from tidelog.client.fetching import EARLIEST
 from tidelog.client.membership import MemberOptions
@@ -101,6 +96,7 @@ def register(app: typer.Typer) -> None:
 
 @prints(ConsumedDocument)
 def consume(
+    cluster: ClusterAddress,
     topics: _TopicsArgument,
     format_text: _FormatOption = None,
     as_json: _JsonOption = False,
@@ -114,9 +110,6 @@ def consume(
     group: _GroupOption = None,
     assignor: _AssignorOption = "range",
     isolation_level: _LevelOption = "read_committed",
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Read records of topics to standard output, without end unless an option ends it."""
     _check_word("--isolation-level", isolation_level, _LEVELS)
@@ -133,7 +126,7 @@ def consume(
     ending = Ending(count, exit_at_end)
     level = _LEVELS[isolation_level]
     with (
-        choose_target(bootstrap, directory).client(timeout) as client,
+        cluster.client() as client,
         Interrupts() as ending.asked,
     ):
         try:

@@ -16,14 +16,8 @@ from tidelog.cli.completion import broker_ids
 from tidelog.cli.configs import change_configs
 from tidelog.cli.documents import ConfigsChanged, LogDirMarked, prints
 from tidelog.cli.names import NotFoundError, broker_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, say
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import say
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
 from tidelog.core.config_keys import comma_list
 from tidelog.core.log_dir_keys import ALL
@@ -49,42 +43,33 @@ def register(app: typer.Typer) -> None:
 
 @prints(ConfigsChanged)
 def cordon(
+    cluster: ClusterOptions,
     paths: _PathsArgument,
     broker: BrokerOption,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Keep new replicas out of log directories; those that are there go on."""
-    _change(broker, paths, bootstrap, directory, timeout, dry_run, output, is_cordon=True)
+    _change(cluster, broker, paths, dry_run, is_cordon=True)
 
 
 @prints(ConfigsChanged)
 def uncordon(
+    cluster: ClusterOptions,
     paths: _PathsArgument,
     broker: BrokerOption,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Let log directories take new replicas again; a drain of them ends."""
-    _change(broker, paths, bootstrap, directory, timeout, dry_run, output, is_cordon=False)
+    _change(cluster, broker, paths, dry_run, is_cordon=False)
 
 
 @prints(list[LogDirMarked])
 def mark_bad(
+    cluster: ClusterOptions,
     paths: Annotated[
         list[str], typer.Argument(metavar="DIR...", help="Log directories of the broker.")
     ],
     broker: BrokerOption,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Give log directories up as if they had failed, until the broker restarts.
 
@@ -92,29 +77,20 @@ def mark_bad(
     with it all that are named beside it. The request goes to the listener between brokers.
     """
     paths = plain(paths)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         broker_named(client, broker)
         client.mark_log_dirs_bad(broker, paths)
-    if output is OutputFormat.JSON:
-        print_document([LogDirMarked(broker, path) for path in paths])
+    if cluster.printed([LogDirMarked(broker, path) for path in paths]):
         return
     for path in paths:
         say(f"{path} of broker {broker} is given up: its replicas are offline until a restart")
 
 
 def _change(
-    broker: int,
-    paths: Sequence[str],
-    bootstrap: str | None,
-    directory: str | None,
-    timeout_s: float,
-    dry_run: bool,
-    output: OutputFormat,
-    *,
-    is_cordon: bool,
+    cluster: ClusterOptions, broker: int, paths: Sequence[str], dry_run: bool, *, is_cordon: bool
 ) -> None:
     resource = ConfigResource(BROKER, str(broker))
-    with choose_target(bootstrap, directory).client(timeout_s) as client:
+    with cluster.client() as client:
         broker_named(client, broker)
         known = [each.path for each in client.describe_log_dirs(broker, ())]
         before = {
@@ -129,7 +105,7 @@ def _change(
         kept = [] if ALL in paths else [each for each in draining if each not in plain(paths)]
         if not is_cordon and kept != draining:
             changes.append(ConfigChange(ConfigOperation.SET, DRAINING_KEY, ",".join(kept)))
-        change_configs(client, resource, changes, dry_run, output)
+        change_configs(client, resource, changes, dry_run, cluster.output)
 
 
 def plain(paths: Sequence[str]) -> list[str]:

@@ -22,23 +22,8 @@ from tidelog.cli.documents import (
     prints,
 )
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import (
-    DOUBTFUL,
-    WRONG,
-    Marked,
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_table,
-    print_text,
-    say,
-)
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import DOUBTFUL, WRONG, Marked, print_table, print_text, say
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaProgress
 from tidelog.core import leader_wait
@@ -73,6 +58,7 @@ _CAUSES = {
 
 @prints(list[TopicDescription])
 def describe(
+    cluster: ClusterOptions,
     name: Annotated[
         str | None, typer.Argument(help="The topic; default all.", autocompletion=topic_names)
     ] = None,
@@ -80,17 +66,13 @@ def describe(
         bool,
         typer.Option("--replicas", help="Show each replica: its lag, and why it is out of sync."),
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show the partitions of a topic: leader, epoch, replicas, ISR, high watermark.
 
     Below the table stands why a partition has no leader. --replicas shows one line for each
     replica.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         if name is not None:
             topics_named(client, [name])
         metadata = client.metadata(None if name is None else [name])
@@ -100,8 +82,7 @@ def describe(
         eligibility = _eligibility(client, names)
         described = _described(client, metadata, topics) if replicas else {}
     documents = [_document(topic, partitions, eligibility, described) for topic in topics]
-    if output is OutputFormat.JSON:
-        print_document(documents)
+    if cluster.printed(documents):
         return
     for document in documents:
         title = f"{document.topic}  id {document.topic_id}"

@@ -18,22 +18,9 @@ from tidelog.cli.cordons import DRAINING_KEY, BrokerOption, cordoned_after, plai
 from tidelog.cli.directory_moves import PATIENCE_S
 from tidelog.cli.documents import prints
 from tidelog.cli.names import NotFoundError, broker_named
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_table,
-    say,
-    size_text,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_table, say, size_text
 from tidelog.cli.planned_documents import DirectoryMovePlanned, LogDirDrained
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import wait_for
 from tidelog.client.configs import BROKER, ConfigChange, ConfigOperation, ConfigResource
 from tidelog.client.directory_moves import PlannedMove
@@ -52,6 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @prints(list[LogDirDrained])
 def drain(
+    cluster: ClusterOptions,
     paths: Annotated[
         list[str], typer.Argument(metavar="DIR...", help="Log directories of the broker.")
     ],
@@ -63,10 +51,6 @@ def drain(
         bool, typer.Option("--wait/--no-wait", help="Wait until the directories are empty.")
     ] = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move all replicas out of log directories, and keep new ones out.
 
@@ -77,7 +61,7 @@ def drain(
     between brokers.
     """
     wanted = list(dict.fromkeys(plain(paths)))
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         broker_named(client, broker)
         planned = client.plan_drain(broker, wanted)
         lacking = say_lacking(planned)
@@ -89,7 +73,7 @@ def drain(
                 _await_empty(client, broker, wanted)
                 planned = []
         left = _described(client, broker, wanted)
-    _print(broker, left, planned, output, is_begun=is_begun)
+    _print(broker, left, planned, cluster.output, is_begun=is_begun)
     if is_refused:
         if not dry_run:
             say("tidelog: nothing was begun: make room, or begin with --force")

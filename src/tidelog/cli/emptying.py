@@ -16,28 +16,16 @@ from tidelog.cli.cluster_reading import read_state
 from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import MovePlanned, prints
 from tidelog.cli.move_execution import (
-    AdditionalOption,
     Execution,
-    MovesDryRunOption,
-    QueueOption,
-    RacksOption,
-    SaveRollbackOption,
-    WaitForMovesOption,
     await_moves,
     carry_out,
     elect_preferred,
     say_stalled,
     some,
 )
-from tidelog.cli.move_files import ThrottleOption
-from tidelog.cli.output import OutputFormat, OutputOption, say
+from tidelog.cli.output import say
 from tidelog.cli.planned_moves import check_named_once
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterOptions
 from tidelog.cli.waiting import NotYetError, wait_for
 from tidelog.client.planning.emptying import decommissioned, drained
 from tidelog.core.types import TopicPartition
@@ -53,18 +41,9 @@ BrokersArgument = Annotated[
 
 @prints(list[MovePlanned])
 def decommission(
+    how: Execution,
+    cluster: ClusterOptions,
     brokers: BrokersArgument,
-    save_rollback: SaveRollbackOption = None,
-    additional: AdditionalOption = False,
-    throttle: ThrottleOption = None,
-    queue: QueueOption = False,
-    racks: RacksOption = True,
-    dry_run: MovesDryRunOption = False,
-    wait: WaitForMovesOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move all replicas off brokers, alive or dead, so that they may be stopped for good.
 
@@ -74,17 +53,13 @@ def decommission(
     """
     check_named_once(tuple(brokers), "ID")
     leaving = frozenset(brokers)
-    with choose_target(bootstrap, directory).client(timeout) as client:
-        plan = decommissioned(read_state(client, racks), leaving)
-        carry_out(
-            client,
-            plan,
-            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
-        )
-        if dry_run:
+    with cluster.client() as client:
+        plan = decommissioned(read_state(client, how.racks), leaving)
+        carry_out(client, plan, how, cluster.output)
+        if how.dry_run:
             return
         moving = _moving_off(client, leaving)
-        if moving and not wait:
+        if moving and not how.wait:
             say_stalled(client, client.reassignments(moving), {})
             say(
                 f"{_partitions(len(moving))} on the move: the same command says later whether"
@@ -92,27 +67,18 @@ def decommission(
             )
             return
         await_moves(client, moving)
-        _await_empty(client, leaving, timeout)
+        _await_empty(client, leaving, cluster.timeout)
     say(f"{_named(brokers)} {_verb(brokers)} no replica and may be stopped")
 
 
 @prints(list[MovePlanned])
 def drain(
+    how: Execution,
+    cluster: ClusterOptions,
     brokers: BrokersArgument,
     leaders_only: Annotated[
         bool, typer.Option("--leaders-only", help="Leave replicas where they are; copy nothing.")
     ] = False,
-    save_rollback: SaveRollbackOption = None,
-    additional: AdditionalOption = False,
-    throttle: ThrottleOption = None,
-    queue: QueueOption = False,
-    racks: RacksOption = True,
-    dry_run: MovesDryRunOption = False,
-    wait: WaitForMovesOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move leaderships off brokers, and replicas as far as other brokers have place.
 
@@ -123,13 +89,9 @@ def drain(
     """
     check_named_once(tuple(brokers), "ID")
     leaving = frozenset(brokers)
-    with choose_target(bootstrap, directory).client(timeout) as client:
-        plan = drained(read_state(client, racks), leaving, leaders_only)
-        carry_out(
-            client,
-            plan,
-            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
-        )
+    with cluster.client() as client:
+        plan = drained(read_state(client, how.racks), leaving, leaders_only)
+        carry_out(client, plan, how, cluster.output)
         if plan.staying and not leaders_only:
             names = some(list(plan.staying))
             stay = "stay, as followers" if len(plan.staying) > 1 else "stays, as a follower"
@@ -140,13 +102,13 @@ def drain(
                 " broker: start it, or decommission it, and drain again"
             )
         refused = 0
-        if not dry_run:
+        if not how.dry_run:
             refused = _elect_preferred(client, leaving, plan.blocked)
-            if wait:
-                _await_led_elsewhere(client, leaving, plan.blocked, timeout)
+            if how.wait:
+                _await_led_elsewhere(client, leaving, plan.blocked, cluster.timeout)
         if plan.blocked or refused:
             raise typer.Exit(1)
-        if wait and not dry_run:
+        if how.wait and not how.dry_run:
             verb = "lead" if len(brokers) > 1 else "leads"
             say(f"{_named(brokers)} {verb} no partition that another broker can lead")
 

@@ -19,12 +19,7 @@ from tidelog.cli.names import NotFoundError, PartitionWord
 from tidelog.cli.offsets import Span, Where
 from tidelog.cli.output import abandon_output, printable
 from tidelog.cli.reading import Ending, Interrupts, Write, read_alone
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterAddress
 from tidelog.client.configs import BROKER, ConfigResource
 from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST
@@ -48,6 +43,7 @@ def _group() -> None:
 @app.command(epilog="Example: tidelog events tail -n 50 -e --kind leader_change -J")
 @prints("one JSON document a line, as docs/reference/events.md describes them.")
 def tail(
+    cluster: ClusterAddress,
     number: Annotated[
         int | None,
         typer.Option("-n", "--number", min=0, help="Begin with the last N events; default all."),
@@ -62,9 +58,6 @@ def tail(
     exit_at_end: Annotated[
         bool, typer.Option("-e", "--exit", help="End when all present events are written.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Print the events of the cluster, one line each, and follow new events."""
     unknown = [word for word in kind or () if word not in KINDS]
@@ -75,7 +68,7 @@ def tail(
     start = Where(timestamp=EARLIEST) if number is None else Where(tail=number)
     ending = Ending(None, exit_at_end)
     with (
-        choose_target(bootstrap, directory).client(timeout) as client,
+        cluster.client() as client,
         Interrupts() as ending.asked,
     ):
         metadata = client.metadata()

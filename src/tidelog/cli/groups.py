@@ -24,22 +24,9 @@ from tidelog.cli.documents import (
 )
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, nearest, partition_word
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_line,
-    print_table,
-    printable,
-    say,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, printable, say
 from tidelog.cli.resetting import plan_of, targets
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.groups import DEAD, EMPTY, CommittedOffset, GroupDescription
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
@@ -77,16 +64,13 @@ _ShiftOption = Annotated[
 @app.command("list", epilog="Example: tidelog groups list -o json")
 @prints(list[GroupListed])
 def list_groups(
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
+    cluster: ClusterOptions,
 ) -> None:
     """List the groups with their state and coordinator."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         found = client.list_groups()
     rows = [GroupListed(it.name, it.state, it.protocol_type, it.coordinator_id) for it in found]
-    if output is OutputFormat.JSON:
+    if cluster.output is OutputFormat.JSON:
         print_document(rows)
     elif rows:
         print_table(
@@ -100,17 +84,13 @@ def list_groups(
 @app.command(epilog="Example: tidelog groups describe billing")
 @prints(GroupDescribed)
 def describe(
+    cluster: ClusterOptions,
     name: _GroupArgument,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show a group: its members, their partitions, and its lag."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         found = _described(client, name)
-    if output is OutputFormat.JSON:
-        print_document(found)
+    if cluster.printed(found):
         return
     print_line(
         printable(
@@ -158,6 +138,7 @@ def describe(
 )
 @prints(GroupReset)
 def reset(
+    cluster: ClusterOptions,
     name: _GroupArgument,
     topic: _ResetTopicOption = None,
     all_topics: _AllTopicsOption = False,
@@ -171,10 +152,6 @@ def reset(
     execute: Annotated[
         bool, typer.Option("--execute", help="Set the offsets instead of only showing them.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Set the committed offsets of a group. Shows the new offsets; --execute sets them.
 
@@ -190,37 +167,34 @@ def reset(
     if bool(topic) == all_topics:
         raise typer.BadParameter("give --topic NAME, once or more, or --all-topics")
     words = None if all_topics else [partition_word(each) for each in topic or []]
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         is_known = _check_unused(client, name, execute) != DEAD
         before, after = targets(client, name, words, plan)
         if execute and after:
             client.commit(name, {tp: CommittedOffset(offset) for tp, offset in after.items()})
         if after and not is_known:
             _report_new_group(client, name, execute)
-    _report_reset(name, before, after, execute, output)
+    _report_reset(name, before, after, execute, cluster.output)
 
 
 @app.command(epilog="Example: tidelog groups delete billing")
 @prints(GroupsDeleted)
 def delete(
+    cluster: ClusterOptions,
     names: Annotated[
         list[str],
         typer.Argument(
             metavar="NAME", help="Groups.", show_default=False, autocompletion=group_names
         ),
     ],
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Delete groups that have no members, with the offsets that they committed."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         for name in names:
             _delete(client, name)
-            if output is not OutputFormat.JSON:
+            if cluster.output is not OutputFormat.JSON:
                 say(f"group {name} deleted")
-    if output is OutputFormat.JSON:
+    if cluster.output is OutputFormat.JSON:
         print_document(GroupsDeleted(names))
 
 

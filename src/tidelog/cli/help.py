@@ -7,6 +7,7 @@ words; an example that needs a second line ends its first one with a backslash, 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import re
@@ -77,37 +78,54 @@ class CommandGroup(typer.Typer):
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Add a function as a command, named as the function where `name` is None.
 
-        A command that prints JSON gets --compact.
+        A parameter whose class is a dataclass stands for the options that its fields declare.
         """
         add = super().command(name, cls=HelpCommand, **settings)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            add(_with_compact(function))
+            add(_with_groups(function))
             return function
 
         return register
 
 
-def _with_compact(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command with the option --compact, if it prints JSON."""
-    signature = inspect.signature(function, eval_str=True)
-    if "output" not in signature.parameters:
-        return function
+def _with_groups(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command with an option for each field of its groups of options.
+
+    A group is a parameter whose class is a dataclass; its options stand behind the command's own.
+    The option --compact comes with --output.
+    """
+    hints = typing.get_type_hints(function, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    declared = {
+        name: each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, each in inspect.signature(function).parameters.items()
+        if name not in groups
+    }
+    for group in groups.values():
+        annotations = typing.get_type_hints(group, include_extras=True)
+        for field in dataclasses.fields(group):
+            declared[field.name] = _option(field.name, field.default, annotations[field.name])
+    if "output" in declared:
+        declared["compact"] = _option("compact", False, CompactOption)
 
     @functools.wraps(function)
-    def run(*arguments: Any, compact: bool = False, **named: Any) -> Any:
-        compact_json(compact)
-        return function(*arguments, **named)
+    def run(**named: Any) -> Any:
+        compact_json(named.pop("compact", False))
+        for name, group in groups.items():
+            fields = dataclasses.fields(group)
+            named[name] = group(**{field.name: named.pop(field.name) for field in fields})
+        return function(**named)
 
-    option = inspect.Parameter(
-        "compact", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=CompactOption
-    )
-    named = typing.get_type_hints(function, include_extras=True)
-    run.__annotations__ = {**named, "compact": CompactOption}
-    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), option]
-    )
+    run.__annotations__ = {name: each.annotation for name, each in declared.items()}
+    run.__signature__ = inspect.Signature(list(declared.values()))  # type: ignore[attr-defined]
     return run
+
+
+def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def argument_word(argument: Parameter) -> str:

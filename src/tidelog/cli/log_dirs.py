@@ -26,13 +26,7 @@ from tidelog.cli.directory_moves import (
     present,
     say_refused,
 )
-from tidelog.cli.documents import (
-    DirectoryMove,
-    LastKnownReplica,
-    LogDirDescribed,
-    Replica,
-    prints,
-)
+from tidelog.cli.documents import DirectoryMove, LastKnownReplica, LogDirDescribed, Replica, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.move_execution import some
 from tidelog.cli.names import (
@@ -44,22 +38,8 @@ from tidelog.cli.names import (
     partitions_named,
     topics_named,
 )
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_line,
-    print_table,
-    say,
-    size_text,
-)
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say, size_text
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -76,6 +56,7 @@ balancing.register(app)
 )
 @prints(list[LogDirDescribed])
 def describe_log_dirs(
+    cluster: ClusterOptions,
     broker: Annotated[
         list[int] | None,
         typer.Option("--broker", help="This broker only.", autocompletion=broker_ids),
@@ -87,13 +68,9 @@ def describe_log_dirs(
     replicas: Annotated[
         bool, typer.Option("--replicas", help="Show a table of every replica, too.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show the log directories of the brokers: errors, sizes, free space, replicas."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         for each in broker or []:
             broker_named(client, each)
         if topic:
@@ -107,8 +84,7 @@ def describe_log_dirs(
     found = [
         _log_dir(each, topic, last_known(each, described_dirs, metadata)) for each in described_dirs
     ]
-    if output is OutputFormat.JSON:
-        print_document(found)
+    if cluster.printed(found):
         return
     _print_described(found, replicas)
 
@@ -158,6 +134,7 @@ def _print_described(found: list[LogDirDescribed], replicas: bool) -> None:
 )
 @prints(list[DirectoryMove])
 def move(
+    cluster: ClusterOptions,
     broker: Annotated[int, typer.Option("--broker", help="The broker.", autocompletion=broker_ids)],
     partitions: Annotated[
         list[str],
@@ -170,10 +147,6 @@ def move(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the replicas are there.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move replicas of a broker to another of its log directories.
 
@@ -181,7 +154,7 @@ def move(
     and then takes the place of the present one; producers and consumers notice nothing. Its present
     directory cancels a move. The exit code is 1 if a move was refused; the others go on.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         broker_named(client, broker)
         named = partitions_named(client, [_replica_word(word) for word in partitions])
         known = described(client, [broker])
@@ -200,7 +173,7 @@ def move(
             await_all(client, begun)
     done = "would_move" if dry_run else "done" if wait else "accepted"
     rows = [_moved(place, to, there.get(place), outcomes[place], done) for place in wanted]
-    _print_moved(rows, output)
+    _print_moved(rows, cluster.output)
     if say_refused(outcomes, may_be_missing=False):
         raise typer.Exit(1)
 

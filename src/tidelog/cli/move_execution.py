@@ -10,20 +10,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from tidelog.cli.documents import MovePlanned
-from tidelog.cli.output import (
-    OutputFormat,
-    print_document,
-    print_json,
-    print_table,
-    say,
-    size_text,
-)
+from tidelog.cli.move_files import ThrottleOption
+from tidelog.cli.output import OutputFormat, print_document, print_json, print_table, say, size_text
 from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids, rollback, save
 from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves
@@ -73,21 +68,33 @@ RacksOption = Annotated[
 ]
 
 
-class Execution(NamedTuple):
-    """How a plan is carried out: the options that all commands share."""
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a plan is carried out: the options that all commands with plans share."""
 
-    dry_run: bool
-    wait: bool
-    #: Whether moves wait for their turn (R8).
-    queued: bool
+    save_rollback: SaveRollbackOption = None
+    additional: AdditionalOption = False
     #: Bytes a second for each broker (R4); None: no throttle comes with the moves.
-    throttle: int | None
-    save_rollback: Path | None
-    additional: bool
-    output: OutputFormat
+    throttle: ThrottleOption = None
+    #: Whether moves wait for their turn (R8).
+    queue: QueueOption = False
+    racks: RacksOption = True
+    dry_run: MovesDryRunOption = False
+    wait: WaitForMovesOption = False
+
+    @property
+    def is_of_moves(self) -> bool:
+        """Whether an option is set that no other change of a topic has."""
+        return (
+            self.save_rollback is not None
+            or self.additional
+            or self.throttle is not None
+            or self.queue
+            or self.wait
+        )
 
 
-def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
+def carry_out(client: BlockingClient, plan: Plan, how: Execution, output: OutputFormat) -> None:
     """Request the moves of a plan, or show them.
 
     With `wait`, returns when the moves are done and their preferred replicas lead. Raises
@@ -105,9 +112,9 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
     if plan.moves:
         with way_back_on_error(plan.expected, how.save_rollback):
             results = client.reassign(
-                plan.targets, plan.expected, queued=how.queued, throttle=how.throttle
+                plan.targets, plan.expected, queued=how.queue, throttle=how.throttle
             )
-    if is_frozen(results.values()) and how.output is OutputFormat.TABLE:
+    if is_frozen(results.values()) and output is OutputFormat.TABLE:
         say(f"tidelog: {FROZEN}; none of the {len(plan.moves)} moves began")
         raise typer.Exit(1)
     begun = [move for move in plan.moves if results[move.tp].error is ErrorCode.NONE]
@@ -115,7 +122,7 @@ def carry_out(client: BlockingClient, plan: Plan, how: Execution) -> None:
     lost: dict[TopicPartition, MoveAsked] = {}
     if how.wait and begun:
         lost = await_targets(client, {move.tp: move.after for move in begun})
-    print_moves([_row(move, {**results, **lost}[move.tp]) for move in plan.moves], how.output)
+    print_moves([_row(move, {**results, **lost}[move.tp]) for move in plan.moves], output)
     say_failed(len(plan.moves) - len(begun), len(lost), len(plan.moves))
     led = _elect(client, [move for move in begun if move.tp not in lost], how.wait)
     if len(begun) < len(plan.moves) or lost or not led:

@@ -21,15 +21,9 @@ from tidelog.cli.move_files import (
     print_asked,
     replicas_of,
 )
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.output import OutputFormat, print_document, print_table, say
 from tidelog.cli.reassignment_files import ReassignmentFileError, check_expected, ids, read
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterAddress, ClusterOptions, DryRunOption
 from tidelog.client.moving import MoveAsked, Moves
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
@@ -37,6 +31,7 @@ from tidelog.core.types import TopicPartition
 
 @prints(list[MoveBegun] | list[MoveInQueue])
 def queue(
+    cluster: ClusterOptions,
     file: FileArgument = None,
     text: JsonOption = None,
     throttle: ThrottleOption = None,
@@ -44,10 +39,6 @@ def queue(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until every queued move is done.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Queue the moves that a file names; without one, show the queue and why each move waits.
 
@@ -56,9 +47,9 @@ def queue(
     moves out of it. The exit code is 1 if a move was refused, or with --wait did not reach its
     target.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         if file is None and text is None:
-            _show(client.reassignments(), output)
+            _show(client.reassignments(), cluster.output)
             return
         where, targets, expected, directories = read(file, text)
         if directories:
@@ -89,7 +80,7 @@ def queue(
         )
         for tp in targets
     ]
-    print_asked(rows, output)
+    print_asked(rows, cluster.output)
     say_failed(len(targets) - len(accepted), len(lost), len(targets))
     if len(accepted) < len(targets) or lost:
         raise typer.Exit(1)
@@ -126,27 +117,23 @@ def say_frozen(moves: Moves) -> None:
 
 
 def freeze(
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    timeout: TimeoutOption = 30.0,
+    cluster: ClusterAddress,
 ) -> None:
     """Let no move begin from now on. Those under way go on, and can be cancelled.
 
     The freeze lasts until it is ended, whatever broker is the controller.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         client.freeze_reassignments(True)
         under_way = len(client.reassignments().under_way)
     say(f"reassignments are frozen: none begins; {under_way} are under way and go on")
 
 
 def unfreeze(
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    timeout: TimeoutOption = 30.0,
+    cluster: ClusterAddress,
 ) -> None:
     """Let moves begin again; those that are queued or asked for in the store begin at once."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         client.freeze_reassignments(False)
         queued = len(client.reassignments().queued)
     say(f"reassignments are not frozen; {queued} moves are queued")

@@ -89,6 +89,13 @@ def print_document(document: Any) -> None:
         print_json(asdict(document))
 
 
+def printed(document: Any, output: OutputFormat) -> bool:
+    """Print a document, or a list of them, if JSON is wanted; return whether it is."""
+    if output is OutputFormat.JSON:
+        print_document(document)
+    return output is OutputFormat.JSON
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a table on standard output."""
     table = Table(

@@ -20,14 +20,8 @@ from tidelog.cli.names import (
     partition_word,
     partitions_named,
 )
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_table, say
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
@@ -43,6 +37,7 @@ records_app = CommandGroup("Delete records.")
 @leaders_app.command(epilog="Example: tidelog leaders elect --topic flights --partition 0,2-4")
 @prints(list[LeaderElected])
 def elect(
+    cluster: ClusterOptions,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Of this topic.", autocompletion=topic_names)
     ] = None,
@@ -60,10 +55,6 @@ def elect(
         ),
     ] = False,
     wait: WaitOption = True,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Elect leaders: the preferred replica, or with --unclean one that may lack records.
 
@@ -73,17 +64,19 @@ def elect(
         raise typer.BadParameter("give --topic NAME, perhaps with --partition, or --all")
     numbers = None if partition is None else partition_numbers(partition)
     election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         wanted = None
         if topic is not None:
             wanted = partitions_named(client, [PartitionWord(topic, numbers)])
         before = client.metadata()
         results = client.elect_leaders(election, wanted)
         if wait:
-            _await_leaders(client, [tp for tp in results if results[tp].holds], election, timeout)
+            _await_leaders(
+                client, [tp for tp in results if results[tp].holds], election, cluster.timeout
+            )
         after = client.metadata()
     rows = [_elected(tp, results[tp], before, after) for tp in sorted(results)]
-    if output is OutputFormat.JSON:
+    if cluster.output is OutputFormat.JSON:
         print_document(rows)
     elif rows:
         columns = ("topic", "partition", "result", "leader before", "leader", "reason")
@@ -105,6 +98,7 @@ def elect(
 @records_app.command(epilog="Example: tidelog records delete flights:0 --before-offset 1000")
 @prints(list[RecordsDeleted])
 def delete(
+    cluster: ClusterOptions,
     partitions: Annotated[
         list[str],
         typer.Argument(
@@ -121,24 +115,19 @@ def delete(
         bool, typer.Option("--all", help="Everything below the high watermark.")
     ] = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Delete the oldest records of partitions: their logs begin later. This is irreversible."""
     if (before_offset is not None) == every:
         raise typer.BadParameter("give --before-offset N or --all")
     words = [partition_word(each) for each in partitions]
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         chosen = partitions_named(client, words)
         target = HIGH_WATERMARK if before_offset is None else before_offset
         starts = _new_starts(client, chosen, target)
         if not dry_run:
             starts = client.delete_records(dict.fromkeys(chosen, target))
     rows = [RecordsDeleted(tp.topic, tp.partition, starts[tp], not dry_run) for tp in chosen]
-    if output is OutputFormat.JSON:
-        print_document(rows)
+    if cluster.printed(rows):
         return
     print_table(
         ("topic", "partition", "first offset" if not dry_run else "first offset would be"),

@@ -16,28 +16,17 @@ from tidelog.cli.completion import topic_names
 from tidelog.cli.configs import MIN_INSYNC_REPLICAS, warn_of_minimum
 from tidelog.cli.documents import MovePlanned, ReassignmentDocument, prints
 from tidelog.cli.move_execution import (
-    AdditionalOption,
     Execution,
-    MovesDryRunOption,
-    QueueOption,
     RacksOption,
-    SaveRollbackOption,
-    WaitForMovesOption,
     carry_out,
     elect_preferred,
     planned_rows,
     print_moves,
     say_total,
 )
-from tidelog.cli.move_files import ThrottleOption
 from tidelog.cli.names import broker_named, topics_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_json, say
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import OutputFormat, print_json, say
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.client.planning.moves import Plan, reassignment_document
 from tidelog.client.planning.rebalancing import TOLERANCE, rebalanced
@@ -52,66 +41,50 @@ _ToleranceOption = Annotated[
 
 
 def change_replication_factor(
-    client: BlockingClient, name: str, factor: int, with_racks: bool, how: Execution
+    client: BlockingClient, name: str, factor: int, how: Execution, output: OutputFormat
 ) -> None:
     """Give every partition of a topic another number of replicas."""
     topics_named(client, [name])
-    plan = with_replication_factor(read_state(client, with_racks), name, factor)
+    plan = with_replication_factor(read_state(client, how.racks), name, factor)
     values = client.describe_configs(ConfigResource(TOPIC, name), [MIN_INSYNC_REPLICAS])
     for value in values:
         if value.value is not None:
             warn_of_minimum(value.value, factor)
-    carry_out(client, plan, how)
+    carry_out(client, plan, how, output)
 
 
 @prints(list[MovePlanned])
 def move(
+    how: Execution,
+    cluster: ClusterOptions,
     name: Annotated[
         str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
     ],
     to_brokers: Annotated[
         str, typer.Option("--to-brokers", help="Broker ids, as 1,2,3.", show_default=False)
     ],
-    save_rollback: SaveRollbackOption = None,
-    additional: AdditionalOption = False,
-    throttle: ThrottleOption = None,
-    queue: QueueOption = False,
-    racks: RacksOption = True,
-    dry_run: MovesDryRunOption = False,
-    wait: WaitForMovesOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move a topic's partitions to brokers; replicas that are on one of them stay.
 
     Partitions keep their number of replicas. The exit code is 1 if a move was refused.
     """
     brokers = broker_list(to_brokers, "--to-brokers")
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         topics_named(client, [name])
         for broker in brokers:
             broker_named(client, broker)
-        plan = on_brokers(read_state(client, racks), name, brokers)
-        carry_out(
-            client,
-            plan,
-            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
-        )
+        plan = on_brokers(read_state(client, how.racks), name, brokers)
+        carry_out(client, plan, how, cluster.output)
 
 
 @prints(ReassignmentDocument)
 def plan(
+    cluster: ClusterOptions,
     rebalance: Annotated[
         bool, typer.Option("--rebalance", help="Balance racks, replicas, bytes and leaders.")
     ] = False,
     tolerance: _ToleranceOption = 100 * TOLERANCE,
     racks: RacksOption = True,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Plan the moves that balance the cluster, each with its reason; change nothing.
 
@@ -122,9 +95,9 @@ def plan(
     """
     if not rebalance:
         raise typer.BadParameter("give --rebalance: it is the only plan that this command makes")
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         found = rebalanced(read_state(client, racks), tolerance / 100)
-    if output is OutputFormat.JSON:
+    if cluster.output is OutputFormat.JSON:
         reasons = {each.tp: each.reason for each in found.moves}
         print_json(reassignment_document(found.targets, found.expected, reasons))
     else:
@@ -141,34 +114,21 @@ def _print_balance(found: Plan) -> None:
 
 @prints(list[MovePlanned])
 def rebalance(
+    how: Execution,
+    cluster: ClusterOptions,
     tolerance: _ToleranceOption = 100 * TOLERANCE,
-    save_rollback: SaveRollbackOption = None,
-    additional: AdditionalOption = False,
-    throttle: ThrottleOption = None,
-    queue: QueueOption = False,
-    racks: RacksOption = True,
-    dry_run: MovesDryRunOption = False,
-    wait: WaitForMovesOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Balance racks, replicas, bytes and leaders of the brokers by moves that copy little.
 
     Replicas per broker differ by one at most, bytes by the tolerance where exchanges of replicas
     reach it, leaders as little as the replicas allow. The exit code is 1 if a move was refused.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
-        found = rebalanced(read_state(client, racks), tolerance / 100)
+    with cluster.client() as client:
+        found = rebalanced(read_state(client, how.racks), tolerance / 100)
         if not found.moves:
             say("the cluster is balanced")
-        carry_out(
-            client,
-            found,
-            Execution(dry_run, wait, queue, throttle, save_rollback, additional, output),
-        )
-        if not dry_run and (wait or not found.moves):
+        carry_out(client, found, how, cluster.output)
+        if not how.dry_run and (how.wait or not found.moves):
             _lead_by_preferred(client)
 
 

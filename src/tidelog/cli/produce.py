@@ -18,14 +18,9 @@ import typer
 from tidelog.cli.completion import topic_names
 from tidelog.cli.documents import Produced, ProducedPartition, prints
 from tidelog.cli.names import check_partition, topics_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, say
+from tidelog.cli.output import OutputFormat, print_document, say
 from tidelog.cli.record_input import RecordShape, headers_of, pieces, unescaped
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.sending import RecordSender, SendOptions
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.records import compression
@@ -55,6 +50,7 @@ def register(app: typer.Typer) -> None:
 
 @prints(Produced)
 def produce(
+    cluster: ClusterOptions,
     topic: Annotated[
         str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
     ],
@@ -91,10 +87,6 @@ def produce(
             "--idempotent/--no-idempotent", help="Store each record once, in order [with acks all]."
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Write records to a topic; return when all of them are acknowledged.
 
@@ -106,9 +98,9 @@ def produce(
         headers_of(header),
         null,
     )
-    options = _options(codec, acks, idempotent, timeout)
+    options = _options(codec, acks, idempotent, cluster.timeout)
     source = _pieces(values or [], file, unescaped(delimiter, "--delimiter"))
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         known = topics_named(client, [topic])[topic]
         if partition is not None:
             check_partition(known, partition)
@@ -116,7 +108,7 @@ def produce(
             topic, list(known.partitions), options, random.randrange(len(known.partitions))
         )
         _send(client, sender, shape, source, partition)
-    _report(topic, sender, output)
+    _report(topic, sender, cluster.output)
 
 
 def _options(codec: str, acks: str, idempotent: bool | None, timeout_s: float) -> SendOptions:

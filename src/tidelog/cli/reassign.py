@@ -54,7 +54,7 @@ from tidelog.cli.move_files import (
 from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
+from tidelog.cli.output import OutputFormat, print_document, print_table, say
 from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import (
     ReassignmentFileError,
@@ -64,13 +64,7 @@ from tidelog.cli.reassignment_files import (
     rollback,
     save,
 )
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.throttles import remove_throttles
 from tidelog.client.moving import MoveAsked, Moves, MoveUnderWay
 from tidelog.core.errors import ErrorCode
@@ -83,6 +77,7 @@ app = CommandGroup("Move partitions to other brokers.")
 @app.command(epilog="Example: tidelog reassign execute moves.json --wait")
 @prints(list[MoveBegun])
 def execute(
+    cluster: ClusterOptions,
     file: FileArgument = None,
     text: JsonOption = None,
     save_rollback: SaveRollbackOption = None,
@@ -90,10 +85,6 @@ def execute(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     wait: WaitForMovesOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Move partitions to the brokers that a file names.
 
@@ -103,7 +94,7 @@ def execute(
     target; the others continue.
     """
     where, targets, expected, directories = read(file, text)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         before = replicas_of(client, targets, where)
         check_expected(where, expected, before)
         check_known(described(client, [place.broker_id for place in directories]), directories)
@@ -147,7 +138,7 @@ def execute(
         )
         for tp in targets
     ]
-    print_asked(rows, output)
+    print_asked(rows, cluster.output)
     say_failed(len(targets) - len(begun), len(lost), len(targets))
     refused = say_refused(placed, may_be_missing=True)
     if len(begun) < len(targets) or lost or refused:
@@ -171,6 +162,7 @@ def _of_begun(
 )
 @prints(list[MoveCancelled] | list[ThrottleRemoved])
 def cancel(
+    cluster: ClusterOptions,
     file: FileArgument = None,
     text: JsonOption = None,
     cancel_all: Annotated[bool, typer.Option("--all", help="Every move under way.")] = False,
@@ -192,10 +184,6 @@ def cancel(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the added replicas are gone.")
     ] = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Cancel moves: partitions return to the replicas that they had, in that order.
 
@@ -216,9 +204,9 @@ def cancel(
     if not throttles and named + cancel_all + bool(topics) + (broker is not None) != 1:
         raise typer.BadParameter("give one of FILE, --json, --all, --topic and --broker")
     listed = list(read(file, text).targets) if named else None
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         if throttles:
-            remove_throttles(client, topics or None, dry_run, output)
+            remove_throttles(client, topics or None, dry_run, cluster.output)
             return
         if topics:
             topics_named(client, topics)
@@ -235,7 +223,7 @@ def cancel(
         if wait and begun and not dry_run:
             await_moves(client, begun)
     rows = [_cancelled(tp, moving.get(tp), results[tp], dry_run) for tp in wanted]
-    _print_cancelled(rows, len(moving), output)
+    _print_cancelled(rows, len(moving), cluster.output)
     if len(begun) < len(wanted):
         say(f"tidelog: {len(wanted) - len(begun)} of {len(wanted)} cancels were refused")
         raise typer.Exit(1)
@@ -317,16 +305,13 @@ def _cancelled(
 )
 @prints(list[MoveListed])
 def list_moves(
+    cluster: ClusterOptions,
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on until no partition is on the move.")
     ] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, help="Seconds between two samples.")
     ] = 1.0,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """List the partitions on the move: replicas that are added and removed, state, bytes left.
 
@@ -334,17 +319,18 @@ def list_moves(
     has a line for each move. -o json then prints a line for each sample: time_ms, and moves as
     below.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         if watch:
-            watch_moves(client, output, interval)
+            watch_moves(client, cluster.output, interval)
         else:
-            show_moves(client, output)
+            show_moves(client, cluster.output)
         say_waiting(client.reassignments())
 
 
 @app.command(epilog="Example: tidelog reassign verify moves.json")
 @prints(list[MoveVerified])
 def verify(
+    cluster: ClusterOptions,
     file: FileArgument = None,
     text: JsonOption = None,
     requests: Annotated[
@@ -355,14 +341,10 @@ def verify(
             " repeated.",
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show whether partitions are where a file wants them. Exit code 1 unless all of them are."""
     where, targets, _, directories = read(file, text)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         # In this order, a move that ends in between counts as under way and not as lost.
         moves = client.reassignments(targets)
         replicas = replicas_of(client, targets, where)
@@ -384,9 +366,7 @@ def verify(
         )
         for tp in targets
     ]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    else:
+    if not cluster.printed(rows):
         print_table(
             ("topic", "partition", "state", "replicas", "wanted"),
             (

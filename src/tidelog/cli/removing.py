@@ -14,14 +14,8 @@ import typer
 from tidelog.cli.completion import topic_names
 from tidelog.cli.documents import GroupLoss, PartitionLoss, PartitionsRemoved, prints
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table, say
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_table, say
+from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
@@ -31,6 +25,7 @@ from tidelog.runtime.blocking import BlockingClient
 
 @prints(PartitionsRemoved)
 def remove_partitions(
+    cluster: ClusterOptions,
     name: Annotated[
         str, typer.Argument(help="The topic.", show_default=False, autocompletion=topic_names)
     ],
@@ -44,10 +39,6 @@ def remove_partitions(
     ] = False,
     dry_run: DryRunOption = False,
     wait: WaitOption = True,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Remove the highest partitions of a topic, with their records and the groups' offsets.
 
@@ -55,20 +46,20 @@ def remove_partitions(
     partitions, and a key may go to another partition than before. Partitions that are added later
     begin empty. Internal topics keep their partitions, and every topic keeps at least one.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         topic = topics_named(client, [name])[name]
         before = len(topic.partitions)
         left = before - partitions
         client.remove_partitions(name, left, drain=drain, validate_only=True)
         going = [TopicPartition(name, number) for number in range(left, before)]
         lost = _losses(client, topic, going)
-        if output is not OutputFormat.JSON:
+        if cluster.output is not OutputFormat.JSON:
             _report_losses(name, before, left, lost, drain=drain)
         if not dry_run:
             client.remove_partitions(name, left, drain=drain)
             if wait:
-                _await_removal(client, name, left, timeout)
-    if output is OutputFormat.JSON:
+                _await_removal(client, name, left, cluster.timeout)
+    if cluster.output is OutputFormat.JSON:
         print_document(PartitionsRemoved(name, before, left, drain, not dry_run, lost))
     elif dry_run:
         say("nothing was removed: --dry-run")

@@ -19,20 +19,8 @@ from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import StrayChanged, StrayListed, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, partition_word
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_table,
-    say,
-    size_text,
-)
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import OutputFormat, print_document, print_table, say, size_text
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.stray_requests import StrayAction, StrayAltered, StrayReplica
 from tidelog.core.errors import ErrorCode
@@ -59,20 +47,16 @@ NamesArgument = Annotated[
 @app.command("list", epilog="Example: tidelog strays list --broker 1")
 @prints(list[StrayListed])
 def list_strays(
+    cluster: ClusterOptions,
     broker: BrokersOption = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """List the replicas that brokers have set aside, and when each will be deleted.
 
     `held` ones were set aside together with many others: they stay until `delete` or `restore`.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         found = _strays(client, broker)
-    if output is OutputFormat.JSON:
-        print_document([_listed(each) for each in found])
+    if cluster.printed([_listed(each) for each in found]):
         return
     print_table(
         ("broker", "partition", "topic id", "set aside", "size", "deleted", "directory"),
@@ -94,12 +78,9 @@ def list_strays(
 @app.command("restore", epilog="Example: tidelog strays restore flights:0 --broker 1")
 @prints(list[StrayChanged])
 def restore(
+    cluster: ClusterOptions,
     names: NamesArgument = None,
     broker: BrokersOption = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Restore set-aside replicas as replicas of their partitions.
 
@@ -109,13 +90,13 @@ def restore(
     restore is refused if anything could be lost: another topic id, a replica with records in its
     place, a leader elsewhere, an older leader epoch.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         wanted = _named(_strays(client, broker), names)
         metadata = client.metadata()
         results = []
         for candidates in _by_partition(wanted, metadata):
             results += _restore_one(client, candidates)
-    _print_results(results, output, "restored")
+    _print_results(results, cluster.output, "restored")
     restored = {result.stray.tp for result in results if result.error is ErrorCode.NONE}
     if any(result.stray.tp not in restored for result in results):
         raise typer.Exit(1)
@@ -124,19 +105,16 @@ def restore(
 @app.command("delete", epilog="Example: tidelog strays delete --all-held --broker 2 --yes")
 @prints(list[StrayChanged])
 def delete(
+    cluster: ClusterOptions,
     names: NamesArgument = None,
     all_held: Annotated[bool, typer.Option("--all-held", help="All held strays.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     broker: BrokersOption = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Delete set-aside replicas now, for good."""
     if bool(names) == all_held:
         raise typer.BadParameter("name strays, or give --all-held")
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         found = _strays(client, broker)
         if all_held:
             wanted = [each for each in found if each.delete_at_ms is None]
@@ -149,7 +127,7 @@ def delete(
         for broker_id in sorted({each.broker_id for each in wanted}):
             of_it = [each for each in wanted if each.broker_id == broker_id]
             results += client.alter_strays(StrayAction.DELETE, of_it)
-    _print_results(results, output, "deleted")
+    _print_results(results, cluster.output, "deleted")
     if any(result.error is not ErrorCode.NONE for result in results):
         raise typer.Exit(1)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli.output import say
+from tidelog.cli.output import OutputFormat, OutputOption, printed, say
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.core.errors import ConfigError
 from tidelog.local import LocalCluster, LocalClusterError
@@ -93,6 +93,37 @@ def choose_target(bootstrap: str | None, directory: str | None) -> Target:
             raise
         raise LocalClusterError(f"{error}; --dir or --bootstrap-server name another") from error
     return Target(cluster.bootstrap, cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """The options of a command on a cluster: its address or directory, and the time to wait."""
+
+    bootstrap: BootstrapOption = None
+    directory: OptionalDirectoryOption = None
+    timeout: TimeoutOption = 30.0
+
+    def client(self) -> BlockingClient:
+        """Return a client of the cluster."""
+        return choose_target(self.bootstrap, self.directory).client(self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The options of a command on a cluster that prints a table or a document."""
+
+    bootstrap: BootstrapOption = None
+    directory: OptionalDirectoryOption = None
+    output: OutputOption = OutputFormat.TABLE
+    timeout: TimeoutOption = 30.0
+
+    def client(self) -> BlockingClient:
+        """Return a client of the cluster."""
+        return choose_target(self.bootstrap, self.directory).client(self.timeout)
+
+    def printed(self, document: Any) -> bool:
+        """Print the document, or a list of them, if JSON is wanted; return whether it is."""
+        return printed(document, self.output)
 
 
 def address_of(bootstrap: str | None, directory: str | None) -> str | None:

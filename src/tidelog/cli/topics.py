@@ -7,6 +7,7 @@ reasons.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -29,34 +30,12 @@ from tidelog.cli.documents import (
     prints,
 )
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.move_execution import (
-    AdditionalOption,
-    Execution,
-    QueueOption,
-    RacksOption,
-    SaveRollbackOption,
-    WaitForMovesOption,
-)
-from tidelog.cli.move_files import ThrottleOption
+from tidelog.cli.move_execution import Execution
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_json,
-    print_line,
-    say,
-)
+from tidelog.cli.output import OutputFormat, print_json, print_line, say
 from tidelog.cli.planned_moves import change_replication_factor, move
 from tidelog.cli.removing import remove_partitions
-from tidelog.cli.target import (
-    BootstrapOption,
-    DryRunOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-    key_values,
-)
+from tidelog.cli.target import ClusterOptions, DryRunOption, key_values
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.core.config_keys import INT16_MAX, INT32_MAX
@@ -71,12 +50,20 @@ _NameArgument = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _AlterExecution(Execution):
+    """The options of a change that is one of configurations or one of replicas."""
+
+    dry_run: DryRunOption = False
+
+
 @app.command(
     epilog="Example: tidelog topics create flights --partitions 6 --replication-factor 3"
     " --config min.insync.replicas=2"
 )
 @prints(TopicCreated)
 def create(
+    cluster: ClusterOptions,
     name: _NewNameArgument,
     partitions: Annotated[
         int | None,
@@ -90,42 +77,33 @@ def create(
     ] = None,
     config: ConfigOption = None,
     wait: WaitOption = True,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Create a topic; return when every partition has a leader.
 
     A min.insync.replicas above the replication factor counts as the replication factor.
     """
     configs = key_values(config)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         topic_id = client.create_topic(name, partitions or -1, replication_factor or -1, configs)
         if wait:
-            _await_leaders(client, name, partitions or 1, timeout)
+            _await_leaders(client, name, partitions or 1, cluster.timeout)
         count = partitions or len(client.await_topic(name).partitions)
         if MIN_INSYNC_REPLICAS in configs:
             replicas = replication_factor or len(client.await_topic(name).partitions[0].replicas)
             warn_of_minimum(configs[MIN_INSYNC_REPLICAS], replicas)
-    if output is OutputFormat.JSON:
-        print_document(TopicCreated(name, topic_id_to_text(topic_id), count))
-    else:
+    if not cluster.printed(TopicCreated(name, topic_id_to_text(topic_id), count)):
         say(f"topic {name} created with {_counted(count)}")
 
 
 @app.command("list", epilog="Example: tidelog topics list --bootstrap-server 127.0.0.1:9092")
 @prints(list[str])
 def list_topics(
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
+    cluster: ClusterOptions,
 ) -> None:
     """List the topics."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         metadata = client.metadata()
-    if output is OutputFormat.JSON:
+    if cluster.output is OutputFormat.JSON:
         print_json(list(metadata.topics))
         return
     for name in metadata.topics:
@@ -145,6 +123,8 @@ app.command(
 )
 @prints(ConfigsChanged)
 def alter(
+    how: _AlterExecution,
+    cluster: ClusterOptions,
     name: _NameArgument,
     config: ConfigOption = None,
     delete_config: DeleteConfigOption = None,
@@ -152,17 +132,6 @@ def alter(
         int | None,
         typer.Option(min=1, max=INT16_MAX, help="Replicas of each partition.", show_default=False),
     ] = None,
-    save_rollback: SaveRollbackOption = None,
-    additional: AdditionalOption = False,
-    throttle: ThrottleOption = None,
-    queue: QueueOption = False,
-    racks: RacksOption = True,
-    dry_run: DryRunOption = False,
-    wait: WaitForMovesOption = False,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Set and unset configurations of a topic, or change how many replicas its partitions have.
 
@@ -170,22 +139,21 @@ def alter(
     counts as the replication factor. With --replication-factor the command moves partitions: its
     output is that of topics move, and the options --save-rollback to --wait apply to it only.
     """
-    how = Execution(dry_run, wait, queue, throttle, save_rollback, additional, output)
     if replication_factor is not None:
         if config or delete_config:
             raise typer.BadParameter("give --replication-factor or configurations, not both")
-        with choose_target(bootstrap, directory).client(timeout) as client:
-            change_replication_factor(client, name, replication_factor, racks, how)
+        with cluster.client() as client:
+            change_replication_factor(client, name, replication_factor, how, cluster.output)
         return
-    if save_rollback is not None or additional or queue or throttle is not None or wait:
+    if how.is_of_moves:
         raise typer.BadParameter(
             "--save-rollback, --additional, --throttle, --queue and --wait need"
             " --replication-factor"
         )
     changes = changes_of(config, delete_config)
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         topics_named(client, [name])
-        change_configs(client, ConfigResource(TOPIC, name), changes, dry_run, output)
+        change_configs(client, ConfigResource(TOPIC, name), changes, how.dry_run, cluster.output)
 
 
 app.command(epilog="Example: tidelog topics move flights --to-brokers 1,2,3 --wait")(move)
@@ -194,21 +162,18 @@ app.command(epilog="Example: tidelog topics move flights --to-brokers 1,2,3 --wa
 @app.command("add-partitions", epilog="Example: tidelog topics add-partitions flights --to 12")
 @prints(PartitionsAdded)
 def add_partitions(
+    cluster: ClusterOptions,
     name: _NameArgument,
     to: Annotated[
         int, typer.Option(min=1, help="Total number of partitions afterwards.", show_default=False)
     ],
     wait: WaitOption = True,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Add partitions to a topic; `remove-partitions` removes the highest ones.
 
     Existing records stay where they are: a key may go to another partition than before.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         before = len(topics_named(client, [name])[name].partitions)
         if to <= before:
             raise typer.BadParameter(
@@ -217,10 +182,8 @@ def add_partitions(
             )
         client.add_partitions(name, to)
         if wait:
-            _await_leaders(client, name, to, timeout)
-    if output is OutputFormat.JSON:
-        print_document(PartitionsAdded(name, before, to))
-    else:
+            _await_leaders(client, name, to, cluster.timeout)
+    if not cluster.printed(PartitionsAdded(name, before, to)):
         say(f"topic {name} has {_counted(to)} now, {to - before} of them new")
 
 
@@ -233,15 +196,12 @@ app.command(
 @app.command(epilog="Example: tidelog topics delete flights")
 @prints(TopicDeleted)
 def delete(
+    cluster: ClusterOptions,
     name: _NameArgument,
     wait: WaitOption = True,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Delete a topic and its records; return when no broker has it any more."""
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         topics_named(client, [name])
         client.delete_topic(name)
         if wait:
@@ -250,11 +210,9 @@ def delete(
                 f"brokers without {name}",
                 brokers,
                 lambda: brokers - len(client.brokers_knowing(name)),
-                timeout,
+                cluster.timeout,
             )
-    if output is OutputFormat.JSON:
-        print_document(TopicDeleted(name))
-    else:
+    if not cluster.printed(TopicDeleted(name)):
         say(f"topic {name} deleted")
 
 
