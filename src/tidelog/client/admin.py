@@ -63,17 +63,18 @@ class TopicAdmin:
     def create(
         self,
         name: str,
-        partitions: int,
-        replication_factor: int,
-        configs: Mapping[str, str],
-        assignment: Mapping[int, Sequence[int]] | None,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
     ) -> Operation[TopicId]:
         """Create a topic and return its id (zeros from a broker that sends none).
 
-        With `assignment` (partition to replicas) the two counts may be -1. Raises KafkaError.
+        -1 takes the cluster's default. With `assignment`, partition to replicas with the preferred
+        leader first, the two counts do not matter. Raises KafkaError.
         """
         uncertain = _Uncertain()
-        request = _creation(name, partitions, replication_factor, configs, assignment)
+        request = _creation(name, partitions, replication_factor, configs or {}, assignment)
 
         def attempt(patience: Patience) -> Operation[TopicId]:
             timeout_ms = patience.remaining_ms
@@ -116,7 +117,7 @@ class TopicAdmin:
         return self._router.repeat(f"deleting topic {name!r}", attempt)
 
     def add_partitions(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None
     ) -> Operation[None]:
         """Create more partitions of a topic, up to `count` in all.
 
@@ -202,7 +203,7 @@ class TopicAdmin:
 
         return self._router.repeat(f"looking for topic {name!r}", attempt)
 
-    def await_leaders(self, name: str, min_isr: int) -> Operation[TopicMetadata]:
+    def await_leaders(self, name: str, min_isr: int = 1) -> Operation[TopicMetadata]:
         """Wait until all partitions of a topic have live leaders and `min_isr` in-sync replicas."""
 
         def attempt(patience: Patience) -> Operation[TopicMetadata]:

@@ -130,16 +130,21 @@ class ConfigAdmin:
         self._router = router
 
     def describe(
-        self, resource: ConfigResource, keys: Sequence[str] | None, with_synonyms: bool
+        self,
+        resource: ConfigResource,
+        keys: Sequence[str] | None = None,
+        *,
+        with_synonyms: bool = False,
     ) -> Operation[list[ConfigValue]]:
         """Return the configuration of a resource by key, or some keys of it. Raises KafkaError."""
-        found = yield from self.describe_all([resource], keys, with_synonyms)
+        found = yield from self.describe_all([resource], keys, with_synonyms=with_synonyms)
         return found[resource]
 
     def describe_all(
         self,
         resources: Sequence[ConfigResource],
-        keys: Sequence[str] | None,
+        keys: Sequence[str] | None = None,
+        *,
         with_synonyms: bool = False,
     ) -> Operation[dict[ConfigResource, list[ConfigValue]]]:
         """Return the configurations of topics, or of one broker, with one request.
@@ -173,7 +178,10 @@ class ConfigAdmin:
         )
 
     def alter(
-        self, resource: ConfigResource, changes: Sequence[ConfigChange], validate_only: bool
+        self,
+        resource: ConfigResource,
+        changes: Sequence[ConfigChange],
+        validate_only: bool = False,
     ) -> Operation[None]:
         """Change some keys of a resource; `validate_only` only checks. Raises KafkaError."""
         configs = [AlterableConfig(each.name, each.operation, each.value) for each in changes]

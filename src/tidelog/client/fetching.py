@@ -91,7 +91,7 @@ class LogReader:
     # -- offsets --------------------------------------------------------------------------------
 
     def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], isolation_level: int
+        self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, ListedOffset]]:
         """Return the first offset not older than each timestamp (milliseconds; LATEST, EARLIEST).
 

@@ -169,7 +169,7 @@ class GroupAdmin:
     # -- offsets --------------------------------------------------------------------------------
 
     def committed(
-        self, group: str, partitions: Iterable[TopicPartition] | None
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Operation[dict[TopicPartition, CommittedOffset]]:
         """Return a group's committed offsets, of these partitions or of all."""
         numbers = None if partitions is None else by_topic(partitions)

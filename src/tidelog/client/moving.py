@@ -105,7 +105,6 @@ class MoveAdmin:
     def reassign(
         self,
         targets: Mapping[TopicPartition, tuple[int, ...] | None],
-        allow_replication_factor_change: bool = True,
         expected: Mapping[TopicPartition, tuple[int, ...]] | None = None,
         queued: bool = False,
         throttle: int | None = None,
@@ -143,11 +142,7 @@ class MoveAdmin:
             yield from self._alter(
                 "reassigning partitions",
                 lambda timeout_ms: AlterPartitionReassignmentsRequest(
-                    timeout_ms,
-                    allow_replication_factor_change,
-                    topics,
-                    queued=queued,
-                    throttle=rate,
+                    timeout_ms, topics=topics, queued=queued, throttle=rate
                 ),
             )
         )

@@ -56,7 +56,7 @@ class LogWriter:
         self._router = router
 
     def produce(
-        self, tp: TopicPartition, batch: Buffer, acks: int, timeout_ms: int
+        self, tp: TopicPartition, batch: Buffer, acks: int = -1, timeout_ms: int = 10_000
     ) -> Operation[int]:
         """Append one batch and return its base offset (-1 with acks=0, which has no response).
 

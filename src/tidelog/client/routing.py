@@ -95,11 +95,12 @@ class ClusterRouter:
 
     # -- metadata -------------------------------------------------------------------------------
 
-    def metadata(self, topics: Sequence[str] | None) -> Operation[ClusterMetadata]:
+    def metadata(self, topics: Sequence[str] | None = None) -> Operation[ClusterMetadata]:
         """Read brokers, controller and the topics named (all for None), from any responding broker.
 
-        Errors of single topics are in the result. Raises NotSent or RequestTimeout naming every
-        address tried when no broker responds within the time.
+        It creates no topic. Errors of single topics and partitions are in the result. Raises
+        NotSent or RequestTimeout naming every address tried when no broker responds within the
+        time.
         """
         return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
 
