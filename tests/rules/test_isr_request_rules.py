@@ -463,7 +463,7 @@ def test_the_block_is_recorded_as_kafka_records_it(three: ControllerHarness) -> 
     request = AllocateProducerIdsRequest(controller.broker_id, controller.broker_epoch)
     answer = three.answer(
         controller,
-        lambda shell: shell.allocate_producer_ids(request, not_controller),
+        lambda shell: shell.ask(request, not_controller),
     )
     assert (answer.producer_id_start, answer.producer_id_len) == (1000, PRODUCER_ID_BLOCK_SIZE)
     node = three.read(layout.PRODUCER_ID_BLOCK)

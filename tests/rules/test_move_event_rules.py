@@ -53,7 +53,7 @@ def not_controller() -> AlterPartitionReassignmentsResponse:
 def move(around: ControllerHarness, controller: Candidate, target: list[int] | None) -> None:
     """The controller accepts a target for t-0, or a cancel."""
     asked = reassign(TP, target).request
-    answer = around.answer(controller, lambda shell: shell.reassign(asked, not_controller))
+    answer = around.answer(controller, lambda shell: shell.ask(asked, not_controller))
     assert [each.error_code for each in answer.responses[0].partitions] == [0]
 
 

@@ -493,7 +493,7 @@ def ask(moves: Moves, target: Sequence[int] | None, of: TopicPartition = TP) -> 
     request = AlterPartitionReassignmentsRequest(topics=[wanted])
     answer = moves.harness.answer(
         moves.harness.controller(),
-        lambda shell: shell.reassign(request, AlterPartitionReassignmentsResponse),
+        lambda shell: shell.ask(request, AlterPartitionReassignmentsResponse),
     )
     [told] = answer.responses
     [one] = told.partitions

@@ -111,7 +111,7 @@ def test_nobody_deletes_before_the_tombstone_is_durable(three: ControllerHarness
     controller = with_topic(three)
     three.cut_off.append(f"b{controller.broker_id}")
     request = RemovePartitionsRequest([RemovePartitionsTopic("t", 2)])
-    answers = three.ask(controller, lambda shell: shell.remove_partitions(request, no_removal))
+    answers = three.ask(controller, lambda shell: shell.ask(request, no_removal))
     three.pass_time(200)
     assert answers == []
     assert all(stops_of(one) == {} for one in three.brokers.values())

@@ -229,7 +229,7 @@ class _Wire:
         """Producer ids only: the request goes to the other's controller."""
         assert api_key == ALLOCATE_PRODUCER_IDS
         answered: asyncio.Future[Any] = self._sender.ports.loop.create_future()
-        reply = self._to.controller.allocate_producer_ids(
+        reply = self._to.controller.ask(
             message, lambda: AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
         )
         if not isinstance(reply, Pending):
@@ -584,7 +584,7 @@ class ControllerHarness:
     def shrink(self, candidate: Candidate, name: str, count: int, *, drain: bool = False) -> Any:
         """Ask for a topic to have no more than so many partitions; the result."""
         request = RemovePartitionsRequest([RemovePartitionsTopic(name, count, drain)])
-        answer = self.answer(candidate, lambda shell: shell.remove_partitions(request, no_removal))
+        answer = self.answer(candidate, lambda shell: shell.ask(request, no_removal))
         [result] = answer.results
         return result
 
@@ -612,7 +612,7 @@ class ControllerHarness:
             election_type=1 if unclean else 0,
             topic_partitions=[TopicPartitions(one.topic, [one.partition]) for one in wanted],
         )
-        answer = self.answer(candidate, lambda shell: shell.elect_leaders(request, no_election))
+        answer = self.answer(candidate, lambda shell: shell.ask(request, no_election))
         return [
             ErrorCode(one.error_code)
             for topic in answer.replica_election_results
@@ -627,7 +627,7 @@ class ControllerHarness:
             broker_epoch = self.brokers[broker_id].broker_epoch
         request = ControlledShutdownRequest(broker_id, broker_epoch)
         answer: ControlledShutdownResponse = self.answer(
-            candidate, lambda shell: shell.controlled_shutdown(request, no_shutdown)
+            candidate, lambda shell: shell.ask(request, no_shutdown)
         )
         return answer
 

@@ -75,10 +75,7 @@ class Stage:
                     create_topics=self._ask,
                     create_partitions=self._ask,
                     delete_topics=self._ask,
-                    remove_partitions=self._ask,
-                    elect_leaders=self._ask,
-                    reassign=self._ask,
-                    list_reassignments=self._ask,
+                    ask=self._ask,
                 ),
             ),
         )

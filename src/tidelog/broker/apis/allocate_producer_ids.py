@@ -25,7 +25,7 @@ def handle(
     context: ApiContext, request: Request[AllocateProducerIdsRequest]
 ) -> Pending | AllocateProducerIdsResponse:
     """Ask the controller, if that is this broker."""
-    return context.controller.allocate_producer_ids(
+    return context.controller.ask(
         request.message,
         lambda: AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER),
     )

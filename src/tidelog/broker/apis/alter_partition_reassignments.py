@@ -29,5 +29,5 @@ def handle(
     context: ApiContext, request: Request[AlterPartitionReassignmentsRequest]
 ) -> Pending | AlterPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(context.controller.reassign, request.message)
+    ask = partial(context.controller.ask, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)

@@ -28,7 +28,7 @@ def handle(
     context: ApiContext, request: Request[ControlledShutdownRequest]
 ) -> Pending | ControlledShutdownResponse:
     """Ask the controller, if that is this broker."""
-    return context.controller.controlled_shutdown(
+    return context.controller.ask(
         request.message,
         lambda: ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER),
     )

@@ -23,5 +23,5 @@ def handle(
     context: ApiContext, request: Request[ElectLeadersRequest]
 ) -> Pending | ElectLeadersResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(context.controller.elect_leaders, request.message)
+    ask = partial(context.controller.ask, request.message)
     return context.store_trouble.watch(request, ask, request.message.timeout_ms)

@@ -26,5 +26,5 @@ def handle(
     context: ApiContext, request: Request[ListPartitionReassignmentsRequest]
 ) -> Pending | ListPartitionReassignmentsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(context.controller.list_reassignments, request.message)
+    ask = partial(context.controller.ask, request.message)
     return context.store_trouble.guard(request, ask, request.message.timeout_ms)

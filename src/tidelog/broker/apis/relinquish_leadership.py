@@ -26,7 +26,7 @@ def handle(
     context: ApiContext, request: Request[RelinquishLeadershipRequest]
 ) -> Pending | RelinquishLeadershipResponse:
     """Ask the controller, if that is this broker."""
-    return context.controller.relinquish_leadership(
+    return context.controller.ask(
         request.message,
         lambda: RelinquishLeadershipResponse(error_code=ErrorCode.NOT_CONTROLLER),
     )

@@ -29,5 +29,5 @@ def handle(
     context: ApiContext, request: Request[RemovePartitionsRequest]
 ) -> Pending | RemovePartitionsResponse:
     """Ask the controller, if that is this broker."""
-    ask = partial(context.controller.remove_partitions, request.message)
+    ask = partial(context.controller.ask, request.message)
     return context.store_trouble.watch(request, ask)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.controller.draining import Draining, GroupProgress
 from tidelog.broker.controller.observed_store import ObservedStore
@@ -82,6 +82,19 @@ if TYPE_CHECKING:
 _HEARD_LIMIT_MS = 1_000
 #: Pause between two looks at topics whose nodes cannot be read.
 _LOOK_AGAIN_MS = 5_000
+
+
+#: The event of each request that goes to the controller as it is, and whether its response comes
+#: only when the brokers have taken the commands, or a second later.
+_EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
+    AllocateProducerIdsRequest: (ProducerIdsAsked, False),
+    AlterPartitionReassignmentsRequest: (ReassignmentsAsked, True),
+    ControlledShutdownRequest: (ControlledShutdownAsked, True),
+    ElectLeadersRequest: (ElectLeadersAsked, True),
+    ListPartitionReassignmentsRequest: (ReassignmentsListAsked, False),
+    RelinquishLeadershipRequest: (RelinquishAsked, False),
+    RemovePartitionsRequest: (RemovePartitionsAsked, False),
+}
 
 
 class ControllerRuntime:
@@ -186,22 +199,16 @@ class ControllerRuntime:
 
     # requests
 
+    def ask(self, request: Any, refusal: Refusal) -> Pending | Any:
+        """Ask for what a request of `_EVENTS` is about; `refusal` is as in `alter_partition`."""
+        event, when_acknowledged = _EVENTS[type(request)]
+        return self._ask(lambda ticket: event(ticket, request), refusal, when_acknowledged)
+
     def alter_partition(
         self, request: AlterPartitionRequest, version: int, refusal: Refusal
     ) -> Pending | Any:
         """Ask for a change of a leader's ISR; `refusal` makes the response of a non-controller."""
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
-
-    def controlled_shutdown(
-        self, request: ControlledShutdownRequest, refusal: Refusal
-    ) -> Pending | Any:
-        """Ask for the controlled shutdown of a broker.
-
-        The response comes when the other brokers have heard of the new leaders.
-        """
-        return self._ask(
-            lambda ticket: ControlledShutdownAsked(ticket, request), refusal, when_acknowledged=True
-        )
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
         """Ask for new topics, with ids and a seed for replica placement drawn here."""
@@ -225,38 +232,6 @@ class ControllerRuntime:
             when_acknowledged=True,
         )
 
-    def remove_partitions(
-        self, request: RemovePartitionsRequest, refusal: Refusal
-    ) -> Pending | Any:
-        """Ask to remove topics' highest partitions; the response comes when that is durable."""
-        return self._ask(lambda ticket: RemovePartitionsAsked(ticket, request), refusal)
-
-    def elect_leaders(self, request: ElectLeadersRequest, refusal: Refusal) -> Pending | Any:
-        """Ask for the election of preferred or unclean leaders."""
-        return self._ask(
-            lambda ticket: ElectLeadersAsked(ticket, request), refusal, when_acknowledged=True
-        )
-
-    def relinquish_leadership(
-        self, request: RelinquishLeadershipRequest, refusal: Refusal
-    ) -> Pending | Any:
-        """Ask for other leaders in place of one whose reads are slow (F11)."""
-        return self._ask(lambda ticket: RelinquishAsked(ticket, request), refusal)
-
-    def reassign(
-        self, request: AlterPartitionReassignmentsRequest, refusal: Refusal
-    ) -> Pending | Any:
-        """Ask to move partitions to other brokers, or back (KIP-455)."""
-        return self._ask(
-            lambda ticket: ReassignmentsAsked(ticket, request), refusal, when_acknowledged=True
-        )
-
-    def list_reassignments(
-        self, request: ListPartitionReassignmentsRequest, refusal: Refusal
-    ) -> Pending | Any:
-        """Ask for the partitions that are being moved (KIP-455)."""
-        return self._ask(lambda ticket: ReassignmentsListAsked(ticket, request), refusal)
-
     def delete_topics(self, request: DeleteTopicsRequest, refusal: Refusal) -> Pending | Any:
         """Ask to delete topics; the response comes when they are gone or time is over."""
 
@@ -268,12 +243,6 @@ class ControllerRuntime:
 
         term = self._term
         return self._ask(event, refusal, when_acknowledged=True)
-
-    def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest, refusal: Refusal
-    ) -> Pending | Any:
-        """Ask for a block of producer ids for a broker (G3)."""
-        return self._ask(lambda ticket: ProducerIdsAsked(ticket, request), refusal)
 
     def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
         """Queue all commands again for a broker that asks; return NONE where they will come."""
