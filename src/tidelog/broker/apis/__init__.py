@@ -11,16 +11,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.broker.apis.refused import REFUSED
 from tidelog.broker.apis.support import errors
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.broker.server.served import Served
 from tidelog.core.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 
 @cache

@@ -6,8 +6,7 @@ describes the rules; levels of loggers are not supported.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
@@ -17,9 +16,6 @@ from tidelog.wire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=33, min_version=0, max_version=2)
 

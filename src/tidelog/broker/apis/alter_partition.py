@@ -6,14 +6,10 @@ responds NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=56, min_version=0, max_version=3, inter_broker=True)
 

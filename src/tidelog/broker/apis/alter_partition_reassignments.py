@@ -11,16 +11,13 @@ NOT_CONTROLLER for the whole.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=45, min_version=0, max_version=1)
 

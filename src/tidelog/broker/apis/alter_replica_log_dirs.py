@@ -9,8 +9,8 @@ creation, as in Kafka (KIP-113).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -21,9 +21,6 @@ from tidelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=34, min_version=1, max_version=2)
 

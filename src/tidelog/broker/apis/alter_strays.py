@@ -7,13 +7,9 @@ strays without the file that records how far they were flushed can only be delet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.alter_strays import AlterStraysRequest
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_002, min_version=0, max_version=0)
 

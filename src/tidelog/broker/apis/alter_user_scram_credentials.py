@@ -6,9 +6,8 @@ UNSUPPORTED_SASL_MECHANISM. For a credential to remove it is RESOURCE_NOT_FOUND,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.broker.apis.refused import NO_LOGIN, PLAINTEXT_LISTENER
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
@@ -17,9 +16,6 @@ from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=51, min_version=0, max_version=0, refused=NO_LOGIN)
 

@@ -13,14 +13,11 @@ INVALID_REQUEST.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 

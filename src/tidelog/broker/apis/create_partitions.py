@@ -10,16 +10,13 @@ next restart of its brokers.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=37, min_version=0, max_version=3)
 

@@ -8,13 +8,10 @@ topic's own settings, not its inherited configuration. There are no creation pol
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=19, min_version=2, max_version=7)
 

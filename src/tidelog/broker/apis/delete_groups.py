@@ -6,16 +6,14 @@ NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for an unknown one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.wire.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=42, min_version=0, max_version=2)
 

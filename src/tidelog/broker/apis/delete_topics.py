@@ -8,13 +8,10 @@ Any other broker responds NOT_CONTROLLER for each topic.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20, min_version=1, max_version=6)
 

@@ -8,9 +8,8 @@ UNSUPPORTED_ENDPOINT_TYPE. The cluster's authorized operations come where the re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.broker.apis.support.authorized_operations import CLUSTER_OPERATIONS
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import (
@@ -18,9 +17,6 @@ from tidelog.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=60, min_version=0, max_version=1)
 

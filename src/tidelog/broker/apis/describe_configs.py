@@ -9,8 +9,8 @@ request. The broker itself also describes the levels of its loggers (KIP-412).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.configs import logger_levels
 from tidelog.broker.configs.config_requests import LOGGER_RESOURCE, entity_of
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
@@ -28,9 +28,6 @@ from tidelog.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=32, min_version=1, max_version=4)
 

@@ -7,9 +7,10 @@ error, where the request asks for them (KIP-430).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.broker.apis.support.authorized_operations import GROUP_OPERATIONS
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_groups import (
@@ -17,9 +18,6 @@ from tidelog.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=15, min_version=0, max_version=5)
 

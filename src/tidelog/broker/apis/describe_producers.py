@@ -5,8 +5,7 @@ Leaders and followers respond, as in Kafka. A transaction's start is -1 where no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import validate_topic_name
@@ -18,9 +17,6 @@ from tidelog.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=61, min_version=0, max_version=0)
 

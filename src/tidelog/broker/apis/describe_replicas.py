@@ -8,8 +8,8 @@ members are awaited where there is no leader (E4, E6). Only the leader knows the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
@@ -24,9 +24,6 @@ from tidelog.wire.messages.describe_replicas import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_004, min_version=0, max_version=0)
 

@@ -10,9 +10,8 @@ in Kafka 4. Tagged fields of tidelog's own say who is awaited there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tidelog.broker.apis.support.authorized_operations import TOPIC_OPERATIONS
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -25,9 +24,6 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=75, min_version=0, max_version=0)
 

@@ -5,8 +5,7 @@ A Kafka broker responds TRANSACTIONAL_ID_NOT_FOUND, too, for an id that it never
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
@@ -14,9 +13,6 @@ from tidelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=65, min_version=0, max_version=0)
 

@@ -8,13 +8,10 @@ NOT_CONTROLLER, for the whole where the version has room.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=43, min_version=0, max_version=2)
 

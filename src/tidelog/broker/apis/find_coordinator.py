@@ -16,8 +16,8 @@ if it is a Kafka broker. Share groups (key type 2) are not supported.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.held_answers import Question
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
@@ -30,9 +30,6 @@ from tidelog.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=10, min_version=0, max_version=6, note="groups only")
 

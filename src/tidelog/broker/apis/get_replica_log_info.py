@@ -6,8 +6,7 @@ replica that is not here, or whose log cannot be read, gets an error: it has not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_LOG_ENDS_PER_REQUEST
@@ -19,9 +18,6 @@ from tidelog.wire.messages.get_replica_log_info import (
     PartitionLogInfo,
     TopicPartitionLogInfo,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=93, min_version=0, max_version=0, inter_broker=True)
 

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
@@ -16,9 +15,6 @@ from tidelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=44, min_version=0, max_version=1)
 

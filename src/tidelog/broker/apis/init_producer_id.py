@@ -8,14 +8,10 @@ while the controller gives no block of ids; clients retry.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=22, min_version=0, max_version=5)
 

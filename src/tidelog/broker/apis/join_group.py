@@ -8,13 +8,11 @@ over, as in Kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=11, min_version=0, max_version=9)
 

@@ -10,14 +10,10 @@ Not supported: the lists of adding and removing replicas, which the broker ignor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
 

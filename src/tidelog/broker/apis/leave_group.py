@@ -6,8 +6,9 @@ member is that of the response.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.leave_group import (
@@ -15,9 +16,6 @@ from tidelog.wire.messages.leave_group import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=13, min_version=0, max_version=5)
 

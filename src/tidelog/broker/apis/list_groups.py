@@ -6,13 +6,9 @@ all the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=16, min_version=0, max_version=5)
 

@@ -8,16 +8,13 @@ its store responds REQUEST_TIMED_OUT: another one may have begun or ended moves 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=46, min_version=0, max_version=0)
 

@@ -6,13 +6,9 @@ has its own error: KAFKA_STORAGE_ERROR where it cannot be read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.list_strays import ListStraysRequest
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_001, min_version=0, max_version=0)
 

@@ -5,16 +5,12 @@ The response returns unknown state names of the request, as in Kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=66, min_version=0, max_version=1)
 

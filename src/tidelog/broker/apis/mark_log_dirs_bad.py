@@ -9,8 +9,8 @@ INVALID_REQUEST: the broker would end. If one of the directories is refused, all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.mark_log_dirs_bad import (
@@ -18,9 +18,6 @@ from tidelog.wire.messages.mark_log_dirs_bad import (
     MarkLogDirsBadRequest,
     MarkLogDirsBadResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_006, min_version=0, max_version=0)
 

@@ -17,9 +17,9 @@ topics gets the live ones alone: tools read it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.held_answers import Question
 from tidelog.broker.server.requests import Card, Pending, Request
@@ -34,9 +34,6 @@ from tidelog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=3, min_version=0, max_version=13)
 

@@ -8,16 +8,14 @@ their group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.group.asked import committed_keys
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=8, min_version=2, max_version=9)
 

@@ -6,13 +6,11 @@ partitions that this broker does not know (UNKNOWN_TOPIC_OR_PARTITION).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=47, min_version=0, max_version=0)
 

@@ -8,8 +8,9 @@ nothing).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
@@ -22,9 +23,6 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=9, min_version=1, max_version=9, note="no transactions yet")
 

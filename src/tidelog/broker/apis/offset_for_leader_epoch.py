@@ -8,8 +8,7 @@ fences its sender (V37).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.offset_for_leader_epoch import (
@@ -19,9 +18,6 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=23, min_version=2, max_version=4)
 

@@ -7,17 +7,13 @@ controller responds when the new leaders are durable. Any other broker responds 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.relinquish_leadership import (
     RelinquishLeadershipRequest,
     RelinquishLeadershipResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_005, min_version=0, max_version=0, inter_broker=True)
 

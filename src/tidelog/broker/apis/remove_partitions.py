@@ -11,16 +11,13 @@ and none at all.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.wire.messages.remove_partitions import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_000, min_version=0, max_version=0)
 

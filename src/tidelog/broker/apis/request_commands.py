@@ -7,16 +7,12 @@ not the broker's present one gets STALE_BROKER_EPOCH.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.wire.messages.request_commands import (
     RequestCommandsRequest,
     RequestCommandsResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_003, min_version=0, max_version=0, inter_broker=True)
 

@@ -8,14 +8,10 @@ LeaderAndIsr.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
 

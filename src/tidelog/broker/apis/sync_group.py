@@ -7,14 +7,12 @@ INCONSISTENT_GROUP_PROTOCOL. Assignments for clients outside the group are left 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=14, min_version=0, max_version=5)
 

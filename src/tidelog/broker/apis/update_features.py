@@ -6,8 +6,7 @@ support it: INVALID_REQUEST.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
@@ -15,9 +14,6 @@ from tidelog.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=57, min_version=0, max_version=1, refused="no finalized features")
 

@@ -8,14 +8,10 @@ OPERATION_NOT_ATTEMPTED (V30).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True)
 
