@@ -7,7 +7,6 @@ left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from tidelog.cli.directory_moves import Place, ask, await_all, is_begun, say_ref
 from tidelog.cli.documents import prints
 from tidelog.cli.drains import planned_document, print_planned
 from tidelog.cli.names import broker_named
-from tidelog.cli.output import OutputFormat, print_document, say
 from tidelog.cli.planned_documents import DirectoryMovePlanned
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.core.errors import ErrorCode
@@ -71,15 +69,7 @@ def balance(
         error = outcomes[Place(broker, each.tp)]
         result = "done" if wait and not dry_run else row.result
         rows.append(replace(row, result=result if error is ErrorCode.NONE else error.name))
-    _print(rows, cluster.output)
+    empty = "nothing is to be moved: the volumes are balanced, or no move would help"
+    print_planned(rows, cluster.output, empty)
     if say_refused(outcomes, may_be_missing=False):
         raise typer.Exit(1)
-
-
-def _print(rows: Sequence[DirectoryMovePlanned], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_document(list(rows))
-    elif rows:
-        print_planned(rows)
-    else:
-        say("nothing is to be moved: the volumes are balanced, or no move would help")

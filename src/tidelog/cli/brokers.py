@@ -22,9 +22,7 @@ _DOWN = "down"
 
 @app.command("list", epilog="Example: tidelog brokers list -o json")
 @prints(list[BrokerListed])
-def list_brokers(
-    cluster: ClusterOptions,
-) -> None:
+def list_brokers(cluster: ClusterOptions) -> None:
     """List the brokers, and how many partitions each leads and holds.
 
     A broker that holds replicas and is not registered is down; its address is not known.

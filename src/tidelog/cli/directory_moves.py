@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tidelog.cli.names import NotFoundError, nearest
-from tidelog.cli.output import say
+from tidelog.cli.output import say, size_text
 from tidelog.cli.waiting import wait_for
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
@@ -20,6 +20,17 @@ from tidelog.runtime.blocking import BlockingClient
 
 #: A day: a move takes as long as the copy of a replica.
 PATIENCE_S = 86_400.0
+
+#: Columns of tables of moves between directories.
+PLACE_COLUMNS = (
+    "broker",
+    "topic",
+    "partition",
+    "result",
+    ("from", "log_dir_before"),
+    ("to", "log_dir"),
+    ("size", "size_bytes", size_text),
+)
 
 
 class Place(NamedTuple):

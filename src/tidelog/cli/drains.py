@@ -15,10 +15,10 @@ import typer
 
 from tidelog.cli.configs import change_configs
 from tidelog.cli.cordons import DRAINING_KEY, BrokerOption, cordoned_after, plain
-from tidelog.cli.directory_moves import PATIENCE_S
+from tidelog.cli.directory_moves import PATIENCE_S, PLACE_COLUMNS
 from tidelog.cli.documents import prints
 from tidelog.cli.names import NotFoundError, broker_named
-from tidelog.cli.output import OutputFormat, print_document, print_table, say, size_text
+from tidelog.cli.output import OutputFormat, print_document, print_rows, say, size_text
 from tidelog.cli.planned_documents import DirectoryMovePlanned, LogDirDrained
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import wait_for
@@ -211,21 +211,10 @@ def planned_document(broker: int, move: PlannedMove, *, is_begun: bool) -> Direc
     )
 
 
-def print_planned(rows: Sequence[DirectoryMovePlanned]) -> None:
+def print_planned(
+    rows: Sequence[DirectoryMovePlanned],
+    output: OutputFormat = OutputFormat.TABLE,
+    empty: str = "",
+) -> None:
     """Print a table of planned moves, each with its reason."""
-    print_table(
-        ("broker", "topic", "partition", "result", "from", "to", "size", "reason"),
-        (
-            (
-                each.broker,
-                each.topic,
-                each.partition,
-                each.result,
-                each.log_dir_before,
-                each.log_dir,
-                size_text(each.size_bytes),
-                each.reason,
-            )
-            for each in rows
-        ),
-    )
+    print_rows(rows, (*PLACE_COLUMNS, "reason"), output, empty)

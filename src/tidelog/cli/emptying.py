@@ -40,11 +40,7 @@ BrokersArgument = Annotated[
 
 
 @prints(list[MovePlanned])
-def decommission(
-    how: Execution,
-    cluster: ClusterOptions,
-    brokers: BrokersArgument,
-) -> None:
+def decommission(how: Execution, cluster: ClusterOptions, brokers: BrokersArgument) -> None:
     """Move all replicas off brokers, alive or dead, so that they may be stopped for good.
 
     Partitions keep their number of replicas: where the other brokers are too few, nothing is moved

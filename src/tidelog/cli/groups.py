@@ -24,7 +24,16 @@ from tidelog.cli.documents import (
 )
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, nearest, partition_word
-from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, printable, say
+from tidelog.cli.output import (
+    OutputFormat,
+    or_none,
+    print_document,
+    print_line,
+    print_rows,
+    print_table,
+    printable,
+    say,
+)
 from tidelog.cli.resetting import plan_of, targets
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.groups import DEAD, EMPTY, CommittedOffset, GroupDescription
@@ -63,30 +72,18 @@ _ShiftOption = Annotated[
 
 @app.command("list", epilog="Example: tidelog groups list -o json")
 @prints(list[GroupListed])
-def list_groups(
-    cluster: ClusterOptions,
-) -> None:
+def list_groups(cluster: ClusterOptions) -> None:
     """List the groups with their state and coordinator."""
     with cluster.client() as client:
         found = client.list_groups()
     rows = [GroupListed(it.name, it.state, it.protocol_type, it.coordinator_id) for it in found]
-    if cluster.output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        print_table(
-            ("group", "state", "protocol type", "coordinator"),
-            ((it.group, it.state, it.protocol_type or None, it.coordinator) for it in rows),
-        )
-    else:
-        say("there are no groups")
+    columns = ("group", "state", ("protocol type", "protocol_type", or_none), "coordinator")
+    print_rows(rows, columns, cluster.output, "there are no groups")
 
 
 @app.command(epilog="Example: tidelog groups describe billing")
 @prints(GroupDescribed)
-def describe(
-    cluster: ClusterOptions,
-    name: _GroupArgument,
-) -> None:
+def describe(cluster: ClusterOptions, name: _GroupArgument) -> None:
     """Show a group: its members, their partitions, and its lag."""
     with cluster.client() as client:
         found = _described(client, name)
@@ -100,30 +97,13 @@ def describe(
     )
     if found.members:
         print_line("")
-        print_table(
-            ("member", "instance", "client", "host", "partitions"),
-            (
-                (it.member_id, it.instance_id, it.client_id, it.host, _short(it.partitions))
-                for it in found.members
-            ),
-        )
+        print_rows(found.members, _MEMBER_COLUMNS)
     if found.offsets:
         print_line("")
-        columns = ("topic", "partition", "committed", "high watermark", "lag", "member")
-        print_table(
-            columns,
-            (
-                (
-                    each.topic,
-                    each.partition,
-                    each.committed_offset,
-                    each.high_watermark,
-                    each.lag,
-                    each.member_id or "-",
-                )
-                for each in found.offsets
-            ),
-        )
+        committed = ("committed", "committed_offset")
+        reader = ("member", lambda each: each.member_id or "-")
+        columns = ("topic", "partition", committed, "high watermark", "lag", reader)
+        print_rows(found.offsets, columns)
         lags = [each.lag for each in found.offsets if each.lag is not None]
         unknown = len(found.offsets) - len(lags)
         print_line(
@@ -288,6 +268,15 @@ def _short(partitions: list[Assigned] | None) -> str:
     for each in partitions:
         numbers.setdefault(each.topic, []).append(str(each.partition))
     return " ".join(f"{topic}:{','.join(each)}" for topic, each in numbers.items()) or "-"
+
+
+_MEMBER_COLUMNS = (
+    ("member", "member_id"),
+    ("instance", "instance_id"),
+    ("client", "client_id"),
+    "host",
+    ("partitions", "partitions", _short),
+)
 
 
 def _report_reset(

@@ -15,6 +15,7 @@ import typer
 from tidelog.cli import balancing, cordons, drains
 from tidelog.cli.completion import broker_ids, topic_names
 from tidelog.cli.directory_moves import (
+    PLACE_COLUMNS,
     Found,
     Place,
     Wanted,
@@ -38,7 +39,7 @@ from tidelog.cli.names import (
     partitions_named,
     topics_named,
 )
-from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say, size_text
+from tidelog.cli.output import OutputFormat, print_line, print_rows, print_table, say, size_text
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.client.upkeep import LogDirectory
 from tidelog.core.errors import ErrorCode
@@ -89,22 +90,12 @@ def describe_log_dirs(
     _print_described(found, replicas)
 
 
+def _replicas(found: LogDirDescribed) -> object:
+    return f"{len(found.last_known)} offline" if found.last_known else len(found.replicas)
+
+
 def _print_described(found: list[LogDirDescribed], replicas: bool) -> None:
-    print_table(
-        ("broker", "log directory", "state", "replicas", "size", "free", "of"),
-        (
-            (
-                each.broker,
-                each.log_dir,
-                _state(each),
-                f"{len(each.last_known)} offline" if each.last_known else len(each.replicas),
-                size_text(each.size_bytes),
-                size_text(each.usable_bytes),
-                size_text(each.total_bytes),
-            )
-            for each in found
-        ),
-    )
+    print_rows(found, _DIRECTORY_COLUMNS)
     for failed in found:
         if failed.last_known:
             names = some([TopicPartition(it.topic, it.partition) for it in failed.last_known])
@@ -206,24 +197,7 @@ def _moved(
 
 
 def _print_moved(rows: list[DirectoryMove], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_document(rows)
-        return
-    print_table(
-        ("broker", "topic", "partition", "result", "from", "to", "size"),
-        (
-            (
-                each.broker,
-                each.topic,
-                each.partition,
-                each.result,
-                each.log_dir_before,
-                each.log_dir,
-                size_text(each.size_bytes),
-            )
-            for each in rows
-        ),
-    )
+    print_rows(rows, PLACE_COLUMNS, output)
 
 
 def _state(found: LogDirDescribed) -> str:
@@ -237,6 +211,17 @@ def _state(found: LogDirDescribed) -> str:
         ("cordoned", found.cordoned and not found.draining),
     ]
     return ", ".join(name for name, holds in states if holds) or "ok"
+
+
+_DIRECTORY_COLUMNS = (
+    "broker",
+    ("log directory", "log_dir"),
+    ("state", _state),
+    ("replicas", _replicas),
+    ("size", "size_bytes", size_text),
+    ("free", "usable_bytes", size_text),
+    ("of", "total_bytes", size_text),
+)
 
 
 def _log_dir(

@@ -17,8 +17,8 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import MovePlanned
-from tidelog.cli.move_files import ThrottleOption
-from tidelog.cli.output import OutputFormat, print_document, print_json, print_table, say, size_text
+from tidelog.cli.move_files import MOVE_COLUMNS, ThrottleOption
+from tidelog.cli.output import OutputFormat, print_json, print_rows, say, size_text
 from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids, rollback, save
 from tidelog.cli.waiting import wait_for
 from tidelog.client.moving import MoveAsked, Moves
@@ -159,28 +159,9 @@ def planned_rows(plan: Plan) -> list[MovePlanned]:
 
 def print_moves(rows: list[MovePlanned], output: OutputFormat) -> None:
     """Print moves with their bytes and reasons."""
-    if output is OutputFormat.JSON:
-        print_document(rows)
-        return
-    if not rows:
-        say("there is nothing to move")
-        return
-    columns = ("topic", "partition", "result", "replicas before", "replicas", "copied", "why")
-    print_table(
-        columns,
-        (
-            (
-                each.topic,
-                each.partition,
-                each.result,
-                ids(each.replicas_before),
-                ids(each.replicas),
-                size_text(each.moved_bytes),
-                each.message or each.reason,
-            )
-            for each in rows
-        ),
-    )
+    copied = ("copied", "moved_bytes", size_text)
+    why = ("why", lambda row: row.message or row.reason)
+    print_rows(rows, (*MOVE_COLUMNS, copied, why), output, "there is nothing to move")
 
 
 def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.documents import MoveBegun
-from tidelog.cli.output import OutputFormat, print_document, print_table
+from tidelog.cli.output import OutputFormat, or_none, print_rows
 from tidelog.cli.reassignment_files import ReassignmentFileError, Targets, ids
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.moving import MoveAsked
@@ -37,6 +37,16 @@ ThrottleOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+#: Columns of tables of requested moves.
+MOVE_COLUMNS = (
+    "topic",
+    "partition",
+    "result",
+    ("replicas before", "replicas_before", ids),
+    ("replicas", "replicas", ids),
+)
 
 
 def replicas_of(
@@ -79,20 +89,4 @@ def foreseen(
 
 def print_asked(rows: list[MoveBegun], output: OutputFormat) -> None:
     """Print what became of each move that was asked for."""
-    if output is OutputFormat.JSON:
-        print_document(rows)
-        return
-    print_table(
-        ("topic", "partition", "result", "replicas before", "replicas", "reason"),
-        (
-            (
-                each.topic,
-                each.partition,
-                each.result,
-                ids(each.replicas_before),
-                ids(each.replicas),
-                each.message or None,
-            )
-            for each in rows
-        ),
-    )
+    print_rows(rows, (*MOVE_COLUMNS, ("reason", "message", or_none)), output)

@@ -21,7 +21,7 @@ from tidelog.cli.move_files import (
     print_asked,
     replicas_of,
 )
-from tidelog.cli.output import OutputFormat, print_document, print_table, say
+from tidelog.cli.output import OutputFormat, or_none, print_rows, say
 from tidelog.cli.reassignment_files import ReassignmentFileError, check_expected, ids, read
 from tidelog.cli.target import ClusterAddress, ClusterOptions, DryRunOption
 from tidelog.client.moving import MoveAsked, Moves
@@ -91,15 +91,8 @@ def _show(moves: Moves, output: OutputFormat) -> None:
         MoveInQueue(tp.topic, tp.partition, queued.target, queued.reason)
         for tp, queued in moves.queued.items()
     ]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        print_table(
-            ("topic", "partition", "replicas", "waits because"),
-            ((each.topic, each.partition, ids(each.target), each.reason or None) for each in rows),
-        )
-    else:
-        say("no move is queued")
+    target, reason = ("replicas", "target", ids), ("waits because", "reason", or_none)
+    print_rows(rows, ("topic", "partition", target, reason), output, "no move is queued")
     say_frozen(moves)
 
 
@@ -116,9 +109,7 @@ def say_frozen(moves: Moves) -> None:
         say(FROZEN)
 
 
-def freeze(
-    cluster: ClusterAddress,
-) -> None:
+def freeze(cluster: ClusterAddress) -> None:
     """Let no move begin from now on. Those under way go on, and can be cancelled.
 
     The freeze lasts until it is ended, whatever broker is the controller.
@@ -129,9 +120,7 @@ def freeze(
     say(f"reassignments are frozen: none begins; {under_way} are under way and go on")
 
 
-def unfreeze(
-    cluster: ClusterAddress,
-) -> None:
+def unfreeze(cluster: ClusterAddress) -> None:
     """Let moves begin again; those that are queued or asked for in the store begin at once."""
     with cluster.client() as client:
         client.freeze_reassignments(False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -83,7 +83,7 @@ def print_json(document: Any) -> None:
 
 def print_document(document: Any) -> None:
     """Print a document of `cli/documents.py`, or a list of them, as JSON."""
-    if isinstance(document, list):
+    if isinstance(document, list | tuple):
         print_json([asdict(each) for each in document])
     else:
         print_json(asdict(document))
@@ -116,6 +116,46 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     if title:
         console.print(Text(title, style="italic"), soft_wrap=True)
     console.print(table, crop=False)
+
+
+#: A column: a heading that names an attribute of the row, or a heading with the attribute and
+#: perhaps the function that shows its value, or a heading with a function of the row.
+Column = (
+    str
+    | tuple[str, str]
+    | tuple[str, str, Callable[[Any], object]]
+    | tuple[str, Callable[[Any], object]]
+)
+
+
+def print_rows(
+    rows: Sequence[Any],
+    columns: Sequence[Column],
+    output: OutputFormat = OutputFormat.TABLE,
+    empty: str = "",
+) -> None:
+    """Print documents as JSON or as a table; without documents, the sentence `empty`."""
+    if printed(rows, output):
+        return
+    if empty and not rows:
+        say(empty)
+        return
+    declared = [
+        (each, each.replace(" ", "_")) if isinstance(each, str) else each for each in columns
+    ]
+    cells = [tuple(_value(row, *how) for _, *how in declared) for row in rows]
+    print_table([heading for heading, *_ in declared], cells)
+
+
+def _value(row: Any, source: Any, show: Callable[[Any], object] | None = None) -> object:
+    """Return the value of a column in a row."""
+    value = getattr(row, source) if isinstance(source, str) else source(row)
+    return value if show is None else show(value)
+
+
+def or_none(value: str) -> str | None:
+    """Return a text, None for an empty one."""
+    return value or None
 
 
 def print_line(text: str) -> None:

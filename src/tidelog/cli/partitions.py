@@ -20,7 +20,7 @@ from tidelog.cli.names import (
     partition_word,
     partitions_named,
 )
-from tidelog.cli.output import OutputFormat, print_document, print_table, say
+from tidelog.cli.output import or_none, print_rows, say
 from tidelog.cli.target import ClusterOptions, DryRunOption
 from tidelog.cli.waiting import WaitOption, wait_for
 from tidelog.client.cluster import ClusterMetadata
@@ -76,19 +76,9 @@ def elect(
             )
         after = client.metadata()
     rows = [_elected(tp, results[tp], before, after) for tp in sorted(results)]
-    if cluster.output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        columns = ("topic", "partition", "result", "leader before", "leader", "reason")
-        print_table(
-            columns,
-            (
-                (it.topic, it.partition, it.result, it.leader_before, it.leader, it.message or None)
-                for it in rows
-            ),
-        )
-    else:
-        say("no partition needs an election")
+    reason = ("reason", "message", or_none)
+    columns = ("topic", "partition", "result", "leader before", "leader", reason)
+    print_rows(rows, columns, cluster.output, "no partition needs an election")
     failed = sum(not each.holds for each in results.values())
     if failed:
         say(f"tidelog: {failed} of {len(rows)} partitions do not have the requested leader")
@@ -127,12 +117,8 @@ def delete(
         if not dry_run:
             starts = client.delete_records(dict.fromkeys(chosen, target))
     rows = [RecordsDeleted(tp.topic, tp.partition, starts[tp], not dry_run) for tp in chosen]
-    if cluster.printed(rows):
-        return
-    print_table(
-        ("topic", "partition", "first offset" if not dry_run else "first offset would be"),
-        ((each.topic, each.partition, each.low_watermark) for each in rows),
-    )
+    heading = "first offset would be" if dry_run else "first offset"
+    print_rows(rows, ("topic", "partition", (heading, "low_watermark")), cluster.output)
 
 
 def _await_leaders(

@@ -54,7 +54,7 @@ from tidelog.cli.move_files import (
 from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import OutputFormat, print_document, print_table, say
+from tidelog.cli.output import OutputFormat, or_none, print_rows, say
 from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import (
     ReassignmentFileError,
@@ -266,27 +266,10 @@ def _waiting(moves: Moves) -> dict[TopicPartition, MoveUnderWay]:
 
 
 def _print_cancelled(rows: list[MoveCancelled], moving: int, output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_document(rows)
-        return
-    if not rows:
-        none_named = f"none of the {moving} partitions on the move or queued is among those named"
-        say(none_named if moving else "no partition is being moved")
-        return
-    print_table(
-        ("topic", "partition", "result", "replicas", "was going to", "reason"),
-        (
-            (
-                each.topic,
-                each.partition,
-                each.result,
-                ids(each.replicas),
-                ids(each.target),
-                each.message or None,
-            )
-            for each in rows
-        ),
-    )
+    none_named = f"none of the {moving} partitions on the move or queued is among those named"
+    target, reason = ("was going to", "target", ids), ("reason", "message", or_none)
+    columns = ("topic", "partition", "result", ("replicas", "replicas", ids), target, reason)
+    print_rows(rows, columns, output, none_named if moving else "no partition is being moved")
 
 
 def _cancelled(
@@ -366,20 +349,9 @@ def verify(
         )
         for tp in targets
     ]
-    if not cluster.printed(rows):
-        print_table(
-            ("topic", "partition", "state", "replicas", "wanted"),
-            (
-                (
-                    each.topic,
-                    each.partition,
-                    each.state,
-                    ids(each.replicas),
-                    ids(each.replicas_wanted),
-                )
-                for each in rows
-            ),
-        )
+    replicas_now, wanted = ("replicas", "replicas", ids), ("wanted", "replicas_wanted", ids)
+    columns = ("topic", "partition", "state", replicas_now, wanted)
+    print_rows(rows, columns, cluster.output)
     if any(each.state == "in_place" for each in rows):
         say(
             "tidelog: in_place: the replicas are those that the file wants, and no move is under"

@@ -23,13 +23,7 @@ import typer
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
-from tidelog.cli.seed_search import (
-    read_coverage,
-    say_shrunk,
-    say_violation,
-    search,
-    write_coverage,
-)
+from tidelog.cli.seed_search import read_coverage, say_shrunk, say_violation, search, write_coverage
 
 if TYPE_CHECKING:
     from tidelog.sim.job import Job

@@ -18,14 +18,7 @@ import typer
 
 from tidelog.cli.documents import StoreDifference, prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import (
-    OutputFormat,
-    OutputOption,
-    print_document,
-    print_line,
-    print_table,
-    say,
-)
+from tidelog.cli.output import OutputFormat, OutputOption, print_line, print_rows, say
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties, parse_toml
 from tidelog.core.errors import ConfigError
@@ -162,13 +155,9 @@ def diff(
     found = [
         StoreDifference(each.path, _text(each.first), _text(each.second)) for each in differences
     ]
-    if output is OutputFormat.JSON:
-        print_document(found)
-    elif found:
-        print_table(
-            ("node", "first", "second"),
-            [(each.path, _short(each.first), _short(each.second)) for each in found],
-        )
+    if found or output is OutputFormat.JSON:
+        columns = (("node", "path"), ("first", "first", _short), ("second", "second", _short))
+        print_rows(found, columns, output)
     else:
         print_line("no differences")
     if found:

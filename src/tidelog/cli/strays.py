@@ -46,10 +46,7 @@ NamesArgument = Annotated[
 
 @app.command("list", epilog="Example: tidelog strays list --broker 1")
 @prints(list[StrayListed])
-def list_strays(
-    cluster: ClusterOptions,
-    broker: BrokersOption = None,
-) -> None:
+def list_strays(cluster: ClusterOptions, broker: BrokersOption = None) -> None:
     """List the replicas that brokers have set aside, and when each will be deleted.
 
     `held` ones were set aside together with many others: they stay until `delete` or `restore`.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from tidelog.cli.documents import ThrottleRemoved
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import OutputFormat, print_document, print_table, say, size_text
+from tidelog.cli.output import OutputFormat, print_rows, say, size_text
 from tidelog.client.configs import BROKER, TOPIC, ConfigResource, ConfigValue
 from tidelog.client.throttles import LISTS, RATES, Throttle, of_configs, removals
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
@@ -86,12 +86,5 @@ def _print(throttles: Iterable[Throttle], word: str, output: OutputFormat) -> No
         )
         for each in throttles
     ]
-    if output is OutputFormat.JSON:
-        print_document(rows)
-    elif rows:
-        print_table(
-            ("of", "name", "key", "value", "result"),
-            ((each.entity, each.name, each.key, each.value, each.result) for each in rows),
-        )
-    else:
-        say("no throttle is configured")
+    columns = (("of", "entity"), "name", "key", "value", "result")
+    print_rows(rows, columns, output, "no throttle is configured")

@@ -97,9 +97,7 @@ def create(
 
 @app.command("list", epilog="Example: tidelog topics list --bootstrap-server 127.0.0.1:9092")
 @prints(list[str])
-def list_topics(
-    cluster: ClusterOptions,
-) -> None:
+def list_topics(cluster: ClusterOptions) -> None:
     """List the topics."""
     with cluster.client() as client:
         metadata = client.metadata()
@@ -195,11 +193,7 @@ app.command(
 
 @app.command(epilog="Example: tidelog topics delete flights")
 @prints(TopicDeleted)
-def delete(
-    cluster: ClusterOptions,
-    name: _NameArgument,
-    wait: WaitOption = True,
-) -> None:
+def delete(cluster: ClusterOptions, name: _NameArgument, wait: WaitOption = True) -> None:
     """Delete a topic and its records; return when no broker has it any more."""
     with cluster.client() as client:
         topics_named(client, [name])
