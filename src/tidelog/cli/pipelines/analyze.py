@@ -6,22 +6,14 @@ Times on the command line are UTC, or ages before now.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import OutputFormat, OutputOption
-from tidelog.cli.pipelines.running import (
-    CoresOption,
-    HtmlOption,
-    MemoryOption,
-    progress,
-    session,
-)
-from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.pipelines.running import absolute, progress
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 from tidelog.cli.times import duration_ms, timestamp_ms
 
@@ -62,6 +54,7 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(REPORT_DOCUMENT)
 def analyze(
+    how: ReportOptions,
     events: EventsOption = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Ask no cluster: --events alone.")
@@ -77,10 +70,6 @@ def analyze(
     intervals: IntervalsOption = None,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
-    html: HtmlOption = None,
-    cores: CoresOption = 2,
-    memory: MemoryOption = "1g",
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Availability, ISR churn and its suspects, failovers, and lag, from cluster events.
 
@@ -95,24 +84,24 @@ def analyze(
     begin_ms, end_ms = moment_ms(start, now_ms), moment_ms(end, now_ms)
     window_ms = None if window is None else duration_ms(window)
     address = None if offline else choose_target(bootstrap, directory).bootstrap
-    with session("tidelog analyze", cores, memory) as spark:
+    with how.session("tidelog analyze") as spark:
         from tidelog.spark.pipelines.analyze.analysis import AnalyzeOptions
         from tidelog.spark.pipelines.analyze.analysis import analyze as run_analyze
 
         options = AnalyzeOptions(
             bootstrap=address,
-            events=None if events is None else _path(events),
+            events=None if events is None else absolute(events),
             start_ms=begin_ms,
             end_ms=end_ms,
             window_ms=window_ms,
             default_min_isr=min_isr,
             with_lag=lag,
             objective=objective,
-            intervals=None if intervals is None else _path(intervals),
+            intervals=None if intervals is None else absolute(intervals),
         )
         with progress("analyzing events") as show_progress:
             report = run_analyze(spark, options, show_progress)
-    show(report, output, html)
+    how.show(report)
 
 
 def moment_ms(text: str | None, now_ms: int) -> int | None:
@@ -130,8 +119,3 @@ def moment_ms(text: str | None, now_ms: int) -> int | None:
             f"{text!r} is no time: 2026-01-31T12:00, milliseconds since 1970, or an age before now"
             " such as 6h or P2D expected"
         ) from None
-
-
-def _path(text: str) -> str:
-    """Return an absolute path, but leave the address of an object store as it is."""
-    return text if "://" in text else str(Path(text).absolute())

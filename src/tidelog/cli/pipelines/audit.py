@@ -11,15 +11,9 @@ import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import OutputFormat, OutputOption, say
-from tidelog.cli.pipelines.running import (
-    CoresOption,
-    HtmlOption,
-    MemoryOption,
-    progress,
-    session,
-)
-from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.output import say
+from tidelog.cli.pipelines.running import progress
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
 from tidelog.cli.target import DEFAULT_DIRECTORY, BootstrapOption, OptionalDirectoryOption
 from tidelog.local import LocalCluster
 
@@ -33,6 +27,7 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(REPORT_DOCUMENT)
 def audit(
+    how: ReportOptions,
     directories: Annotated[
         list[str] | None,
         typer.Argument(help="Log directories, as paths or globs.", show_default=False),
@@ -50,10 +45,6 @@ def audit(
     range_mib: Annotated[
         int, typer.Option("--range-mib", min=1, help="MiB of a log file that are read at once.")
     ] = 256,
-    html: HtmlOption = None,
-    cores: CoresOption = 2,
-    memory: MemoryOption = "1g",
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Check every batch of every replica, and compare the replicas up to the high watermark.
 
@@ -62,7 +53,7 @@ def audit(
     byte and offset.
     """
     paths, asked = _what(directories or [], bootstrap, directory)
-    with session("tidelog audit", cores, memory) as spark:
+    with how.session("tidelog audit") as spark:
         from tidelog.core.limits import MIB
         from tidelog.spark.pipelines.audit.reporting import audit as run_audit
 
@@ -76,7 +67,7 @@ def audit(
                 range_bytes=range_mib * MIB,
                 progress=show_progress,
             )
-    show(report, output, html)
+    how.show(report)
 
 
 def _what(

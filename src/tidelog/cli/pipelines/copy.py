@@ -17,9 +17,9 @@ import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import OutputFormat, OutputOption, say
-from tidelog.cli.pipelines.running import CoresOption, HtmlOption, MemoryOption, progress, session
-from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.output import say
+from tidelog.cli.pipelines.running import progress
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
 
 _SourceOption = Annotated[
     str, typer.Option("--from", help="Brokers of the source: host:port,...", show_default=False)
@@ -65,6 +65,7 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(REPORT_DOCUMENT)
 def copy(
+    how: ReportOptions,
     source: _SourceOption,
     target: _TargetOption,
     topic: _TopicOption,
@@ -80,10 +81,6 @@ def copy(
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds for which a request is retried.")
     ] = 60.0,
-    html: HtmlOption = None,
-    cores: CoresOption = 2,
-    memory: MemoryOption = "1g",
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Copy topics from one cluster to another, with a table of every offset.
 
@@ -92,7 +89,7 @@ def copy(
     that was read back differs.
     """
     topics = _topics(topic)
-    with session("tidelog copy", cores, memory) as spark, _stop_on_interrupt(follow) as stop:
+    with how.session("tidelog copy") as spark, _stop_on_interrupt(follow) as stop:
         from tidelog.spark.pipelines.copy.run import CopyPlan
         from tidelog.spark.pipelines.copy.run import copy as run_copy
 
@@ -110,7 +107,7 @@ def copy(
         )
         with progress("copying") as show_progress:
             report = run_copy(spark, plan, follow=follow, stop=stop, progress=show_progress)
-    show(report, output, html)
+    how.show(report)
 
 
 def _topics(words: list[str]) -> dict[str, str]:

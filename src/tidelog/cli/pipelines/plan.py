@@ -6,22 +6,15 @@ The verb reads the cluster and writes files; `tidelog reassign` executes them.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import OutputFormat, OutputOption, say
-from tidelog.cli.pipelines.running import (
-    CoresOption,
-    HtmlOption,
-    MemoryOption,
-    progress,
-    session,
-)
-from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.output import say
+from tidelog.cli.pipelines.running import absolute, progress
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 from tidelog.cli.times import duration_ms
 
@@ -67,6 +60,7 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(REPORT_DOCUMENT)
 def plan(
+    how: ReportOptions,
     samples: SamplesOption = None,
     sample: SampleOption = None,
     every: Annotated[str, typer.Option(help="Time between samples.")] = "10s",
@@ -83,10 +77,6 @@ def plan(
     out: OutOption = None,
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
-    html: HtmlOption = None,
-    cores: CoresOption = 2,
-    memory: MemoryOption = "1g",
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Plan moves that balance racks, disks, network and leaders with the fewest bytes.
 
@@ -97,13 +87,13 @@ def plan(
     every_s, batch_s = duration_ms(every) / 1000, duration_ms(batch) / 1000
     bytes_per_s = size_bytes(bandwidth)
     target = choose_target(bootstrap, directory)
-    with session("tidelog plan", cores, memory) as spark:
+    with how.session("tidelog plan") as spark:
         from tidelog.spark.pipelines.plan.planner import PlanOptions, check_target, write_plan
         from tidelog.spark.pipelines.plan.planner import plan as make_plan
 
         options = PlanOptions(
             bootstrap=target.bootstrap,
-            samples=None if samples is None else _path(samples),
+            samples=None if samples is None else absolute(samples),
             sample_s=sample_s,
             every_s=every_s,
             percentile=percentile,
@@ -120,7 +110,7 @@ def plan(
         with progress("taking samples") as show_progress:
             made = make_plan(spark, options, show_progress)
         written = write_plan(made, out) if out is not None and made.moves else []
-    show(made.report, output, html)
+    how.show(made.report)
     if written:
         say(f"{len(written)} files in {out}; begin with: tidelog reassign execute {written[0]}")
 
@@ -140,8 +130,3 @@ def _factor(word: str) -> tuple[str | None, int]:
             f"{word!r} is no number of replicas: flights=3, or 3 for all topics, expected"
         )
     return topic or None, int(number)
-
-
-def _path(text: str) -> str:
-    """Return an absolute path, but leave the address of an object store as it is."""
-    return text if "://" in text else str(Path(text).absolute())

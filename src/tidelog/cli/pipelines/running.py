@@ -44,6 +44,11 @@ HtmlOption = Annotated[
 ]
 
 
+def absolute(text: str) -> str:
+    """Return an absolute path, but leave the address of an object store as it is."""
+    return text if "://" in text else str(Path(text).absolute())
+
+
 class SparkFailed(TidelogError):
     """A failed Spark job; carries the first lines of its reason."""
 

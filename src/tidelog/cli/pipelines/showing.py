@@ -5,22 +5,30 @@ A report of something that is not as it should be is exit code 1, like any failu
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from tidelog.cli.output import (
     WRONG,
     OutputFormat,
+    OutputOption,
     print_json,
     print_line,
     print_table,
     print_text,
     say,
 )
+from tidelog.cli.pipelines.running import CoresOption, HtmlOption, MemoryOption, session
 from tidelog.core.errors import ConfigError
 from tidelog.spark.pipelines import html as pages
 from tidelog.spark.pipelines.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: `prints` of every verb that shows a report.
 REPORT_DOCUMENT = (
@@ -28,6 +36,24 @@ REPORT_DOCUMENT = (
     " (each with `title`, `columns`, `rows` as objects by column, `note`) and `figures` with the"
     " numbers that their plots show."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """The options of a verb that makes a report with Spark."""
+
+    html: HtmlOption = None
+    cores: CoresOption = 2
+    memory: MemoryOption = "1g"
+    output: OutputOption = OutputFormat.TABLE
+
+    def session(self, name: str) -> AbstractContextManager[SparkSession]:
+        """Start a Spark session for a block."""
+        return session(name, self.cores, self.memory)
+
+    def show(self, report: Report) -> None:
+        """Print a report, and write its page; exit code 1 if it does not hold."""
+        show(report, self.output, self.html)
 
 
 def show(report: Report, output: OutputFormat, html: Path | None) -> None:

@@ -13,9 +13,9 @@ import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import OutputFormat, OutputOption, say
-from tidelog.cli.pipelines.running import CoresOption, HtmlOption, MemoryOption, progress, session
-from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show
+from tidelog.cli.output import say
+from tidelog.cli.pipelines.running import progress
+from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, ReportOptions
 from tidelog.cli.simulation import parse_seeds
 
 
@@ -26,6 +26,7 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(REPORT_DOCUMENT)
 def simulate(
+    how: ReportOptions,
     seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..99",
     profile: Annotated[
         str,
@@ -48,10 +49,6 @@ def simulate(
     faults: Annotated[
         str, typer.Option(help="Kinds of faults, A,B, instead of those of the profile.")
     ] = "",
-    html: HtmlOption = None,
-    cores: CoresOption = 2,
-    memory: MemoryOption = "1g",
-    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Run seeds of simulated clusters; report violations, and compare policies on equal seeds.
 
@@ -63,7 +60,7 @@ def simulate(
     wanted = parse_seeds(seeds)
     profiles, policies, chosen = _names(profile), _names(policy), _names(faults)
     plan_jobs(wanted[:1], profiles, policies, mutant, chosen)
-    with session("tidelog simulate", cores, memory) as spark:
+    with how.session("tidelog simulate") as spark:
         from tidelog.spark.pipelines.simulate.search import simulate as search
 
         done = 0
@@ -83,14 +80,14 @@ def simulate(
                     mutant=mutant,
                     faults=chosen,
                     directory=None if directory is None else str(directory),
-                    slots=cores,
+                    slots=how.cores,
                     progress=advance,
                 )
             except KeyboardInterrupt:
                 kept = f"kept in {directory}" if directory else "not kept, --to keeps them"
                 say(f"interrupted after {done} runs, {kept}")
                 raise typer.Exit(130) from None
-    show(report, output, html)
+    how.show(report)
 
 
 def _names(text: str) -> list[str]:
