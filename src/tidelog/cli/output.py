@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -21,6 +21,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from tidelog.core.columns import Column, cells, headings
 
 #: Colours that draw attention to a value; terminals only, and never with NO_COLOR.
 WRONG = "red"
@@ -118,16 +120,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     console.print(table, crop=False)
 
 
-#: A column: a heading that names an attribute of the row, or a heading with the attribute and
-#: perhaps the function that shows its value, or a heading with a function of the row.
-Column = (
-    str
-    | tuple[str, str]
-    | tuple[str, str, Callable[[Any], object]]
-    | tuple[str, Callable[[Any], object]]
-)
-
-
 def print_rows(
     rows: Sequence[Any],
     columns: Sequence[Column],
@@ -140,17 +132,7 @@ def print_rows(
     if empty and not rows:
         say(empty)
         return
-    declared = [
-        (each, each.replace(" ", "_")) if isinstance(each, str) else each for each in columns
-    ]
-    cells = [tuple(_value(row, *how) for _, *how in declared) for row in rows]
-    print_table([heading for heading, *_ in declared], cells)
-
-
-def _value(row: Any, source: Any, show: Callable[[Any], object] | None = None) -> object:
-    """Return the value of a column in a row."""
-    value = getattr(row, source) if isinstance(source, str) else source(row)
-    return value if show is None else show(value)
+    print_table(headings(columns), cells(rows, columns))
 
 
 def or_none(value: str) -> str | None:

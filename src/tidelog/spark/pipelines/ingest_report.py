@@ -80,17 +80,8 @@ def _figures(done: Sequence[IngestReport]) -> tuple[Plot, ...]:
             number = each.wanted.tp.partition
             last[number] = last.get(number, 0) + each.rows
     numbers = sorted(last)
-    bars = Series(
-        "rows", tuple(map(float, range(len(numbers)))), tuple(float(last[n]) for n in numbers)
-    )
-    rows = Plot(
-        "Rows of each partition",
-        "partition",
-        "rows",
-        (bars,),
-        PlotKind.BAR,
-        ticks=tuple(map(str, numbers)),
-    )
+    heights = {"rows": [last[number] for number in numbers]}
+    rows = Plot.bars("Rows of each partition", "partition", "rows", numbers, heights)
     if len(done) == 1:
         return (rows,)
     x = tuple(float(report.manifest or 0) for report in done)
@@ -102,9 +93,7 @@ def compaction_report(report: CompactionReport) -> Report:
     """Return the report of a compaction."""
     before, after = len(report.before), len(report.after)
     rows = sum(each.rows for each in report.after)
-    files = tuple(
-        (each.name, each.partition, each.start, each.end, each.rows) for each in report.after
-    )
+    columns = (("file", "name"), "partition", ("from", "start"), ("to", "end"), "rows")
     return Report(
         title=f"Compaction of {report.directory}",
         verdict=(
@@ -121,5 +110,5 @@ def compaction_report(report: CompactionReport) -> Report:
             ("replaced files deleted", report.deleted),
             ("manifest", report.manifest),
         ),
-        tables=(Table("Files", ("file", "partition", "from", "to", "rows"), files),),
+        tables=(Table.of("Files", report.after, columns),),
     )

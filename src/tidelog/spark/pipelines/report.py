@@ -7,9 +7,12 @@ HTML file with the figures drawn.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from tidelog.core.columns import Column, cells, headings
 
 #: A value of a table. Not-a-number and infinity are null in JSON.
 Cell = str | int | float | bool | None
@@ -24,6 +27,13 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     #: A sentence below the table: what its numbers mean, or what was left out.
     note: str = ""
+
+    @classmethod
+    def of(
+        cls, title: str, rows: Iterable[Any], columns: Sequence[Column], note: str = ""
+    ) -> Table:
+        """Return a table of rows by declared columns."""
+        return cls(title, headings(columns), cells(rows, columns), note)
 
     def __post_init__(self) -> None:
         """Raise ValueError for a row of another length."""
@@ -85,6 +95,22 @@ class Plot:
     is_log_y: bool = False
     ticks: tuple[str, ...] = ()
     is_log_x: bool = False
+
+    @classmethod
+    def bars(
+        cls,
+        title: str,
+        x_label: str,
+        y_label: str,
+        names: Sequence[object],
+        heights: Mapping[str, Iterable[float]],
+    ) -> Plot:
+        """Return a bar for each name; `heights` has those of each series, by label."""
+        places = tuple(map(float, range(len(names))))
+        series = tuple(
+            Series(label, places, tuple(map(float, each))) for label, each in heights.items()
+        )
+        return cls(title, x_label, y_label, series, PlotKind.BAR, ticks=tuple(map(str, names)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plot's labels and points."""

@@ -181,51 +181,29 @@ def _topics(findings: Findings) -> Table:
 
 
 def _churn(findings: Findings) -> Table:
-    rows = tuple(
-        (
-            each.broker,
-            each.cause,
-            each.departures,
-            each.incidents,
-            _rounded(each.absent_ms / 1000 / max(1, each.departures)),
-        )
-        for each in findings.churn
-    )
-    return Table(
+    absence = ("mean absence s", lambda it: _rounded(it.absent_ms / 1000 / max(1, it.departures)))
+    return Table.of(
         "Departures from ISRs",
-        ("broker", "cause", "departures", "incidents", "mean absence s"),
-        rows,
+        findings.churn,
+        ("broker", "cause", "departures", "incidents", absence),
         "Departures of a broker for one cause within ten seconds are one incident.",
     )
 
 
 def _suspects(findings: Findings) -> Table:
-    rows = tuple(
-        (
-            each.broker,
-            str(each.role),
-            each.incidents,
-            _rounded(each.expected),
-            each.departures,
-            each.main_cause,
-            _rounded(each.chance),
-            each.is_suspect,
-        )
-        for each in findings.suspicions
-    )
-    return Table(
+    return Table.of(
         "Suspects",
+        findings.suspicions,
         (
             "broker",
-            "as",
+            ("as", "role", str),
             "incidents",
-            "expected",
+            ("expected", "expected", _rounded),
             "departures",
             "main cause",
-            "chance",
-            "suspect",
+            ("chance", "chance", _rounded),
+            ("suspect", "is_suspect"),
         ),
-        rows,
         "Expected: if incidents struck brokers in proportion to their replicas (as a leader: to the"
         " time that they led). Chance: the probability of at least so many then. Shutdowns do not"
         f" count. Suspect: three or more, and a chance below {SIGNIFICANCE:g} divided by the number"
@@ -249,26 +227,13 @@ def _phases(findings: Findings) -> Table:
 
 
 def _failovers(findings: Findings) -> Table:
-    rows = tuple(
-        (
-            utc(each.time_ms),
-            ", ".join(map(str, each.brokers)),
-            each.cause,
-            each.partitions,
-            each.detection_ms,
-            each.election_ms,
-            each.propagation_ms,
-            each.superseded,
-            each.unanswered,
-        )
-        for each in findings.failovers[-_ROWS:]
-    )
     count = len(findings.failovers)
-    return Table(
+    return Table.of(
         "Failovers",
+        findings.failovers[-_ROWS:],
         (
-            "time",
-            "brokers",
+            ("time", "time_ms", utc),
+            ("brokers", lambda each: ", ".join(map(str, each.brokers))),
             "cause",
             "partitions",
             "detection ms",
@@ -277,48 +242,34 @@ def _failovers(findings: Findings) -> Table:
             "superseded",
             "unanswered",
         ),
-        rows,
         f"The last {_ROWS} of {count}." if count > _ROWS else "",
     )
 
 
 def _controllers(findings: Findings) -> Table:
-    rows = tuple(
-        (utc(each.time_ms), each.controller, each.epoch, each.missed, each.resignation)
-        for each in findings.controllers[-_ROWS:]
-    )
-    return Table(
+    missed = ("epochs without an event before", "missed")
+    elected, resigned = ("elected", "time_ms", utc), ("resigned because", "resignation")
+    return Table.of(
         "Controllers",
-        ("elected", "controller", "epoch", "epochs without an event before", "resigned because"),
-        rows,
+        findings.controllers[-_ROWS:],
+        (elected, "controller", "epoch", missed, resigned),
         "A controller that dies reports no resignation.",
     )
 
 
 def _brokers(findings: Findings) -> Table:
-    rows = tuple(
-        (each.broker, each.registrations, each.shutdowns, each.session_losses, each.behind)
-        for each in findings.brokers
-    )
-    columns = ("broker", "registrations", "shutdowns", "sessions lost", "times behind commands")
-    return Table("Brokers", columns, rows)
+    lost, behind = ("sessions lost", "session_losses"), ("times behind commands", "behind")
+    columns = ("broker", "registrations", "shutdowns", lost, behind)
+    return Table.of("Brokers", findings.brokers, columns)
 
 
 def _losses(findings: Findings) -> Table:
-    rows = tuple(
-        (
-            utc(each.time_ms),
-            f"{each.topic}-{each.partition}",
-            each.leader,
-            each.log_end_offset,
-            each.certain,
-        )
-        for each in findings.losses[-_ROWS:]
-    )
-    return Table(
+    place = ("partition", lambda each: f"{each.topic}-{each.partition}")
+    time, lost = ("time", "time_ms", utc), ("committed records lost", "certain")
+    return Table.of(
         "Unclean elections",
-        ("time", "partition", "leader", "log end offset", "committed records lost"),
-        rows,
+        findings.losses[-_ROWS:],
+        (time, place, "leader", "log end offset", lost),
         "Empty: the new leader had not heard a high watermark, so the number is not known.",
     )
 
@@ -412,19 +363,8 @@ def _churn_plot(findings: Findings) -> Plot:
     brokers = sorted({each.broker for each in findings.churn})
     causes = sorted({each.cause for each in findings.churn})
     counts = {(each.broker, each.cause): each.departures for each in findings.churn}
-    places = tuple(float(place) for place in range(len(brokers)))
-    series = tuple(
-        Series(cause, places, tuple(float(counts.get((b, cause), 0)) for b in brokers))
-        for cause in causes
-    )
-    return Plot(
-        "Departures from ISRs, by cause",
-        "broker",
-        "departures",
-        series,
-        PlotKind.BAR,
-        ticks=tuple(map(str, brokers)),
-    )
+    heights = {cause: [counts.get((b, cause), 0) for b in brokers] for cause in causes}
+    return Plot.bars("Departures from ISRs, by cause", "broker", "departures", brokers, heights)
 
 
 def _cdf(findings: Findings) -> Plot:

@@ -15,7 +15,7 @@ from tidelog.spark.pipelines.audit.findings import Finding, Severity
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS, RANGE_BYTES
 from tidelog.spark.pipelines.audit.spark_tasks import SparkTasks
 from tidelog.spark.pipelines.job_progress import Progress
-from tidelog.spark.pipelines.report import Cell, Plot, PlotKind, Report, Series, Table
+from tidelog.spark.pipelines.report import Cell, Plot, Report, Table
 from tidelog.spark.segments.batch_scan import is_compiled
 
 if TYPE_CHECKING:
@@ -122,49 +122,35 @@ def _findings_table(title: str, findings: Sequence[Finding]) -> Table:
     note = ""
     if len(findings) > ROWS:
         note = f"{len(findings) - ROWS} more are not listed."
-    return Table(
-        title,
-        ("kind", "broker", "partition", "file", "byte", "offset", "finding"),
-        tuple(
-            (
-                each.kind.value,
-                each.broker,
-                each.partition,
-                each.path,
-                each.position,
-                each.offset,
-                each.sentence + (f" (and {each.also} more like it)" if each.also else ""),
-            )
-            for each in findings[:ROWS]
-        ),
-        note,
+    columns = (
+        ("kind", lambda each: each.kind.value),
+        "broker",
+        "partition",
+        ("file", "path"),
+        ("byte", "position"),
+        "offset",
+        ("finding", _sentence),
     )
+    return Table.of(title, findings[:ROWS], columns, note)
+
+
+def _sentence(finding: Finding) -> str:
+    return finding.sentence + (f" (and {finding.also} more like it)" if finding.also else "")
 
 
 def _divergences(done: Audit) -> Table:
     rows = [each for partition in done.partitions for each in partition.divergences]
-    return Table(
+    return Table.of(
         "Divergences",
+        rows[:ROWS],
         (
             "partition",
-            "first offset",
-            "replica",
-            "its leader epochs",
-            "other replica",
-            "its leader epochs there",
-            "digests that differ",
-        ),
-        tuple(
-            (
-                each.partition,
-                each.offset,
-                each.broker,
-                each.history,
-                each.other,
-                each.other_history,
-                each.buckets,
-            )
-            for each in rows[:ROWS]
+            ("first offset", "offset"),
+            ("replica", "broker"),
+            ("its leader epochs", "history"),
+            ("other replica", "other"),
+            ("its leader epochs there", "other_history"),
+            ("digests that differ", "buckets"),
         ),
         f"Leader epochs are epoch@first offset, from the batches. A digest covers"
         f" {1 << BUCKET_BITS:,} offsets."
@@ -174,19 +160,16 @@ def _divergences(done: Audit) -> Table:
 
 
 def _directories(done: Audit) -> Table:
-    return Table(
+    return Table.of(
         "Log directories",
-        ("directory", "broker", "replicas", "log files", "bytes", "shutdown"),
-        tuple(
-            (
-                each.path,
-                each.broker,
-                len(each.replicas),
-                sum(len(replica.segments) for replica in each.replicas),
-                sum(replica.bytes for replica in each.replicas),
-                "clean" if each.is_clean else "none, or the broker runs",
-            )
-            for each in done.directories
+        done.directories,
+        (
+            ("directory", "path"),
+            "broker",
+            ("replicas", "replicas", len),
+            ("log files", lambda each: sum(len(it.segments) for it in each.replicas)),
+            ("bytes", lambda each: sum(it.bytes for it in each.replicas)),
+            ("shutdown", lambda each: "clean" if each.is_clean else "none, or the broker runs"),
         ),
     )
 
@@ -213,40 +196,12 @@ def _figures(done: Audit, findings: Sequence[Finding]) -> list[Plot]:
     for directory in done.directories:
         name = directory.path if directory.broker is None else f"broker {directory.broker}"
         by_broker[name] += sum(replica.bytes for replica in directory.replicas)
-    figures = [
-        Plot(
-            "Bytes by broker",
-            "",
-            "MiB",
-            (
-                Series(
-                    "bytes",
-                    tuple(float(place) for place in range(len(by_broker))),
-                    tuple(size / MIB for size in by_broker.values()),
-                ),
-            ),
-            PlotKind.BAR,
-            ticks=tuple(by_broker),
-        )
-    ]
+    sizes = {"bytes": [size / MIB for size in by_broker.values()]}
+    figures = [Plot.bars("Bytes by broker", "", "MiB", list(by_broker), sizes)]
     kinds: Counter[str] = Counter()
     for each in findings:
         kinds[each.kind.value] += 1 + each.also
     if kinds:
-        figures.append(
-            Plot(
-                "Findings by kind",
-                "",
-                "count",
-                (
-                    Series(
-                        "findings",
-                        tuple(float(place) for place in range(len(kinds))),
-                        tuple(float(count) for count in kinds.values()),
-                    ),
-                ),
-                PlotKind.BAR,
-                ticks=tuple(kinds),
-            )
-        )
+        counts = {"findings": kinds.values()}
+        figures.append(Plot.bars("Findings by kind", "", "count", list(kinds), counts))
     return figures

@@ -153,51 +153,26 @@ def _pieces(outcome: CopyOutcome) -> Table:
 
 
 def _checks(checks: list[Row]) -> Table:
-    return Table(
+    return Table.of(
         "Read back",
+        checks,
         (
-            "source",
-            "from",
-            "to",
+            ("source", lambda row: f"{row['topic']}-{row['partition']}"),
+            ("from", "source_from"),
+            ("to", "source_to"),
             "target from",
             "target to",
             "source records",
             "target records",
-            "source digest",
-            "target digest",
-            "equal",
-        ),
-        tuple(
-            (
-                f"{row['topic']}-{row['partition']}",
-                row["source_from"],
-                row["source_to"],
-                row["target_from"],
-                row["target_to"],
-                row["source_records"],
-                row["target_records"],
-                row["source_digest"][:12],
-                row["target_digest"][:12],
-                is_equal(row),
-            )
-            for row in checks
+            ("source digest", lambda row: row["source_digest"][:12]),
+            ("target digest", lambda row: row["target_digest"][:12]),
+            ("equal", is_equal),
         ),
         "Digests cover target offset, timestamp, key, value and headers of every record.",
     )
 
 
 def _groups(outcome: CopyOutcome) -> Table:
-    return Table(
-        "Groups",
-        ("group", "source", "offset", "target offset", "outcome"),
-        tuple(
-            (
-                row.group,
-                str(row.source_partition or ""),
-                row.source,
-                row.target,
-                row.outcome,
-            )
-            for row in outcome.groups
-        ),
-    )
+    source = ("source", lambda row: str(row.source_partition or ""))
+    offset, target = ("offset", "source"), ("target offset", "target")
+    return Table.of("Groups", outcome.groups, ("group", source, offset, target, "outcome"))

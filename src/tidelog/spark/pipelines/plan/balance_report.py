@@ -18,7 +18,7 @@ from tidelog.spark.pipelines.plan.cluster_model import (
 )
 from tidelog.spark.pipelines.plan.moves import Batch, Move
 from tidelog.spark.pipelines.plan.placement import Planned
-from tidelog.spark.pipelines.report import Cell, Plot, PlotKind, Report, Series, Table
+from tidelog.spark.pipelines.report import Cell, Plot, Report, Table
 
 _ROWS: Final = 40
 _MIB: Final = 1024 * 1024
@@ -180,8 +180,6 @@ def _figures(
     with_rates: bool,
 ) -> list[Plot]:
     brokers = sorted({*before, *after})
-    places = tuple(float(place) for place in range(len(brokers)))
-    ticks = tuple(map(str, brokers))
     shown: list[tuple[str, str, Callable[[BrokerLoad], float]]] = [
         ("Disk", "MiB", lambda each: each.disk_bytes / _MIB),
         ("Leaders", "partitions", lambda each: float(each.leaders)),
@@ -192,20 +190,15 @@ def _figures(
             ("Outgoing network", "KiB/s", lambda each: each.out_rate / 1024),
         ]
     return [
-        Plot(
+        Plot.bars(
             f"{title} by broker",
             "broker",
             unit,
-            tuple(
-                Series(
-                    label,
-                    places,
-                    tuple(amount(loads.get(broker, BrokerLoad())) for broker in brokers),
-                )
+            brokers,
+            {
+                label: [amount(loads.get(broker, BrokerLoad())) for broker in brokers]
                 for label, loads in (("before", before), ("after", after))
-            ),
-            PlotKind.BAR,
-            ticks=ticks,
+            },
         )
         for title, unit, amount in shown
     ]

@@ -146,48 +146,28 @@ def _policies(policies: Sequence[str]) -> Table:
 
 
 def _differences(differences: Sequence[Difference], base: str) -> Table:
-    return Table(
+    return Table.of(
         f"Differences from {base}",
+        differences,
         (
             "outcome",
-            "unit",
+            ("unit", lambda each: OUTCOMES[each.outcome][0]),
             "policy",
             "pairs",
-            base,
-            "mean",
-            "difference",
-            "low",
-            "high",
+            (base, "base_mean", _rounded),
+            *((name, name, _rounded) for name in ("mean", "difference", "low", "high")),
             "less",
             "more",
             "verdict",
-        ),
-        tuple(
-            (
-                each.outcome,
-                OUTCOMES[each.outcome][0],
-                each.policy,
-                each.pairs,
-                *(
-                    round(value, _DIGITS)
-                    for value in (
-                        each.base_mean,
-                        each.mean,
-                        each.difference,
-                        each.low,
-                        each.high,
-                    )
-                ),
-                each.less,
-                each.more,
-                each.verdict,
-            )
-            for each in differences
         ),
         "A pair is one seed under both policies; low and high are the 95 % interval of the mean"
         " difference (bootstrap over pairs). Less is better in every outcome. Pairs with a"
         " violation are left out.",
     )
+
+
+def _rounded(value: float) -> float:
+    return round(value, _DIGITS)
 
 
 def _plots(differences: Sequence[Difference], policies: Sequence[str]) -> list[Plot]:
