@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidelog.cli.documents import BrokerListed, prints
 from tidelog.cli.emptying import decommission, drain
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import DOUBTFUL, WRONG, Marked, print_table
+from tidelog.cli.output import WRONG, Marked, address_text, marked_out_of_sync, print_rows
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.local.status import Holding, holdings_of
@@ -29,23 +29,19 @@ def list_brokers(cluster: ClusterOptions) -> None:
     """
     with cluster.client() as client:
         rows = _brokers(client.metadata())
-    if cluster.printed(rows):
-        return
-    print_table(
-        ("broker", "address", "state", "rack", "controller", "leads", "replicas", "out of sync"),
+    print_rows(
+        rows,
         (
-            (
-                each.id,
-                None if each.host is None else f"{each.host}:{each.port}",
-                Marked("DOWN", WRONG) if each.state == _DOWN else each.state,
-                each.rack,
-                each.controller,
-                each.leaders,
-                each.replicas,
-                Marked.where(each.out_of_sync > 0, each.out_of_sync, DOUBTFUL),
-            )
-            for each in rows
+            ("broker", "id"),
+            ("address", address_text),
+            ("state", lambda it: Marked("DOWN", WRONG) if it.state == _DOWN else it.state),
+            "rack",
+            "controller",
+            ("leads", "leaders"),
+            "replicas",
+            ("out of sync", marked_out_of_sync),
         ),
+        cluster.output,
     )
 
 

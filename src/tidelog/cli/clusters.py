@@ -20,10 +20,14 @@ from tidelog.cli.output import (
     Marked,
     OutputFormat,
     OutputOption,
+    address_text,
+    marked_isr,
+    marked_leader,
+    marked_out_of_sync,
     print_document,
     print_json,
     print_line,
-    print_table,
+    print_rows,
     print_text,
     say,
 )
@@ -36,6 +40,7 @@ from tidelog.cli.target import (
     choose_target,
     key_values,
 )
+from tidelog.core.columns import Column
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER
 from tidelog.local import BrokerStatus, ClusterStatus, LocalCluster, PartitionStatus
@@ -182,47 +187,32 @@ def status(
 def _print_status(now: ClusterStatus, internal: bool) -> None:
     folded = {} if internal else _healthy_internal_topics(now)
     shown = [each for each in now.partitions if each.topic not in folded]
-    print_table(
-        (
-            "broker",
-            "pid",
-            "address",
-            "state",
-            "controller",
-            "leads",
-            "holds",
-            "lagging",
-        ),
-        (
-            (
-                each.id,
-                each.pid,
-                None if each.host is None else f"{each.host}:{each.port}",
-                _state(each),
-                each.controller,
-                each.leaders if now.reached else None,
-                each.replicas if now.reached else None,
-                Marked.where(each.out_of_sync > 0, each.out_of_sync, DOUBTFUL)
-                if now.reached
-                else None,
-            )
-            for each in now.brokers
-        ),
+
+    def known(value: object) -> object:
+        return value if now.reached else None
+
+    columns: tuple[Column, ...] = (
+        ("broker", "id"),
+        "pid",
+        ("address", address_text),
+        ("state", _state),
+        "controller",
+        ("leads", "leaders", known),
+        ("holds", "replicas", known),
+        ("lagging", lambda each: known(marked_out_of_sync(each))),
     )
+    print_rows(now.brokers, columns)
     if shown:
-        print_table(
-            ("topic", "partition", "leader", "epoch", "replicas", "isr", "high watermark"),
+        print_rows(
+            shown,
             (
-                (
-                    each.topic,
-                    each.partition,
-                    Marked.where(each.leader == NO_LEADER, each.leader, WRONG),
-                    each.leader_epoch,
-                    each.replicas,
-                    Marked.where(len(each.isr) < len(each.replicas), each.isr, DOUBTFUL),
-                    each.high_watermark,
-                )
-                for each in shown
+                "topic",
+                "partition",
+                ("leader", marked_leader),
+                ("epoch", "leader_epoch"),
+                "replicas",
+                ("isr", marked_isr),
+                "high watermark",
             ),
         )
     for topic, partitions in folded.items():

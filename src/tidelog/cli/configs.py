@@ -22,7 +22,7 @@ from tidelog.cli.documents import (
 )
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, topics_named
-from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say
+from tidelog.cli.output import OutputFormat, print_document, print_line, print_rows, say
 from tidelog.cli.target import ClusterOptions, DryRunOption, key_values
 from tidelog.client.configs import (
     BROKER,
@@ -92,21 +92,9 @@ def describe(
         kind, name = _kind_and_name(resource)
         print_document(ConfigsDescription(kind, name, [_entry(value) for value in values]))
         return
-    if not values:
-        say(f"nothing is set for {resource}")
-        return
-    print_table(
-        ("key", "value", "source", "read-only"),
-        (
-            (
-                each.name,
-                "(hidden)" if each.is_sensitive else each.value,
-                each.source,
-                each.is_read_only,
-            )
-            for each in values
-        ),
-    )
+    shown = ("value", lambda each: "(hidden)" if each.is_sensitive else each.value)
+    columns = (("key", "name"), shown, "source", ("read-only", "is_read_only"))
+    print_rows(values, columns, empty=f"nothing is set for {resource}")
 
 
 @app.command(
@@ -258,7 +246,7 @@ def _entry(value: ConfigValue) -> ConfigEntry:
         value.source,
         value.is_read_only,
         value.is_sensitive,
-        [ConfigSource(each.name, each.value, each.source) for each in value.synonyms],
+        [ConfigSource(*each) for each in value.synonyms],
     )
 
 

@@ -22,11 +22,21 @@ from tidelog.cli.documents import (
     prints,
 )
 from tidelog.cli.names import topics_named
-from tidelog.cli.output import DOUBTFUL, WRONG, Marked, print_table, print_text, say
+from tidelog.cli.output import (
+    DOUBTFUL,
+    WRONG,
+    Marked,
+    marked_isr,
+    marked_leader,
+    print_table,
+    print_text,
+    say,
+)
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.client.replica_requests import Eligibility, PartitionReplicas, ReplicaProgress
 from tidelog.core import leader_wait
+from tidelog.core.columns import cells, headings
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.shrink_causes import ShrinkCause
 from tidelog.core.types import NO_LEADER, TopicPartition, topic_id_to_text
@@ -34,8 +44,8 @@ from tidelog.local.status import PartitionStatus, describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 
 _COLUMNS = (
-    "partition", "leader", "epoch", "replicas", "isr", "elr", "last known elr", "offline",
-    "high watermark",
+    "partition", ("leader", marked_leader), ("epoch", "leader_epoch"), "replicas",
+    ("isr", marked_isr), "elr", "last known elr", "offline", "high watermark",
 )  # fmt: skip
 _REPLICA_COLUMNS = (
     "partition", "broker", "role", "in isr", "log end", "lag", "lag ms", "last caught up",
@@ -89,7 +99,7 @@ def describe(
         if replicas:
             _print_replicas(document, title)
         else:
-            print_table(_COLUMNS, map(_row, document.partitions), title=title)
+            print_table(headings(_COLUMNS), cells(document.partitions, _COLUMNS), title=title)
         for partition in document.partitions:
             if partition.no_leader is not None:
                 print_text(f"partition {partition.partition}: {partition.no_leader}", WRONG)
@@ -205,20 +215,6 @@ def _replica(replica: ReplicaProgress) -> ReplicaDescription:
 
 
 # tables
-
-
-def _row(each: PartitionDescription) -> tuple[object, ...]:
-    return (
-        each.partition,
-        Marked.where(each.leader == NO_LEADER, each.leader, WRONG),
-        each.leader_epoch,
-        each.replicas,
-        Marked.where(len(each.isr) < len(each.replicas), each.isr, DOUBTFUL),
-        each.elr,
-        each.last_known_elr,
-        each.offline,
-        each.high_watermark,
-    )
 
 
 def _print_replicas(document: TopicDescription, title: str) -> None:

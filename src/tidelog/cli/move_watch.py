@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from tidelog.cli.documents import MoveListed, MovesSampled
-from tidelog.cli.output import OutputFormat, print_document, print_line, print_table, say, size_text
+from tidelog.cli.output import OutputFormat, print_line, print_rows, printed, say, size_text
 from tidelog.cli.reassignment_files import ids
 from tidelog.cli.throttles import configured_throttles, say_throttles
 from tidelog.client.move_progress import MoveProgress, ProgressMeter
 from tidelog.client.throttles import Throttle, rate_of
+from tidelog.core.columns import Column
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.messages.list_partition_reassignments import NO_REQUEST
@@ -37,38 +38,8 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
     """Print the moves under way; rates need a second look, so they are not known."""
     look = _Look(client, ProgressMeter())
     found, _ = look.take()
-    if output is OutputFormat.JSON:
-        print_document([_row(each) for each in found])
-    elif found:
-        print_table(
-            (
-                "topic",
-                "partition",
-                "state",
-                "replicas",
-                "adding",
-                "removing",
-                "before",
-                "left",
-                "throttle",
-            ),
-            (
-                (
-                    each.tp.topic,
-                    each.tp.partition,
-                    each.state.value,
-                    ids(each.move.replicas),
-                    ids(each.move.adding) or None,
-                    ids(each.move.removing) or None,
-                    ids(each.move.original) or None,
-                    size_text(each.left_bytes),
-                    _throttle_text(each),
-                )
-                for each in found
-            ),
-        )
-    else:
-        say("no partition is being moved")
+    if not printed([_row(each) for each in found], output):
+        print_rows(found, _MOVE_COLUMNS, empty="no partition is being moved")
     say_throttles(look.throttles)
 
 
@@ -78,6 +49,19 @@ def _throttle_text(progress: MoveProgress) -> str | None:
     if configured is not None and (own is None or configured < own):
         return f"{size_text(configured)}/s (configured)"
     return None if own is None else f"{size_text(own)}/s"
+
+
+_MOVE_COLUMNS: tuple[Column, ...] = (
+    ("topic", lambda each: each.tp.topic),
+    ("partition", lambda each: each.tp.partition),
+    ("state", lambda each: each.state.value),
+    ("replicas", lambda each: ids(each.move.replicas)),
+    ("adding", lambda each: ids(each.move.adding) or None),
+    ("removing", lambda each: ids(each.move.removing) or None),
+    ("before", lambda each: ids(each.move.original) or None),
+    ("left", "left_bytes", size_text),
+    ("throttle", _throttle_text),
+)
 
 
 def watch_moves(client: BlockingClient, output: OutputFormat, interval_s: float) -> None:

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidelog.core.columns import Column, cells, headings
+from tidelog.core.types import NO_LEADER
 
 #: Colours that draw attention to a value; terminals only, and never with NO_COLOR.
 WRONG = "red"
@@ -52,6 +53,26 @@ class Marked:
     def where(cls, holds: bool, value: object, style: str) -> Marked:
         """Return the value, coloured if a condition holds."""
         return cls(value, style if holds else "")
+
+
+def address_text(broker: Any) -> str | None:
+    """Return the address of a broker, None for one that is not known."""
+    return None if broker.host is None else f"{broker.host}:{broker.port}"
+
+
+def marked_out_of_sync(broker: Any) -> Marked:
+    """Return how many replicas of a broker are out of sync."""
+    return Marked.where(broker.out_of_sync > 0, broker.out_of_sync, DOUBTFUL)
+
+
+def marked_leader(partition: Any) -> Marked:
+    """Return the leader of a partition."""
+    return Marked.where(partition.leader == NO_LEADER, partition.leader, WRONG)
+
+
+def marked_isr(partition: Any) -> Marked:
+    """Return the ISR of a partition."""
+    return Marked.where(len(partition.isr) < len(partition.replicas), partition.isr, DOUBTFUL)
 
 
 OutputOption = Annotated[

@@ -19,12 +19,12 @@ from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import StrayChanged, StrayListed, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.names import NotFoundError, broker_named, nearest, partition_word
-from tidelog.cli.output import OutputFormat, print_document, print_table, say, size_text
+from tidelog.cli.output import OutputFormat, print_document, print_rows, say, size_text
 from tidelog.cli.target import ClusterOptions
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.stray_requests import StrayAction, StrayAltered, StrayReplica
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import ZERO_TOPIC_ID, topic_id_to_text
+from tidelog.core.types import ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
 
 app = CommandGroup("List, restore and delete set-aside replicas.")
@@ -55,19 +55,16 @@ def list_strays(cluster: ClusterOptions, broker: BrokersOption = None) -> None:
         found = _strays(client, broker)
     if cluster.printed([_listed(each) for each in found]):
         return
-    print_table(
-        ("broker", "partition", "topic id", "set aside", "size", "deleted", "directory"),
+    print_rows(
+        found,
         (
-            (
-                each.broker_id,
-                each.tp,
-                None if each.topic_id == ZERO_TOPIC_ID else topic_id_to_text(each.topic_id),
-                _time(each.since_ms),
-                size_text(each.size_bytes),
-                "held" if each.delete_at_ms is None else _time(each.delete_at_ms),
-                f"{each.log_dir}/{each.name}",
-            )
-            for each in found
+            ("broker", "broker_id"),
+            ("partition", "tp"),
+            ("topic id", "topic_id", _id_text),
+            ("set aside", "since_ms", _time),
+            ("size", "size_bytes", size_text),
+            ("deleted", _deletion_text),
+            ("directory", lambda each: f"{each.log_dir}/{each.name}"),
         ),
     )
 
@@ -227,7 +224,7 @@ def _listed(stray: StrayReplica) -> StrayListed:
         name=stray.name,
         topic=None if stray.tp is None else stray.tp.topic,
         partition=None if stray.tp is None else stray.tp.partition,
-        topic_id=None if stray.topic_id == ZERO_TOPIC_ID else topic_id_to_text(stray.topic_id),
+        topic_id=_id_text(stray.topic_id),
         set_aside_ms=stray.since_ms,
         size_bytes=stray.size_bytes,
         delete_at_ms=stray.delete_at_ms,
@@ -249,6 +246,14 @@ def _changed(result: StrayAltered, done: str) -> StrayChanged:
         first_offset=result.log_start_offset if result.log_start_offset >= 0 else None,
         end_offset=result.log_end_offset if result.log_end_offset >= 0 else None,
     )
+
+
+def _deletion_text(stray: StrayReplica) -> str:
+    return "held" if stray.delete_at_ms is None else _time(stray.delete_at_ms)
+
+
+def _id_text(topic_id: TopicId) -> str | None:
+    return None if topic_id == ZERO_TOPIC_ID else topic_id_to_text(topic_id)
 
 
 def _time(time_ms: int) -> str:
