@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 import typer
 from tests.support.cli import run
 
 from tidelog.cli.app import command_tree
+from tidelog.cli.help import CommandGroup
 
 COLUMNS = 80
 
@@ -89,3 +91,30 @@ def test_a_long_example_can_be_copied(
         "  tidelog topics create flights --partitions 6 --replication-factor 3 \\\n"
         "    --config min.insync.replicas=2\n"
     )
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A group of options."""
+
+    fast: Annotated[bool, typer.Option("--fast", help="At once.")] = False
+    times: Annotated[int, typer.Option(min=1, help="So often.")] = 3
+
+
+def test_a_dataclass_stands_for_the_options_of_its_fields(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = CommandGroup("Paces.")
+
+    @app.command("walk")
+    def walk(pace: Pace, name: Annotated[str, typer.Argument(help="Who.")]) -> None:
+        """Walk."""
+        typer.echo(f"{name} {pace}")
+
+    app.command("stand")(lambda: None)
+    command = typer.main.get_command(app)
+    command(["walk", "anna", "--times", "5"], standalone_mode=False)
+    assert capsys.readouterr().out == f"anna {Pace(times=5)}\n"
+    command(["walk", "--help"], standalone_mode=False)
+    page = capsys.readouterr().out
+    assert page.index("NAME") < page.index("--fast") < page.index("--times")
