@@ -5,6 +5,7 @@ A file is Kafka's: see `reassignment_files`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -87,6 +88,23 @@ def foreseen(
     return results
 
 
-def print_asked(rows: list[MoveBegun], output: OutputFormat) -> None:
-    """Print what became of each move that was asked for."""
+def print_asked(
+    targets: Targets,
+    results: Mapping[TopicPartition, MoveAsked],
+    before: Mapping[TopicPartition, tuple[int, ...]],
+    word: str,
+    output: OutputFormat,
+) -> None:
+    """Print the result of each move that was asked for; `word` says that it was accepted."""
+    rows = [
+        MoveBegun(
+            tp.topic,
+            tp.partition,
+            word if results[tp].error is ErrorCode.NONE else results[tp].error.name,
+            before[tp],
+            targets[tp],
+            results[tp].message,
+        )
+        for tp in targets
+    ]
     print_rows(rows, (*MOVE_COLUMNS, ("reason", "message", or_none)), output)

@@ -69,18 +69,7 @@ def queue(
             lost = await_targets(client, {tp: targets[tp] for tp in accepted})
             results |= lost
     word = "would_queue" if dry_run else "queued"
-    rows = [
-        MoveBegun(
-            tp.topic,
-            tp.partition,
-            word if results[tp].error is ErrorCode.NONE else results[tp].error.name,
-            before[tp],
-            targets[tp],
-            results[tp].message,
-        )
-        for tp in targets
-    ]
-    print_asked(rows, cluster.output)
+    print_asked(targets, results, before, word, cluster.output)
     say_failed(len(targets) - len(accepted), len(lost), len(targets))
     if len(accepted) < len(targets) or lost:
         raise typer.Exit(1)

@@ -127,18 +127,8 @@ def execute(
             lost = await_targets(client, {tp: targets[tp] for tp in begun})
             results |= lost
             await_all(client, _of_begun(directories, placed, set(begun) - set(lost)))
-    rows = [
-        MoveBegun(
-            tp.topic,
-            tp.partition,
-            _word(results[tp].error, dry_run),
-            before[tp],
-            targets[tp],
-            results[tp].message,
-        )
-        for tp in targets
-    ]
-    print_asked(rows, cluster.output)
+    word = "would_move" if dry_run else "accepted"
+    print_asked(targets, results, before, word, cluster.output)
     say_failed(len(targets) - len(begun), len(lost), len(targets))
     refused = say_refused(placed, may_be_missing=True)
     if len(begun) < len(targets) or lost or refused:
@@ -396,9 +386,3 @@ def _state(
 def _in_directories(state: str, is_astray: bool) -> str:
     """Return the state of a partition whose replicas may not all be in the wanted directories."""
     return "moving_directory" if state == "done" and is_astray else state
-
-
-def _word(error: ErrorCode, dry_run: bool) -> str:
-    if error is not ErrorCode.NONE:
-        return error.name
-    return "would_move" if dry_run else "accepted"
