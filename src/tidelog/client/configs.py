@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Call, Operation, always
+from tidelog.client.routing import ClusterRouter, ask
+from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.throttle_keys import FOREIGN_RATES
@@ -160,10 +160,11 @@ class ConfigAdmin:
 
         def attempt(patience: Patience) -> Operation[dict[ConfigResource, list[ConfigValue]]]:
             node = yield from self._whom(resources[0], patience)
-            timeout_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, DESCRIBE_CONFIGS, always(message), timeout_ms)
+            response = yield from ask(
+                node, DESCRIBE_CONFIGS, message, patience, DescribeConfigsResponse
+            )
             found = {}
-            for result in expect(answer, DescribeConfigsResponse).results:
+            for result in response.results:
                 resource = ConfigResource(result.resource_type, result.resource_name)
                 _check(resource, result.error_code, result.error_message)
                 values = [ConfigValue.from_response(each) for each in result.configs]
@@ -192,10 +193,10 @@ class ConfigAdmin:
 
         def attempt(patience: Patience) -> Operation[None]:
             node = yield from self._whom_to_alter(resource, changes, patience)
-            timeout_ms = max(1, patience.remaining_ms)
-            call = Call(node.address, INCREMENTAL_ALTER_CONFIGS, always(message), timeout_ms)
-            answer = yield call
-            for result in expect(answer, IncrementalAlterConfigsResponse).responses:
+            response = yield from ask(
+                node, INCREMENTAL_ALTER_CONFIGS, message, patience, IncrementalAlterConfigsResponse
+            )
+            for result in response.responses:
                 _check(resource, result.error_code, result.error_message)
                 return
             raise _silent(node, resource)

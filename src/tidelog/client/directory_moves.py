@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Call, Operation, always
+from tidelog.client.routing import ClusterRouter, ask
+from tidelog.client.steps import Operation
 from tidelog.client.upkeep import by_topic
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -73,9 +73,9 @@ class DirectoryMoveAdmin:
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, ErrorCode]]:
             node = yield from self._router.broker(broker_id, patience)
-            left_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, ALTER_REPLICA_LOG_DIRS, always(message), left_ms)
-            response = expect(answer, AlterReplicaLogDirsResponse)
+            response = yield from ask(
+                node, ALTER_REPLICA_LOG_DIRS, message, patience, AlterReplicaLogDirsResponse
+            )
             outcomes = {
                 TopicPartition(topic.topic_name, each.partition_index): error_code(each.error_code)
                 for topic in response.results
@@ -114,9 +114,9 @@ class DirectoryMoveAdmin:
     ) -> Operation[list[PlannedMove]]:
         def attempt(patience: Patience) -> Operation[list[PlannedMove]]:
             node = yield from self._router.broker(broker_id, patience)
-            left_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, PLAN_LOG_DIR_MOVES, always(message), left_ms)
-            response = expect(answer, PlanLogDirMovesResponse)
+            response = yield from ask(
+                node, PLAN_LOG_DIR_MOVES, message, patience, PlanLogDirMovesResponse
+            )
             if response.error_code:
                 raise KafkaError(error_code(response.error_code), response.error_message or "")
             return [

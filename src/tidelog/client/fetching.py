@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.retries import RETRIABLE, Patience
-from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.routing import ClusterRouter, ask, expect
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -104,9 +104,10 @@ class LogReader:
             by_leader = yield from self._router.leaders(missing, patience)
             for leader, partitions in by_leader.items():
                 message = self._offsets_request(partitions, timestamps, isolation_level)
-                timeout_ms = max(1, patience.remaining_ms)
-                answer = yield Call(leader.address, LIST_OFFSETS, always(message), timeout_ms)
-                _collect_offsets(expect(answer, ListOffsetsResponse), leader, found)
+                response = yield from ask(
+                    leader, LIST_OFFSETS, message, patience, ListOffsetsResponse
+                )
+                _collect_offsets(response, leader, found)
             return {tp: found[tp] for tp in timestamps}
 
         return self._router.repeat("listing offsets", attempt)

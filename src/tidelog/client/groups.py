@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Call, Operation, always
+from tidelog.client.routing import ClusterRouter, ask, expect
+from tidelog.client.steps import Operation, always
 from tidelog.client.upkeep import by_topic
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError, ProtocolError
@@ -120,9 +120,9 @@ class GroupAdmin:
         def attempt(patience: Patience) -> Operation[list[GroupListing]]:
             found: dict[str, GroupListing] = {}
             for node in (yield from self._router.all_brokers(patience)):
-                timeout_ms = max(1, patience.remaining_ms)
-                call = Call(node.address, LIST_GROUPS, always(ListGroupsRequest()), timeout_ms)
-                response = expect((yield call), ListGroupsResponse)
+                response = yield from ask(
+                    node, LIST_GROUPS, ListGroupsRequest(), patience, ListGroupsResponse
+                )
                 if response.error_code:
                     raise KafkaError(error_code(response.error_code), f"at {node.address}")
                 for each in response.groups:

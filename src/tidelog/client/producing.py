@@ -12,16 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.routing import ClusterRouter, ask, expect
 from tidelog.client.steps import Call, NotSent, Operation, always
 from tidelog.client.versions import error_code
-from tidelog.core.errors import (
-    ConnectionLost,
-    ErrorCode,
-    KafkaError,
-    RequestTimeout,
-    TidelogError,
-)
+from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.produce import (
@@ -100,9 +94,9 @@ class LogWriter:
 
         def attempt(patience: Patience) -> Operation[tuple[int, int]]:
             node = yield from self._router.any_broker(patience)
-            timeout_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, INIT_PRODUCER_ID, always(message), timeout_ms)
-            response = expect(answer, InitProducerIdResponse)
+            response = yield from ask(
+                node, INIT_PRODUCER_ID, message, patience, InitProducerIdResponse
+            )
             if response.error_code != ErrorCode.NONE:
                 raise KafkaError(error_code(response.error_code), f"at {node.address}")
             return response.producer_id, response.producer_epoch

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Call, Operation, always
+from tidelog.client.routing import ClusterRouter, ask
+from tidelog.client.steps import Operation
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.leader_wait import LeaderWait, status_of
@@ -105,11 +105,13 @@ class ReplicaAdmin:
                 request = DescribeTopicPartitionsRequest(
                     [TopicRequest(name) for name in topics], cursor=cursor
                 )
-                timeout_ms = max(1, patience.remaining_ms)
-                answer = yield Call(
-                    node.address, DESCRIBE_TOPIC_PARTITIONS, always(request), timeout_ms
+                response = yield from ask(
+                    node,
+                    DESCRIBE_TOPIC_PARTITIONS,
+                    request,
+                    patience,
+                    DescribeTopicPartitionsResponse,
                 )
-                response = expect(answer, DescribeTopicPartitionsResponse)
                 for topic in response.topics:
                     for partition in topic.partitions:
                         tp = TopicPartition(topic.name or "", partition.partition_index)
@@ -133,11 +135,9 @@ class ReplicaAdmin:
             for first in range(0, len(partitions), MAX_DESCRIBED_PARTITIONS):
                 wanted = _by_topic(partitions[first : first + MAX_DESCRIBED_PARTITIONS])
                 node = yield from self._router.broker(broker_id, patience)
-                timeout_ms = max(1, patience.remaining_ms)
-                answer = yield Call(
-                    node.address, DESCRIBE_REPLICAS, always(_request(wanted)), timeout_ms
+                response = yield from ask(
+                    node, DESCRIBE_REPLICAS, _request(wanted), patience, DescribeReplicasResponse
                 )
-                response = expect(answer, DescribeReplicasResponse)
                 if response.error_code:
                     raise KafkaError(error_code(response.error_code), f"at {node.address}")
                 for topic in response.topics:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog.client.cluster import BrokerNode, ClusterMetadata, TopicMetadata
 from tidelog.client.retries import Patience, given_up
-from tidelog.client.steps import Address, Answer, Call, NotSent, Operation, Pause, T
+from tidelog.client.steps import Address, Answer, Call, NotSent, Operation, Pause, T, always
 from tidelog.core.errors import (
     ConnectionLost,
     ErrorCode,
@@ -25,11 +25,7 @@ from tidelog.core.errors import (
     TidelogError,
 )
 from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicPartition
-from tidelog.wire.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.wire.registry import METADATA
 
 #: Metadata requests go to several brokers in turn: none may use up the whole time.
@@ -302,6 +298,15 @@ def _metadata_request(topics: Sequence[str] | None, version: int) -> Any:
         )
     asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
     return MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+
+
+def ask(
+    node: BrokerNode, api_key: int, message: Any, patience: Patience, response: type[T]
+) -> Operation[T]:
+    """Return the response of a broker, which has the rest of the time for it."""
+    timeout_ms = max(1, patience.remaining_ms)
+    answer = yield Call(node.address, api_key, always(message), timeout_ms)
+    return expect(answer, response)
 
 
 def expect(answer: Answer, message_type: type[T]) -> T:

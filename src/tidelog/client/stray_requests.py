@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.routing import ClusterRouter, ask, expect
 from tidelog.client.steps import Call, NotSent, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError, RequestTimeout
@@ -76,9 +76,9 @@ class StrayAdmin:
 
         def attempt(patience: Patience) -> Operation[list[StrayReplica]]:
             node = yield from self._router.broker(broker_id, patience)
-            timeout_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, LIST_STRAYS, always(ListStraysRequest()), timeout_ms)
-            response = expect(answer, ListStraysResponse)
+            response = yield from ask(
+                node, LIST_STRAYS, ListStraysRequest(), patience, ListStraysResponse
+            )
             found: list[StrayReplica] = []
             for directory in response.directories:
                 if directory.error_code:

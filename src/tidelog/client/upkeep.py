@@ -14,7 +14,7 @@ from typing import Final
 
 from tidelog.client.cluster import BrokerNode
 from tidelog.client.retries import RETRIABLE, Patience
-from tidelog.client.routing import ClusterRouter, expect
+from tidelog.client.routing import ClusterRouter, ask, expect
 from tidelog.client.steps import Call, Operation, always
 from tidelog.client.versions import error_code
 from tidelog.core.errors import ErrorCode, KafkaError
@@ -37,10 +37,7 @@ from tidelog.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
-from tidelog.wire.messages.mark_log_dirs_bad import (
-    MarkLogDirsBadRequest,
-    MarkLogDirsBadResponse,
-)
+from tidelog.wire.messages.mark_log_dirs_bad import MarkLogDirsBadRequest, MarkLogDirsBadResponse
 from tidelog.wire.registry import (
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
@@ -233,9 +230,9 @@ class PartitionAdmin:
 
         def attempt(patience: Patience) -> Operation[list[LogDirectory]]:
             node = yield from self._router.broker(broker_id, patience)
-            left_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, DESCRIBE_LOG_DIRS, always(message), left_ms)
-            response = expect(answer, DescribeLogDirsResponse)
+            response = yield from ask(
+                node, DESCRIBE_LOG_DIRS, message, patience, DescribeLogDirsResponse
+            )
             if response.error_code:
                 raise KafkaError(error_code(response.error_code), f"at {node.address}")
             return [LogDirectory.from_response(broker_id, each) for each in response.results]
@@ -253,9 +250,10 @@ class PartitionAdmin:
 
         def attempt(patience: Patience) -> Operation[None]:
             node = yield from self._router.broker(broker_id, patience)
-            left_ms = max(1, patience.remaining_ms)
-            answer = yield Call(node.address, MARK_LOG_DIRS_BAD, always(message), left_ms)
-            for result in expect(answer, MarkLogDirsBadResponse).results:
+            response = yield from ask(
+                node, MARK_LOG_DIRS_BAD, message, patience, MarkLogDirsBadResponse
+            )
+            for result in response.results:
                 if result.error_code:
                     raise KafkaError(error_code(result.error_code), result.error_message or "")
 
