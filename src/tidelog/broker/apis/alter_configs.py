@@ -6,6 +6,8 @@ describes the rules; levels of loggers are not supported.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
@@ -22,15 +24,30 @@ CARD = Card(api_key=33, min_version=0, max_version=2)
 
 def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pending:
     """Check, write to the store, respond."""
-    return context.dispatcher.answer_from(_alter(context, request.message), request)
+    return alter(context, request, AlterConfigsResponse, AlterConfigsResourceResponse)
 
 
-async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConfigsResponse:
+def alter(
+    context: ApiContext, request: Request[Any], response: type, resource_response: type
+) -> Pending:
+    """Answer with the outcome of each resource; IncrementalAlterConfigs has an operation by key."""
+    return context.dispatcher.answer_from(
+        _alter(context, request.message, response, resource_response), request
+    )
+
+
+async def _alter(context: ApiContext, message: Any, response: type, resource_response: type) -> Any:
+    replace = isinstance(message, AlterConfigsRequest)
     resources = [
         Resource(
             resource.resource_type,
             resource.resource_name,
-            [Alteration(it.name, ConfigOperation.SET, it.value) for it in resource.configs],
+            [
+                Alteration(
+                    it.name, ConfigOperation.SET if replace else it.config_operation, it.value
+                )
+                for it in resource.configs
+            ],
         )
         for resource in message.resources
     ]
@@ -39,12 +56,12 @@ async def _alter(context: ApiContext, message: AlterConfigsRequest) -> AlterConf
         context.config_store,
         context.live_configs.static,
         resources,
-        replace=True,
+        replace=replace,
         validate_only=message.validate_only,
     )
-    return AlterConfigsResponse(
+    return response(
         responses=[
-            AlterConfigsResourceResponse(outcome.error, outcome.message, outcome.type, outcome.name)
+            resource_response(outcome.error, outcome.message, outcome.type, outcome.name)
             for outcome in outcomes
         ]
     )
