@@ -96,7 +96,9 @@ def _with_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     The option --compact comes with --output.
     """
     hints = typing.get_type_hints(function, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    groups: dict[str, Any] = {
+        name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)
+    }
     declared = {
         name: each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, each in inspect.signature(function).parameters.items()

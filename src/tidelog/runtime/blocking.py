@@ -63,7 +63,7 @@ def _runs(
     """
 
     @functools.wraps(method)
-    def run(client: BlockingClient, *args: P.args, **named: P.kwargs) -> T:
+    def run(client: BlockingClient, /, *args: P.args, **named: P.kwargs) -> T:
         return client.run(method(admin(client), *args, **named))
 
     return run

@@ -46,6 +46,8 @@ def error_response(
     request: Request[AlterUserScramCredentialsRequest], error: ErrorCode, message: str | None = None
 ) -> AlterUserScramCredentialsResponse:
     """Return `error` once for each user."""
-    users = (*request.message.deletions, *request.message.upsertions)
-    names = list(dict.fromkeys(user.name for user in users))
-    return AlterUserScramCredentialsResponse(results=error_entries(request, names, error, message))
+    names = [deletion.name for deletion in request.message.deletions]
+    names += [upsertion.name for upsertion in request.message.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=error_entries(request, list(dict.fromkeys(names)), error, message)
+    )

@@ -95,8 +95,8 @@ class Session:
         await self._store.open()
         self._beat()
         self._fencing.start()
-        data = await self._get(layout.CLUSTER_ID)
-        present = b"" if data is None else data
+        node = await self._read(layout.CLUSTER_ID)
+        present = b"" if node is None else node.data
         check_cluster(layout.decode_cluster_id(layout.CLUSTER_ID, present) if present else "")
         await self._ensure_roots()
         return await self._cluster_id()

@@ -144,7 +144,7 @@ def _entries(
     for part in parts:
         values = {
             name: part if source is None else getattr(part, source)
-            for name, source in _names(shape.struct_class, type(part))
+            for name, source in _names(shape.struct_class, part.__class__)
         }
         if shape.error is None and shape.entries is not None:
             inner = _parts(part, version)
