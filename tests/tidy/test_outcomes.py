@@ -84,7 +84,7 @@ IN_CODE: dict[str, set[str]] = {
     "Steps of a move": {each.value for each in MoveState},
     "Where a move is": returned("cli/reassign.py", "_state", "_in_directories"),
     "Results of requests to move": {
-        *returned("cli/reassign.py", "_word"),
+        *assigned("cli/reassign.py", "execute", "word"),
         *assigned("cli/reassign.py", "_cancelled", "word"),
         *assigned("cli/move_queue.py", "queue", "word"),
         *assigned("cli/move_execution.py", "_row", "word"),
