@@ -35,6 +35,7 @@ test: $(TEST_READY)  ## everything that proves it, with the time of each part
 docs: $(TEST_READY)  ## write every generated page again, from declarations and from what searches and clients left
 	$(BIN)/tidelog configs reference > docs/configuration.md
 	$(BIN)/python -m tidelog.cli.reference docs/reference/cli.md
+	$(BIN)/python -m tests.tidy.metrics_page
 	$(BIN)/python -m tests.support.rules
 	$(BIN)/python -m tests.sim.fault_table
 	$(BIN)/python -m tests.sim.mutant_table

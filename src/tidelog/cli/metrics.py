@@ -15,13 +15,8 @@ import typer
 from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import prints
 from tidelog.cli.names import NotFoundError, broker_named
-from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_table
-from tidelog.cli.target import (
-    BootstrapOption,
-    OptionalDirectoryOption,
-    TimeoutOption,
-    choose_target,
-)
+from tidelog.cli.output import print_table
+from tidelog.cli.target import ClusterOptions
 from tidelog.client.metrics import Sample
 
 _PERCENTILE = 99
@@ -60,6 +55,7 @@ def register(app: typer.Typer) -> None:
 
 @prints(list[BrokerMetric])
 def metrics(
+    cluster: ClusterOptions,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="METRIC...", help="Names of metrics [all].")
     ] = None,
@@ -67,17 +63,13 @@ def metrics(
         int | None,
         typer.Option("--broker", help="The broker [all].", autocompletion=broker_ids),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    directory: OptionalDirectoryOption = None,
-    output: OutputOption = OutputFormat.TABLE,
-    timeout: TimeoutOption = 30.0,
 ) -> None:
     """Show the numbers that brokers keep of themselves.
 
     A metric that has counted nothing yet has no line, unless it is a counter without labels. The
     request goes to the listener between brokers.
     """
-    with choose_target(bootstrap, directory).client(timeout) as client:
+    with cluster.client() as client:
         if broker is not None:
             broker_named(client, broker)
         brokers = sorted(client.metadata([]).brokers) if broker is None else [broker]
@@ -86,8 +78,7 @@ def metrics(
     missing = [name for name in names or [] if name not in known]
     if missing and not known:
         raise NotFoundError(f"no broker has counted {', '.join(missing)}, or has such a metric")
-    if output is OutputFormat.JSON:
-        print_document([_document(each, sample) for each in found for sample in found[each]])
+    if cluster.printed([_document(each, sample) for each in found for sample in found[each]]):
         return
     print_table(
         ("broker", "metric", "labels", "value", "meaning"),

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.client.retries import Patience
-from tidelog.client.routing import ClusterRouter, expect
-from tidelog.client.steps import Call, Operation, always
+from tidelog.client.routing import ClusterRouter, ask
+from tidelog.client.steps import Operation
 from tidelog.wire.messages.describe_metrics import (
     DescribeMetricsRequest,
     DescribeMetricsResponse,
@@ -45,8 +45,9 @@ def broker_metrics(
     def attempt(patience: Patience) -> Operation[list[Sample]]:
         node = yield from router.broker(broker_id, patience)
         message = DescribeMetricsRequest(names)
-        left_ms = max(1, patience.remaining_ms)
-        answer = yield Call(node.address, DESCRIBE_METRICS, always(message), left_ms)
+        response = yield from ask(
+            node, DESCRIBE_METRICS, message, patience, DescribeMetricsResponse
+        )
         return [
             Sample(
                 metric.name,
@@ -56,7 +57,7 @@ def broker_metrics(
                 list(zip([*metric.bounds, None], sample.buckets, strict=False)),
                 metric.meaning,
             )
-            for metric in expect(answer, DescribeMetricsResponse).metrics
+            for metric in response.metrics
             for sample in metric.samples
         ]
 

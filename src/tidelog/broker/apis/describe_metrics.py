@@ -5,8 +5,9 @@ tidelog's own API, served and advertised on the listener between brokers only (G
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.controller import metrics as of_controllers
 from tidelog.broker.events import metrics as of_events
 from tidelog.broker.replicas import metrics as of_replicas
@@ -18,9 +19,6 @@ from tidelog.wire.messages.describe_metrics import (
     DescribeMetricsResponse,
     MetricSample,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.apis.support.context import ApiContext
 
 CARD = Card(api_key=20_008, min_version=0, max_version=0)
 
