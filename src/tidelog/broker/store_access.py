@@ -1,4 +1,8 @@
-"""Patient access to the metadata store, for work that cannot go on without it (S3)."""
+"""Patient access to the metadata store, for work that cannot go on without it (S3).
+
+A store that does not answer is asked again after a pause. Which errors mean that, the caller says:
+a session that has expired ends the work of some callers.
+"""
 
 from __future__ import annotations
 

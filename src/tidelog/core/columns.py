@@ -1,4 +1,7 @@
-"""Columns of tables, declared by the attributes of the rows; for commands and reports."""
+"""Columns of tables, declared by the attributes of the rows.
+
+The tables of commands and of reports share them. What a cell looks like is decided elsewhere.
+"""
 
 from __future__ import annotations
 
