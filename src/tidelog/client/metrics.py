@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tidelog.client.retries import Patience
 from tidelog.client.routing import ClusterRouter, ask
 from tidelog.client.steps import Operation
+from tidelog.client.versions import error_code
+from tidelog.core.errors import KafkaError
 from tidelog.wire.messages.describe_metrics import (
     DescribeMetricsRequest,
     DescribeMetricsResponse,
@@ -48,6 +50,8 @@ def broker_metrics(
         response = yield from ask(
             node, DESCRIBE_METRICS, message, patience, DescribeMetricsResponse
         )
+        if response.error_code:
+            raise KafkaError(error_code(response.error_code), f"at {node.address}")
         return [
             Sample(
                 metric.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.wire.schema import Api, array, int32, int64, string
+from tidelog.wire.schema import Api, array, int16, int32, int64, string
 from tidelog.wire.structs import dataclass
 
 
@@ -51,6 +51,7 @@ class DescribeMetricsResponse:
     """The metrics, in the order of their names; names that no metric has are left out."""
 
     throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
     metrics: list[DescribedMetric] = array(DescribedMetric, "0+")
 
 
