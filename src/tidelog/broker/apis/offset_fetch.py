@@ -55,7 +55,8 @@ def _of_one(
     request: Request[OffsetFetchRequest], answer: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
     if answer.error_code:
-        return error_response(request, ErrorCode(answer.error_code))
+        refusal: OffsetFetchResponse = error_response(request, ErrorCode(answer.error_code))
+        return refusal
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
