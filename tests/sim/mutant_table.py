@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tests.support.models.variants import finding
 from tests.support.mutants import MUTANTS, Mutant, importable
+from tests.support.mutants.failures import not_running
 
 from tidelog.sim.run import run_seed
 
@@ -112,6 +113,8 @@ def search(name: str) -> Kill | None:
         profile = MUTANTS[name].profile
         limit = None if best is None else best.events
         result = run_seed(seed, profile, importable(name), limit_events=limit)
+        if not_running(result.violation):
+            raise SystemExit(f"{name} does not run: {result.violation}")
         if not result.violation or (best is not None and result.events >= best.events):
             continue
         if run_seed(seed, profile, limit_events=result.events).violation:

@@ -14,6 +14,7 @@ import pytest
 from tests.sim.mutant_table import load
 from tests.support.models.variants import finding
 from tests.support.mutants import MUTANTS, importable
+from tests.support.mutants.failures import not_running
 
 from tidelog.sim.run import run_seed
 
@@ -68,4 +69,5 @@ def test_a_mutant_is_caught_and_only_the_mutant(name: str) -> None:
     killed = run_seed(recorded, profile, importable(name))
     again = f"python -m tests.sim.mutant_table --search {name}"
     assert killed.violation, f"{name} survived seed {recorded} of {profile}: {again}"
+    assert not not_running(killed.violation), f"{name} does not run: {killed.violation}"
     assert _shows_without(recorded, profile, killed.events) == ""

@@ -51,13 +51,18 @@ class Failure:
         return f"{self.test}: {self.error} in {self.raised_in}: {self.words}{met}"
 
 
+def not_running(printed: str) -> tuple[str, ...]:
+    """Return the errors in a text that show that a mutant itself does not run."""
+    return tuple(dict.fromkeys(_NOT_RUNNING.findall(printed)))
+
+
 def judge(test: str, excinfo: pytest.ExceptionInfo[BaseException], printed: str) -> Failure:
     """Return what a failed test says about the mutant."""
     raised_in = Path(str(excinfo.traceback[-1].path)).resolve()
     asserted = isinstance(excinfo.value, pytest.fail.Exception) or (
         raised_in.is_relative_to(TESTS) and _is_expectation(excinfo.value, raised_in)
     )
-    met = tuple(dict.fromkeys(_NOT_RUNNING.findall(printed)))
+    met = not_running(printed)
     words = str(excinfo.value).strip().partition("\n")[0][:_SHOWN_CHARS]
     return Failure(test, excinfo.typename, str(raised_in), words, asserted and not met, met)
 

@@ -119,8 +119,8 @@ def queue_entry_removed_before_it_is_active(original: Any) -> Any:
     queue's node may be written before the topic's node, or without it.
     """
 
-    def look_at(self: Any, entry: Any, slots: Any) -> bool:
-        return bool(original(self, entry, slots)) and not self._reassignments.draft.reassigned
+    def look_at(self: Any, *entry: Any) -> bool:
+        return bool(original(self, *entry)) and not self._draft.reassigned
 
     return look_at
 

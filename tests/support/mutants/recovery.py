@@ -50,7 +50,7 @@ def eligible_replicas_kept(original: Any, _: Any, advance: Any) -> Any:
 def every_member_is_proven(original: Any) -> Any:
     """The controller takes every live member as proven, whatever it lost."""
 
-    def proven_members(state: Any, brokers: Any) -> Any:
+    def proven_members(state: Any, brokers: Any, *_: Any) -> Any:
         members = (*state.isr, *state.elr)
         return {one: brokers[one].broker_epoch for one in members if one in brokers}
 
@@ -74,9 +74,9 @@ def last_leader_returns(original: Any) -> Any:
 def bounced_eligible_replica_leads(original: Any) -> Any:
     """The controller takes an eligible replica as proven after an unclean shutdown."""
 
-    def proven_members(state: Any, brokers: Any) -> Any:
+    def proven_members(state: Any, brokers: Any, *bounced: Any) -> Any:
         eligible = {one: brokers[one].broker_epoch for one in state.elr if one in brokers}
-        return {**original(state, brokers), **eligible}
+        return {**original(state, brokers, *bounced), **eligible}
 
     return proven_members
 

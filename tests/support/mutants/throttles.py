@@ -89,6 +89,6 @@ def operators_throttle_removed_with_a_move(original: Any) -> Any:
         had = topic_partition in self.moves
         original(self, topic_partition, rate)
         if had and not rate:
-            self.leader.configure("configured", ThrottleSettings(), 0)
+            self.leader.configure(ThrottleSettings(), 0)
 
     return moved
