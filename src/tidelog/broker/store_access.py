@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from tidelog.broker.services import Services
+from tidelog.core.tasks import Tasks
 from tidelog.metadata.store import (
     Node,
     OutcomeUnknown,
@@ -17,10 +19,6 @@ from tidelog.metadata.store import (
     StoreError,
     StoreUnavailable,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
-    from tidelog.core.tasks import Tasks
 
 T = TypeVar("T")
 

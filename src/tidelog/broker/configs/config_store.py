@@ -10,8 +10,9 @@ store as long as a request may take (S3).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from tidelog.broker.services import Services
 from tidelog.broker.store_access import UNREACHED, patiently
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.metadata import layout
@@ -27,9 +28,6 @@ from tidelog.metadata.store import (
     StoreError,
     TransactionFailed,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 T = TypeVar("T")
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
+from tidelog.broker.services import Services
 from tidelog.broker.store_access import RETRY_MS, UNREACHED, patiently
 from tidelog.core.config import BrokerConfig
 from tidelog.core.dynamic_config import DynamicConfigs, broker_config, reloaded
@@ -23,9 +24,6 @@ from tidelog.core.tasks import Signal
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
 from tidelog.metadata.store import ANY_VERSION, Delete, Node, TransactionFailed, WatchEvent
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 #: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs.
 EXPIRATION_MS = 15 * 60_000

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidelog.broker.services import Services
 from tidelog.controller.elections.balance import Balance
 from tidelog.controller.elections.preferred import RebalanceDue, RebalanceStepDue
 from tidelog.controller.events import Event
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 #: A new controller lets the cluster settle before the first look (Kafka's 5 s).
 _FIRST_LOOK_MS: Final = 5_000

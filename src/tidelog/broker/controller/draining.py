@@ -8,17 +8,15 @@ meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidelog.broker.controller.term import Term
+from tidelog.broker.services import Services
 from tidelog.controller.events import Event
 from tidelog.controller.partitions import removal
 from tidelog.controller.partitions.removal import DrainRead
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import PartitionState, TopicPartition
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 #: Pause between two looks at the progress of consumer groups.
 _DRAIN_LOOK_MS = 500

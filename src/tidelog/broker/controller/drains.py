@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.list_groups import ListGroupsRequest
@@ -27,9 +28,6 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tidelog.wire.registry import LIST_GROUPS, LIST_OFFSETS, OFFSET_FETCH
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 _LIST_GROUPS_VERSION, _OFFSET_FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 8, 8
 _TIMEOUT_MS = 5_000

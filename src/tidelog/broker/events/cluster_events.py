@@ -14,9 +14,10 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.broker.events.metrics import EVENTS_DROPPED
+from tidelog.broker.services import Services
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent
 from tidelog.core.errors import ErrorCode, TidelogError
@@ -32,9 +33,6 @@ from tidelog.wire.messages.produce import (
     TopicProduceData,
 )
 from tidelog.wire.registry import PRODUCE
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 #: The topic's only partition: events have one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster_view import TopicView
+from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.names import CLUSTER_EVENTS, CONSUMER_OFFSETS
 from tidelog.wire.messages.create_topics import (
@@ -23,9 +23,6 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidelog.wire.registry import CREATE_TOPICS
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 _VERSION = 7
 _TIMEOUT_MS = 15_000

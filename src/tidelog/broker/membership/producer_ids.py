@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 _VERSION = 0
 _TIMEOUT_MS = 2_000

@@ -10,14 +10,11 @@ follows. A changed content of the own node is left alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from tidelog.broker.services import Services
 from tidelog.broker.store_access import RETRY_MS, UNANSWERED
 from tidelog.metadata import layout
 from tidelog.metadata.store import SessionExpired, WatchEvent
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 
 class RegistrationWatch:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import ErrorResponse
+from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode
 from tidelog.metadata.store import SessionEvent
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 #: For requests that name no time of their own.
 DEFAULT_TIMEOUT_MS = 30_000

@@ -12,19 +12,17 @@ no longer wants drop out.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from tidelog.broker.peers import PeerConnection
 from tidelog.broker.replicas import alter_partition_requests as requests
+from tidelog.broker.services import Services
 from tidelog.core.errors import ConnectionLost, ErrorCode, KafkaError
 from tidelog.core.types import TopicId, TopicPartition
 from tidelog.replication.isr import IsrChange
 from tidelog.wire.messages.alter_partition import AlterPartitionResponse, ResponsePartitionData
 from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.registry import ALTER_PARTITION, API_VERSIONS
-
-if TYPE_CHECKING:
-    from tidelog.broker.peers import PeerConnection
-    from tidelog.broker.services import Services
 
 _API_VERSIONS_VERSION = 3
 _FIRST_RETRY_MS = 50

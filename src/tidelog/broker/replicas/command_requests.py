@@ -9,8 +9,9 @@ request and closes the connection over it; then it is not asked any more.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidelog.broker.services import Services
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -19,9 +20,6 @@ from tidelog.wire.messages.request_commands import (
     RequestCommandsResponse,
 )
 from tidelog.wire.registry import API_VERSIONS, REQUEST_COMMANDS
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 _VERSION: Final = 0
 _API_VERSIONS_VERSION: Final = 3

@@ -8,16 +8,12 @@ that of all before it. The refused batches pass to the replica's log when it is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_PARTITIONS_WITH_EARLY_BATCHES
+from tidelog.core.ports import Buffer
+from tidelog.core.types import TopicPartition
 from tidelog.log.append_validation import note_refused
 from tidelog.log.refused_batches import RefusedBatches
-
-if TYPE_CHECKING:
-    from tidelog.core.errors import ErrorCode
-    from tidelog.core.ports import Buffer
-    from tidelog.core.types import TopicPartition
 
 
 class EarlyBatches:

@@ -9,18 +9,15 @@ look at an empty dictionary.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tidelog.broker.replicas.metrics import (
     REASSIGNING_PARTITIONS,
     REASSIGNMENT_BYTES_IN,
     REASSIGNMENT_BYTES_OUT,
 )
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
-    from tidelog.core.types import TopicPartition
-    from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
+from tidelog.broker.services import Services
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
 
 class ReassignmentMeters:
