@@ -17,10 +17,14 @@ from tests.support.broker.coordinator import (
     stored_offset,
     told,
 )
+from tests.support.broker.counters import CounterBroker
+from tests.support.broker.fakes import FakeClock, settle
 
 from tidelog.broker.server.requests import Pending
 from tidelog.core.completion import Completion
+from tidelog.core.coordinator_shard import Phase
 from tidelog.core.errors import ErrorCode
+from tidelog.records.builder import NewRecord
 from tidelog.wire.data.consumer_offsets import GROUP_METADATA_VALUE, OFFSET_COMMIT_VALUE
 from tidelog.wire.messages.list_groups import ListGroupsRequest
 from tidelog.wire.registry import LIST_GROUPS, OFFSET_COMMIT
@@ -219,3 +223,17 @@ async def test_what_was_gathered_for_a_lost_leadership_is_not_appended() -> None
     harness.broker.groups.flush()
     assert commit_error(answered(pending)) is NOT_HERE
     assert harness.log.batches == []
+
+
+@pytest.mark.rule("G1")
+@told
+async def test_a_load_whose_leadership_ends_is_not_completed() -> None:
+    broker = CounterBroker(FakeClock())
+    await broker.lead(2, 0)
+    broker.counter_log.put(NewRecord(b"a", b"7", 0))
+    await broker.lead(1, 1, isr=(1, 2))
+    (led,) = broker.counters.led()
+    await broker.lead(2, 2)
+    await settle()
+    assert led.shard.phase is Phase.UNLOADED
+    assert broker.tracer.named("counters_loaded") == []
