@@ -81,6 +81,7 @@ _DOCUMENTED = {
     " NOT_LEADER_OR_FOLLOWER",
     "MarkLogDirsBad": "LOG_DIR_NOT_FOUND INVALID_REQUEST",
     "PlanLogDirMoves": "LOG_DIR_NOT_FOUND INVALID_REQUEST",
+    "DescribeMetrics": "",
     "GetReplicaLogInfo": "UNKNOWN_TOPIC_OR_PARTITION KAFKA_STORAGE_ERROR",
     "CreatePartitions": f"{_TOPICS} INVALID_PARTITIONS INVALID_REPLICA_ASSIGNMENT"
     " REASSIGNMENT_IN_PROGRESS",
@@ -129,7 +130,6 @@ _DOCUMENTED = {
 DOCUMENTED = {
     key: frozenset(ErrorCode[name] for name in (*_DOCUMENTED[api.name].split(), "NONE"))
     for key, api in API.items()
-    if api.name in _DOCUMENTED
 }
 
 

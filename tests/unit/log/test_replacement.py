@@ -71,7 +71,8 @@ class TwoDirectories:
             self.directories[path] = open_directory(
                 self.lanes[path], CONFIG, self.clock, self.tracer
             )
-        services = SimpleNamespace(tracer=self.tracer, store=SimpleNamespace(get_many=_no_nodes))
+        store = SimpleNamespace(get_many=_no_nodes)
+        services = SimpleNamespace(tracer=self.tracer, store=store, tasks=None)
         found = list(self.directories.values())
         drive(duplicate_replicas.set_aside(cast(Any, services), found))
         self.clock.advance(1)
