@@ -246,10 +246,18 @@ def test_an_accepted_store_has_no_mark_any_more(
 
     async def story() -> None:
         store = await source.open()
+        with pytest.raises(TransferError, match="source holds no cluster"):
+            await transfer.accept_older(store, "source")
         await fill(store)
-        assert not await transfer.accept_older(store)
+        assert not await transfer.accept_older(store, "source")
         await store.transact([Create(layout.STORE_WENT_BACK, b"{}")])
-        assert await transfer.accept_older(store)
+        state_path = layout.partition_state_path(PARTITION)
+        with pytest.raises(TransferError, match=f"{state_path} is still as in the copy"):
+            await transfer.accept_older(store, "source")
+        assert await store.get(layout.STORE_WENT_BACK) is not None
+        elected = layout.encode_partition_state(STATE)
+        await store.transact([SetData(state_path, elected, ANY_VERSION)])
+        assert await transfer.accept_older(store, "source")
         assert await store.get(layout.STORE_WENT_BACK) is None
 
     source.run(story())

@@ -26,7 +26,7 @@ from tidelog.local import LocalCluster
 from tidelog.metadata.store import MetadataStore
 from tidelog.runtime.stores import transfer
 from tidelog.runtime.stores.opening import make_store, zookeeper_servers
-from tidelog.runtime.stores.sqlite_database import raise_ids
+from tidelog.runtime.stores.sqlite_database import DATABASE_FILE, raise_ids
 from tidelog.runtime.stores.transfer import SavedTree, TransferError
 
 _EXIT_DIFFERENT = 1
@@ -78,12 +78,16 @@ def create(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
 
 @app.command("accept", epilog="Example: tidelog store accept embedded:/var/lib/tidelog/metadata")
 def accept(store: StoreArgument, timeout: WaitOption = 18.0) -> None:
-    """Accept a store that went back to an older copy: health reports it no longer."""
+    """Accept a store that went back to an older copy: health reports it no longer.
+
+    Refused while partitions wait for brokers whose logs were not compared.
+    """
     with _named(store, timeout) as named:
+        _require_store(named)
 
         async def remove() -> bool:
             async with _opened(named) as opened:
-                return await transfer.accept_older(opened)
+                return await transfer.accept_older(opened, named.text)
 
         was_marked = asyncio.run(remove())
         print_line(f"{named.text}: {'accepted' if was_marked else 'has no mark of an older copy'}")
@@ -166,15 +170,20 @@ def diff(
 
 def _read(store: str, timeout: float, read_tree: ReadTree = transfer.read_tree) -> SavedTree:
     with _named(store, timeout) as named:
-        directory = named.directory
-        if directory is not None and not os.path.isdir(directory):
-            raise TransferError(f"{store}: there is no embedded store in {directory}")
+        _require_store(named)
 
         async def read() -> SavedTree:
             async with _opened(named) as opened:
                 return await read_tree(opened, named.text)
 
         return asyncio.run(read())
+
+
+def _require_store(named: Named) -> None:
+    """Raise TransferError where an embedded store is missing: opening it would create it."""
+    directory = named.directory
+    if directory is not None and not os.path.isfile(os.path.join(directory, DATABASE_FILE)):
+        raise TransferError(f"{named.text}: there is no embedded store in {directory}")
 
 
 @contextlib.contextmanager

@@ -152,11 +152,23 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
     return SavedTree(name, found.zxid, found.nodes)
 
 
-async def accept_older(store: MetadataStore) -> bool:
+async def accept_older(store: MetadataStore, where: str) -> bool:
     """Remove the mark of a store that went back (E8); return whether there was one.
 
-    Partitions that wait for replicas go on waiting: their states say that nothing is proven.
+    Raises TransferError where there is no cluster, and while states from before the mark are left:
+    without it, the next controller would take them for proven.
     """
+    tree = _tree_of(await _persistent_nodes(store), where)
+    mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)
+    if mark is None:
+        return False
+    left = [node.path for node in tree.nodes if _counts_by_mark_only(node, mark)]
+    if left:
+        raise TransferError(
+            f"{where}: {len(left)} partitions have no leader that was found by comparing logs,"
+            f" {left[0]} is still as in the copy; start the brokers of all replicas, wait until"
+            " `tidelog health` reports no partition without a leader, then accept"
+        )
     try:
         await store.transact([Delete(layout.STORE_WENT_BACK, ANY_VERSION)])
     except TransactionFailed as failure:
@@ -164,6 +176,18 @@ async def accept_older(store: MetadataStore) -> bool:
             return False
         raise
     return True
+
+
+def _counts_by_mark_only(node: SavedNode, mark: SavedNode) -> bool:
+    """Return whether a node is a state that proves something only where the mark is unknown."""
+    if not is_state(node.path) or node.mzxid > mark.mzxid:
+        return False
+    stat = Stat(version=0, czxid=0, mzxid=node.mzxid, ephemeral_owner=NO_OWNER)
+    try:
+        state = layout.decode_partition_state(node.path, node.data, stat)
+    except LayoutError:
+        return False  # the controller does not read it, with or without the mark
+    return bool(state.isr) and not (state.is_unproven or state.removed)
 
 
 async def refuse_brokers(store: MetadataStore, where: str) -> None:
