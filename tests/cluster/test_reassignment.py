@@ -61,6 +61,13 @@ def made(client: BlockingClient, name: str, *replicas: int) -> TopicPartition:
     return tp
 
 
+def members(client: BlockingClient, tp: TopicPartition) -> tuple[tuple[int, ...], set[int]]:
+    """Its replicas in their order, and its ISR."""
+    partition = client.metadata([tp.topic]).partition(tp)
+    assert partition is not None
+    return tuple(partition.replicas), set(partition.isr)
+
+
 def count(client: BlockingClient, tp: TopicPartition) -> int:
     return client.list_offsets({tp: -1})[tp].offset
 
@@ -79,11 +86,8 @@ def test_a_partition_moves_with_its_records_and_leaves_nothing_behind(
     assert run(monkeypatch, "reassign", "execute", *words, "--wait") == 0
     assert run(monkeypatch, "reassign", "verify", *words) == 0
     assert "done" in capfd.readouterr().out
-    client.await_topic(tp.topic, 2)
-    partition = client.metadata([tp.topic]).partition(tp)
-    assert partition is not None
-    assert tuple(partition.replicas) == (4, 3)
-    assert sorted(partition.isr) == [3, 4]
+    # `--wait` heard it from the controller; the broker that the client asks may learn it later.
+    eventually(lambda: members(client, tp) == ((4, 3), {3, 4}), "the moved partition")
     assert count(client, tp) == len(RECORDS)
     assert client.produce(tp, build_batch(RECORDS)) == len(RECORDS)
     eventually(
