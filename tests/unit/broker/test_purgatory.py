@@ -72,6 +72,33 @@ def test_a_repeated_batch_waits_for_the_offset_of_its_original_not_behind_later_
 
 
 @pytest.mark.rule("V38")
+def test_a_batch_that_is_repeated_within_an_acknowledgement_is_acknowledged_once() -> None:
+    watchers = PartitionWatchers()
+    acknowledged: list[str] = []
+
+    class Repeating(Waiter):
+        def acknowledged(self) -> None:
+            acknowledged.append("first")
+            watchers.wait_for_acks(15, Named("repeated"))
+
+    class Named(Waiter):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self._name = name
+
+        def acknowledged(self) -> None:
+            acknowledged.append(self._name)
+
+    watchers.wait_for_acks(10, Repeating())
+    watchers.wait_for_acks(20, Named("second"))
+    watchers.wait_for_acks(30, Named("third"))
+    watchers.high_watermark_moved(partition(20))
+    assert acknowledged == ["first", "repeated", "second"]
+    watchers.high_watermark_moved(partition(30))
+    assert acknowledged == ["first", "repeated", "second", "third"]
+
+
+@pytest.mark.rule("V38")
 def test_losing_leadership_answers_everything_that_waits() -> None:
     watchers = PartitionWatchers()
     waiters = [Waiter(), Waiter()]

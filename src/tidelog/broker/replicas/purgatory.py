@@ -154,9 +154,9 @@ class PartitionWatchers:
         For a follower the high watermark alone does not end a waiting fetch (V61).
         """
         high_watermark = partition.high_watermark
-        waiting = self._acks
-        while waiting and waiting[0][0] <= high_watermark:
-            waiting.popleft()[1].acknowledged()
+        # A response may begin the next request of its connection, whose wait is another one here.
+        while self._acks and self._acks[0][0] <= high_watermark:
+            self._acks.popleft()[1].acknowledged()
         for watcher in list(self._consumers):
             watcher.readable()
         for watcher in list(self._followers):
