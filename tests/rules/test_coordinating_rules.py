@@ -91,6 +91,20 @@ async def test_a_load_outlives_an_isr_below_the_minimum_not_its_leadership(
 
 @pytest.mark.rule("G1")
 @told
+async def test_a_load_ends_where_its_records_are_committed_the_moment_its_wait_is_refused() -> None:
+    harness = CoordinatorHarness()
+    await harness.follow(0)
+    harness.log.put(stored_offset(5))
+    await harness.lead(1, isr=(1, 2))
+    partition = harness.broker.partition(P0)
+    partition.watchers.isr_below_minimum(partition, "the ISR is too small")
+    harness.replicate()
+    await harness.clock.advance(0)
+    assert fetch(harness) == (NONE, 5)
+
+
+@pytest.mark.rule("G1")
+@told
 async def test_requests_wait_for_the_end_of_the_load_elsewhere() -> None:
     harness = CoordinatorHarness()
     await harness.follow(0)

@@ -18,7 +18,7 @@ from tests.support.broker.fakes import settle
 from tidelog.broker.cluster_view import Gone, PartitionView, TopicView
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import ZERO_TOPIC_ID, PartitionState, TopicId, TopicPartition
 from tidelog.group.records import PartitionIncarnation
 from tidelog.metadata import layout
 from tidelog.metadata.store import StoreUnavailable
@@ -47,6 +47,13 @@ def store(harness: CoordinatorHarness, topic_id: TopicId, *partitions: int) -> N
     """The store has the topic under this id."""
     assignment = layout.TopicAssignment(topic_id, dict.fromkeys(partitions, (1, 2)))
     harness.broker.store.nodes[layout.topic_path(READ)] = layout.encode_topic(assignment)
+
+
+def store_state(harness: CoordinatorHarness, first_leader_epoch: int) -> None:
+    """The store has a state of partition 0, which began with this leader epoch."""
+    state = PartitionState(2, 9, (1, 2), 1, first_epochs=(first_leader_epoch, 0))
+    path = layout.partition_state_path(TopicPartition(READ, 0))
+    harness.broker.store.nodes[path] = layout.encode_partition_state(state)
 
 
 async def lead_with(*committed: PartitionIncarnation | None) -> CoordinatorHarness:
@@ -159,11 +166,38 @@ async def test_an_offset_of_a_topic_that_the_view_does_not_show_yet_is_waited_fo
 ) -> None:
     harness = await lead_with(committed)
     see(harness, *seen)
+    store_state(harness, 4)
     await harness.lead(1)
     await harness.clock.advance(2_000)
     assert fetch(harness, "g0") == LOADING
     see(harness, *committed)
     await harness.clock.advance(200)
+    assert (fetch(harness, "g0"), tombstones(harness)) == ((NONE, 5), 0)
+
+
+@pytest.mark.rule("G6")
+@pytest.mark.parametrize("stored", [0, None, b"nonsense"])
+@told
+async def test_an_offset_of_an_incarnation_that_the_store_lacks_does_not_hold_up_the_load(
+    stored: int | bytes | None,
+) -> None:
+    harness = await lead_with(PartitionIncarnation(READ_ID, 4))
+    see(harness, READ_ID)
+    if isinstance(stored, bytes):
+        path = layout.partition_state_path(TopicPartition(READ, 0))
+        harness.broker.store.nodes[path] = stored
+    elif stored is not None:
+        store_state(harness, stored)
+    await harness.lead(1)
+    assert (fetch(harness, "g0"), tombstones(harness)) == ((NONE, 5), 0)
+
+
+@pytest.mark.rule("G6")
+@told
+async def test_a_topic_that_is_published_without_its_id_does_not_hold_up_the_load() -> None:
+    harness = await lead_with(PRESENT)
+    see(harness, ZERO_TOPIC_ID)
+    await harness.lead(1)
     assert (fetch(harness, "g0"), tombstones(harness)) == ((NONE, 5), 0)
 
 

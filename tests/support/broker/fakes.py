@@ -49,6 +49,7 @@ from tidelog.core.metrics import Metrics
 from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.tasks import Tasks
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
+from tidelog.metadata.store import Node, Stat
 from tidelog.wire.codec import RequestHeader
 from tidelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.wire.messages.leader_and_isr import (
@@ -125,9 +126,8 @@ class FakeStore:
     async def get_many(self, paths: list[str]) -> list[Any]:
         if self.errors:
             raise self.errors.pop(0)
-        return [
-            SimpleNamespace(data=self.nodes[path]) if path in self.nodes else None for path in paths
-        ]
+        stat = Stat(0, 0, 0, 0)
+        return [Node(self.nodes[path], stat) if path in self.nodes else None for path in paths]
 
 
 class FakeConnection:

@@ -80,14 +80,15 @@ async def committed(
 ) -> None:
     """Wait until all in-sync replicas have everything below `offset`, or the load is over.
 
-    An ISR below the minimum is waited out.
+    An ISR below the minimum is waited out. The high watermark may pass `offset` between the refusal
+    of a wait and the next one, and a wait for what has happened would never end: nothing is
+    appended before the load has ended.
     """
-    is_committed = partition.high_watermark >= offset
-    while shard.phase is Phase.LOADING and not is_committed:
+    while shard.phase is Phase.LOADING and partition.high_watermark < offset:
         services.tracer.mark("coordinator_loaded_above_high_watermark")
         wait = _Wait()
         partition.watchers.wait_for_acks(offset, wait)
-        is_committed = await wait.outcome
+        await wait.outcome
 
 
 class _Wait:
@@ -96,16 +97,16 @@ class _Wait:
     __slots__ = ("outcome",)
 
     def __init__(self) -> None:
-        #: Whether the high watermark has passed.
-        self.outcome: Completion[bool] = Completion()
+        #: Done when there is something to look at.
+        self.outcome: Completion[None] = Completion()
 
     def acknowledged(self) -> None:
-        """Report that the high watermark has passed."""
-        self.outcome.resolve(True)
+        """Look again: the high watermark has passed."""
+        self.outcome.resolve(None)
 
     def refused(self, error: ErrorCode, message: str) -> None:
         """Look again: the ISR fell below the minimum, or the leadership is over."""
-        self.outcome.resolve(False)
+        self.outcome.resolve(None)
 
 
 class _Replay:

@@ -105,6 +105,7 @@ async def _judge(
     is_behind = False
     if core.phase is not Phase.LOADING:
         return is_behind
+    later: dict[TopicPartition, int] = {}
     for name, node in zip(names, nodes, strict=True):
         stored = None
         try:
@@ -114,8 +115,42 @@ async def _judge(
             continue
         for partition, incarnations in suspects[name].items():
             for committed in incarnations:
-                is_behind |= _judge_one(services.view, core, stored, partition, committed)
-    return is_behind
+                if not _judge_one(services.view, core, stored, partition, committed):
+                    continue
+                if _is_of_shown_topic(services.view, partition, committed):
+                    later[partition] = max(
+                        later.get(partition, NO_PARTITION), committed.first_leader_epoch
+                    )
+                else:
+                    is_behind = True
+    return is_behind or await _are_published_later(services, later)
+
+
+def _is_of_shown_topic(
+    view: ClusterView, partition: TopicPartition, committed: PartitionIncarnation
+) -> bool:
+    return incarnation(view, partition).topic_id == committed.topic_id
+
+
+async def _are_published_later(services: Services, later: dict[TopicPartition, int]) -> bool:
+    """Return whether the store has such an incarnation, so that the view will show it.
+
+    `later` has first leader epochs above those of the view. A store that went back, and a Kafka
+    controller, know no such incarnation: it is never published, and a load must not wait for it.
+    """
+    if not later:
+        return False
+    paths = [layout.partition_state_path(partition) for partition in later]
+    nodes = await services.store.get_many(paths)
+    for path, node, first_leader_epoch in zip(paths, nodes, later.values(), strict=True):
+        try:
+            if node is not None:
+                state = layout.decode_partition_state(path, node.data, node.stat)
+                if state.first_epochs[0] >= first_leader_epoch:
+                    return True
+        except LayoutError:
+            continue
+    return False
 
 
 def _judge_one(
@@ -128,7 +163,7 @@ def _judge_one(
     """Report an incarnation that has ended; return whether the view shows an earlier one.
 
     A topic that the view lacks is not waited for: it may be about to be deleted. Nor is a partition
-    whose state the controller could not read (V35).
+    whose state the controller could not read (V35), nor a topic that is published without its id.
     """
     if (
         stored is None
@@ -141,6 +176,8 @@ def _judge_one(
     if known is None or known.leader_epoch < 0:
         return False
     present = incarnation(view, partition)
+    if present.topic_id == ZERO_TOPIC_ID:
+        return False
     if present.topic_id == committed.topic_id and committed.has_ended(present):
         core.incarnation_ended(partition, committed)
         return False
