@@ -141,7 +141,7 @@ def test_an_answer_that_is_made_in_doubt_reaches_no_client_when_the_session_is_o
         def wait(request: Request[Any]) -> Pending:
             return waiting
 
-        broker.wrap_handlers(lambda served: served._replace(handle=wait))
+        broker.put_around_handlers(lambda served: served._replace(handle=wait))
         connection.frames_received([metadata()])
         in_doubt: list[bool] = []
 

@@ -51,8 +51,8 @@ from tidelog.broker.server.admission import Admission
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.interception import Intercepted
-from tidelog.broker.server.served import Served
 from tidelog.broker.server.server import Server
+from tidelog.broker.server.steps import Step, proving_broker
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.broker.services import Identity, Services, Settings
 from tidelog.core.config import BrokerConfig
@@ -85,7 +85,7 @@ class Broker:
         self.config_store = ConfigStore(services)
         self.live_configs = LiveConfigs(services, self.replicas, self.controller)
         self._make_membership()
-        self.dispatcher.serve(apis.handlers(self._api_context()))
+        self.dispatcher.serve(apis.handlers(self._api_context()), steps=(proving_broker,))
 
     def _make_server(self) -> None:
         services = self.services
@@ -381,9 +381,9 @@ class Broker:
 
     # for code that runs a broker
 
-    def wrap_handlers(self, wrap: Callable[[Served], Served]) -> None:
-        """Wrap every handler; before `start` only."""
-        self.dispatcher.wrap(wrap)
+    def put_around_handlers(self, step: Step) -> None:
+        """Put a step around every handler; before `start` only."""
+        self.dispatcher.put_around(step)
 
     def intercepted(self) -> Intercepted:
         """Return the parts that an interceptor of requests may use."""

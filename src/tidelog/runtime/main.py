@@ -258,7 +258,8 @@ def intercept(broker: Broker, directory: str) -> None:
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory
 
-    broker.wrap_handlers(Interceptor(broker.intercepted(), InterceptionDirectory(directory)).before)
+    interceptor = Interceptor(broker.intercepted(), InterceptionDirectory(directory))
+    broker.put_around_handlers(interceptor.around)
 
 
 def faulty_files(path: str) -> Callable[[str], Files | None]:

@@ -259,7 +259,7 @@ class SimCluster:
     def has_composed(self, broker: Broker) -> None:
         """Attach what follows the requests of a broker, which starts next."""
         if self.throttling is not None:
-            broker.wrap_handlers(self.throttling.watching(broker))
+            broker.put_around_handlers(self.throttling.watching(broker))
 
     def _promise(self, what: str) -> None:
         """Handle a broken promise: acknowledged data is lost, or responses contradict each other.

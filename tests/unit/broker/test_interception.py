@@ -102,7 +102,7 @@ class InterceptionHarness:
         self.broker.clock = self.clock  # type: ignore[assignment]  # a fake stands in
         self.rules = Rules(*rules)
         interceptor = Interceptor(around(self.broker), self.rules)
-        self.wrapped = interceptor.before(Served(CARD, handle or self._handle))
+        self.wrapped = interceptor.around(Served(CARD, handle or self._handle))
         self.interceptor = interceptor
         self.transport = FakeTransport()
         self.connection = Connection(self.broker, self.transport)  # type: ignore[arg-type]  # a fake stands in

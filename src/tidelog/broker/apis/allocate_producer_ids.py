@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 
-CARD = Card(api_key=67, min_version=0, max_version=0, inter_broker=True)
+CARD = Card(api_key=67, min_version=0, max_version=0, inter_broker=True, rights=(CLUSTER_ACTION,))
 
 
 def handle(

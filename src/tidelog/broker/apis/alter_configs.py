@@ -12,6 +12,7 @@ from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.configs import config_requests
 from tidelog.broker.configs.config_requests import Resource
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC
 from tidelog.core.dynamic_config import Alteration, ConfigOperation
 from tidelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -19,7 +20,9 @@ from tidelog.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-CARD = Card(api_key=33, min_version=0, max_version=2)
+CARD = Card(
+    api_key=33, min_version=0, max_version=2, rights=(ALTER_CONFIGS_TOPIC, ALTER_CONFIGS_CLUSTER)
+)
 
 
 def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pending:

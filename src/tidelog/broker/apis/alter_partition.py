@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-CARD = Card(api_key=56, min_version=0, max_version=3, inter_broker=True)
+CARD = Card(api_key=56, min_version=0, max_version=3, inter_broker=True, rights=(CLUSTER_ACTION,))
 
 
 def handle(

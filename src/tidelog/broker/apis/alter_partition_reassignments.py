@@ -14,12 +14,13 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 
-CARD = Card(api_key=45, min_version=0, max_version=1)
+CARD = Card(api_key=45, min_version=0, max_version=1, rights=(ALTER_CLUSTER,))
 
 
 def handle(

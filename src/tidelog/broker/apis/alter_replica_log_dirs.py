@@ -13,6 +13,7 @@ import logging
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.alter_replica_log_dirs import (
@@ -22,7 +23,7 @@ from tidelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-CARD = Card(api_key=34, min_version=1, max_version=2)
+CARD = Card(api_key=34, min_version=1, max_version=2, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[AlterReplicaLogDirsRequest]) -> Pending:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.wire.messages.alter_strays import AlterStraysRequest
 
-CARD = Card(api_key=20_002, min_version=0, max_version=0)
+CARD = Card(api_key=20_002, min_version=0, max_version=0, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[AlterStraysRequest]) -> Pending:

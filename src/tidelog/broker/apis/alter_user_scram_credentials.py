@@ -10,6 +10,7 @@ from tidelog.broker.apis.refused import NO_LOGIN, PLAINTEXT_LISTENER
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -17,7 +18,7 @@ from tidelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-CARD = Card(api_key=51, min_version=0, max_version=0, refused=NO_LOGIN)
+CARD = Card(api_key=51, min_version=0, max_version=0, refused=NO_LOGIN, rights=(ALTER_CLUSTER,))
 
 
 def handle(

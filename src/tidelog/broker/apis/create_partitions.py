@@ -13,12 +13,13 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import ALTER_TOPIC
 from tidelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 
-CARD = Card(api_key=37, min_version=0, max_version=3)
+CARD = Card(api_key=37, min_version=0, max_version=3, rights=(ALTER_TOPIC,))
 
 
 def handle(

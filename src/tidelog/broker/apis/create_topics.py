@@ -11,9 +11,15 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from tidelog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-CARD = Card(api_key=19, min_version=2, max_version=7)
+CARD = Card(
+    api_key=19,
+    min_version=2,
+    max_version=7,
+    rights=(CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC),
+)
 
 
 def handle(

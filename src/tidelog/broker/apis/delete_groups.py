@@ -10,12 +10,13 @@ from typing import Any
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DELETE_GROUP
 from tidelog.wire.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 
-CARD = Card(api_key=42, min_version=0, max_version=2)
+CARD = Card(api_key=42, min_version=0, max_version=2, rights=(DELETE_GROUP,))
 
 
 def handle(context: ApiContext, request: Request[DeleteGroupsRequest]) -> Any:

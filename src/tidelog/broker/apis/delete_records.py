@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DELETE_TOPIC
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import TopicPartition
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
-CARD = Card(api_key=21, min_version=0, max_version=2)
+CARD = Card(api_key=21, min_version=0, max_version=2, rights=(DELETE_TOPIC,))
 
 
 class _Deletion:

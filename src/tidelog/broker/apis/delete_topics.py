@@ -11,9 +11,10 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DELETE_TOPIC, DESCRIBE_TOPIC
 from tidelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
-CARD = Card(api_key=20, min_version=1, max_version=6)
+CARD = Card(api_key=20, min_version=1, max_version=6, rights=(DESCRIBE_TOPIC, DELETE_TOPIC))
 
 
 def handle(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_CONFIGS_CLUSTER
 from tidelog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
 
-CARD = Card(api_key=48, min_version=0, max_version=1)
+CARD = Card(api_key=48, min_version=0, max_version=1, rights=(DESCRIBE_CONFIGS_CLUSTER,))
 
 
 def handle(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from tidelog.broker.apis.support.authorized_operations import CLUSTER_OPERATIONS
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -18,7 +19,7 @@ from tidelog.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-CARD = Card(api_key=60, min_version=0, max_version=1)
+CARD = Card(api_key=60, min_version=0, max_version=1, rights=(DESCRIBE_CLUSTER,))
 
 _BROKERS = 1
 

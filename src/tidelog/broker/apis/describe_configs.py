@@ -16,6 +16,7 @@ from tidelog.broker.configs.config_requests import LOGGER_RESOURCE, entity_of
 from tidelog.broker.configs.config_store import BROKERS, TOPICS
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core import config_entries
+from tidelog.core.authorization import DESCRIBE_CONFIGS_CLUSTER, DESCRIBE_CONFIGS_TOPIC
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_entries import ConfigEntry
 from tidelog.core.dynamic_config import DynamicConfigs, broker_config
@@ -29,7 +30,12 @@ from tidelog.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-CARD = Card(api_key=32, min_version=1, max_version=4)
+CARD = Card(
+    api_key=32,
+    min_version=1,
+    max_version=4,
+    rights=(DESCRIBE_CONFIGS_TOPIC, DESCRIBE_CONFIGS_CLUSTER),
+)
 
 
 def handle(context: ApiContext, request: Request[DescribeConfigsRequest]) -> Pending:

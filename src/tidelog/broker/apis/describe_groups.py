@@ -12,6 +12,7 @@ from typing import Any
 from tidelog.broker.apis.support.authorized_operations import GROUP_OPERATIONS
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_GROUP
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_groups import (
     DescribedGroup,
@@ -19,7 +20,7 @@ from tidelog.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
-CARD = Card(api_key=15, min_version=0, max_version=5)
+CARD = Card(api_key=15, min_version=0, max_version=5, rights=(DESCRIBE_GROUP,))
 
 
 def handle(context: ApiContext, request: Request[DescribeGroupsRequest]) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.log_dir_keys import is_cordoned
 from tidelog.core.ports import Files, VolumeSize, Work
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-CARD = Card(api_key=35, min_version=1, max_version=4)
+CARD = Card(api_key=35, min_version=1, max_version=4, rights=(DESCRIBE_CLUSTER,))
 
 _LOG_DIRS_ERROR_VERSION = 3
 #: Kafka's INVALID_OFFSET_LAG.

@@ -12,6 +12,7 @@ from tidelog.broker.controller import metrics as of_controllers
 from tidelog.broker.events import metrics as of_events
 from tidelog.broker.replicas import metrics as of_replicas
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.core.metrics import Metric, declared
 from tidelog.wire.messages.describe_metrics import (
     DescribedMetric,
@@ -20,7 +21,7 @@ from tidelog.wire.messages.describe_metrics import (
     MetricSample,
 )
 
-CARD = Card(api_key=20_008, min_version=0, max_version=0)
+CARD = Card(api_key=20_008, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,))
 
 #: All metrics of a broker, in the order of their names.
 METRICS: Final[tuple[Metric, ...]] = tuple(declared(of_controllers, of_events, of_replicas))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import READ_TOPIC
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import validate_topic_name
 from tidelog.core.types import TopicPartition
@@ -18,7 +19,7 @@ from tidelog.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-CARD = Card(api_key=61, min_version=0, max_version=0)
+CARD = Card(api_key=61, min_version=0, max_version=0, rights=(READ_TOPIC,))
 
 
 def handle(

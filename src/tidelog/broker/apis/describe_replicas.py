@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_TOPIC
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_DESCRIBED_PARTITIONS
 from tidelog.core.types import TopicPartition
@@ -25,7 +26,7 @@ from tidelog.wire.messages.describe_replicas import (
     DescribeReplicasResponse,
 )
 
-CARD = Card(api_key=20_004, min_version=0, max_version=0)
+CARD = Card(api_key=20_004, min_version=0, max_version=0, rights=(DESCRIBE_TOPIC,))
 
 
 def handle(

@@ -14,6 +14,7 @@ from tidelog.broker.apis.support.authorized_operations import TOPIC_OPERATIONS
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_TOPIC
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic, validate_topic_name
 from tidelog.core.types import NO_LEADER
@@ -25,7 +26,7 @@ from tidelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-CARD = Card(api_key=75, min_version=0, max_version=0)
+CARD = Card(api_key=75, min_version=0, max_version=0, rights=(DESCRIBE_TOPIC,))
 
 
 def handle(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -15,7 +16,7 @@ from tidelog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-CARD = Card(api_key=50, min_version=0, max_version=0)
+CARD = Card(api_key=50, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,))
 
 
 def handle(

@@ -11,9 +11,10 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
-CARD = Card(api_key=43, min_version=0, max_version=2)
+CARD = Card(api_key=43, min_version=0, max_version=2, rights=(ALTER_CLUSTER,))
 
 
 def handle(

@@ -20,6 +20,7 @@ from tidelog.broker.replicas.fetch_sessions import (
     SessionPartition,
 )
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import CLUSTER_ACTION, READ_TOPIC
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.replication.pending_reads import PendingReads
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
-CARD = Card(api_key=1, min_version=4, max_version=17, note="no fetching from followers yet")
+CARD = Card(
+    api_key=1,
+    min_version=4,
+    max_version=17,
+    note="no fetching from followers yet",
+    rights=(READ_TOPIC, CLUSTER_ACTION),
+)
 
 _TOPIC_ID_VERSION = 13
 _REPLICA_STATE_VERSION = 15

@@ -20,6 +20,7 @@ import logging
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.held_answers import Question
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_GROUP_ID_CHARS
 from tidelog.core.names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -31,7 +32,13 @@ from tidelog.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-CARD = Card(api_key=10, min_version=0, max_version=6, note="groups only")
+CARD = Card(
+    api_key=10,
+    min_version=0,
+    max_version=6,
+    note="groups only",
+    rights=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID),
+)
 
 GROUP, TRANSACTION = 0, 1
 #: The first version that asks for many keys.

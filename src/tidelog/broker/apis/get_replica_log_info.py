@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import MAX_LOG_ENDS_PER_REQUEST
 from tidelog.core.types import NO_EPOCH, TopicId
@@ -19,7 +20,7 @@ from tidelog.wire.messages.get_replica_log_info import (
     TopicPartitionLogInfo,
 )
 
-CARD = Card(api_key=93, min_version=0, max_version=0, inter_broker=True)
+CARD = Card(api_key=93, min_version=0, max_version=0, inter_broker=True, rights=(CLUSTER_ACTION,))
 
 
 def handle(

@@ -11,9 +11,10 @@ from typing import Any
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import READ_GROUP
 from tidelog.wire.messages.heartbeat import HeartbeatRequest
 
-CARD = Card(api_key=12, min_version=0, max_version=4)
+CARD = Card(api_key=12, min_version=0, max_version=4, rights=(READ_GROUP,))
 
 
 def handle(context: ApiContext, request: Request[HeartbeatRequest]) -> Any:

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-CARD = Card(api_key=22, min_version=0, max_version=5)
+CARD = Card(
+    api_key=22,
+    min_version=0,
+    max_version=5,
+    rights=(WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),
+)
 
 _FIRST_EPOCH = 0
 _NO_EPOCH = -1

@@ -12,9 +12,10 @@ from typing import Any
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import READ_GROUP
 from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-CARD = Card(api_key=11, min_version=0, max_version=9)
+CARD = Card(api_key=11, min_version=0, max_version=9, rights=(READ_GROUP,))
 
 _REBALANCE_TIMEOUT_VERSION = 1
 _NULL_PROTOCOL_VERSION = 7

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
-CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True)
+CARD = Card(api_key=4, min_version=4, max_version=7, inter_broker=True, rights=(CLUSTER_ACTION,))
 
 
 def handle(

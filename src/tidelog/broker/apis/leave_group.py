@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import READ_GROUP
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -17,7 +18,7 @@ from tidelog.wire.messages.leave_group import (
     MemberIdentity,
 )
 
-CARD = Card(api_key=13, min_version=0, max_version=5)
+CARD = Card(api_key=13, min_version=0, max_version=5, rights=(READ_GROUP,))
 
 _MANY_MEMBERS_VERSION = 3
 

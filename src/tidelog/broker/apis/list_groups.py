@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from tidelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-CARD = Card(api_key=16, min_version=0, max_version=5)
+CARD = Card(api_key=16, min_version=0, max_version=5, rights=(DESCRIBE_CLUSTER, DESCRIBE_GROUP))
 
 
 def handle(context: ApiContext, request: Request[ListGroupsRequest]) -> ListGroupsResponse:

@@ -18,6 +18,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DESCRIBE_TOPIC
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.types import READ_COMMITTED, TopicPartition
 from tidelog.replication.leader import LeaderReplica
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from tidelog.broker.apis.support.context import ApiContext
     from tidelog.broker.replicas.partition import Partition
 
-CARD = Card(api_key=2, min_version=0, max_version=9, note="no transactions yet")
+CARD = Card(
+    api_key=2, min_version=0, max_version=9, note="no transactions yet", rights=(DESCRIBE_TOPIC,)
+)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 #: The first version that has each of them.

@@ -11,12 +11,13 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 
-CARD = Card(api_key=46, min_version=0, max_version=0)
+CARD = Card(api_key=46, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,))
 
 
 def handle(

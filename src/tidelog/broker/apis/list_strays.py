@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.wire.messages.list_strays import ListStraysRequest
 
-CARD = Card(api_key=20_001, min_version=0, max_version=0)
+CARD = Card(api_key=20_001, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[ListStraysRequest]) -> Pending:

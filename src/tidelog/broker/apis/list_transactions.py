@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_TRANSACTIONAL_ID
 from tidelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
 
-CARD = Card(api_key=66, min_version=0, max_version=1)
+CARD = Card(api_key=66, min_version=0, max_version=1, rights=(DESCRIBE_TRANSACTIONAL_ID,))
 
 #: Kafka's names of a transaction's states.
 _STATES = (

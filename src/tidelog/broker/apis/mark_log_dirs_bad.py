@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.mark_log_dirs_bad import (
     MarkedLogDir,
@@ -19,7 +20,7 @@ from tidelog.wire.messages.mark_log_dirs_bad import (
     MarkLogDirsBadResponse,
 )
 
-CARD = Card(api_key=20_006, min_version=0, max_version=0)
+CARD = Card(api_key=20_006, min_version=0, max_version=0, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[MarkLogDirsBadRequest]) -> MarkLogDirsBadResponse:

@@ -23,6 +23,12 @@ from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.held_answers import Question
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+)
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.names import is_internal_topic, validate_topic_name
 from tidelog.core.types import ZERO_TOPIC_ID, BrokerInfo
@@ -35,7 +41,12 @@ from tidelog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-CARD = Card(api_key=3, min_version=0, max_version=13)
+CARD = Card(
+    api_key=3,
+    min_version=0,
+    max_version=13,
+    rights=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
+)
 
 #: Earlier versions that carry ids must not ask by them: their responses need a name.
 _ASKING_BY_ID_VERSION = 12

@@ -13,11 +13,12 @@ from typing import Any
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import READ_GROUP, READ_TOPIC
 from tidelog.core.errors import ErrorCode
 from tidelog.group.asked import committed_keys
 from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
-CARD = Card(api_key=8, min_version=2, max_version=9)
+CARD = Card(api_key=8, min_version=2, max_version=9, rights=(READ_GROUP, READ_TOPIC))
 
 
 def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:

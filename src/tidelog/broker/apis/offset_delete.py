@@ -10,9 +10,10 @@ from typing import Any
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DELETE_GROUP, READ_TOPIC
 from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
-CARD = Card(api_key=47, min_version=0, max_version=0)
+CARD = Card(api_key=47, min_version=0, max_version=0, rights=(DELETE_GROUP, READ_TOPIC))
 
 
 def handle(context: ApiContext, request: Request[OffsetDeleteRequest]) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -24,7 +25,13 @@ from tidelog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 
-CARD = Card(api_key=9, min_version=1, max_version=9, note="no transactions yet")
+CARD = Card(
+    api_key=9,
+    min_version=1,
+    max_version=9,
+    note="no transactions yet",
+    rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
+)
 
 _GROUP_ERROR_VERSION = 2
 _MANY_GROUPS_VERSION = 8

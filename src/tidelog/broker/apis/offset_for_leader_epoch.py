@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import CLUSTER_ACTION, DESCRIBE_TOPIC
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -19,7 +20,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-CARD = Card(api_key=23, min_version=2, max_version=4)
+CARD = Card(api_key=23, min_version=2, max_version=4, rights=(CLUSTER_ACTION, DESCRIBE_TOPIC))
 
 
 def handle(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DESCRIBE_CLUSTER
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.log_dir_keys import takes_no_new
 from tidelog.wire.messages.plan_log_dir_moves import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.apis.support.context import ApiContext
 
-CARD = Card(api_key=20_007, min_version=0, max_version=0)
+CARD = Card(api_key=20_007, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,))
 
 _MOST_PERCENT = 100
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.apis.support import errors
 from tidelog.broker.replicas import frozen_watermarks
 from tidelog.broker.server.requests import Card, Pending, Request, RequestConnection
+from tidelog.core.authorization import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import MAX_RECORD_ERRORS
@@ -51,6 +52,7 @@ CARD = Card(
     max_version=11,
     note="no transactions yet",
     advertised_min_version=0,
+    rights=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
 )
 
 _LEADER_HINT_VERSION = 10

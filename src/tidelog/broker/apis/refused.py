@@ -12,6 +12,21 @@ from typing import Any, Final
 from tidelog.broker.apis.support.errors import error_response
 from tidelog.broker.server.requests import Card, Request
 from tidelog.broker.server.served import Served
+from tidelog.core.authorization import (
+    ALTER_CLUSTER,
+    ALTER_CONFIGS_CLUSTER,
+    CLUSTER_ACTION,
+    CREATE_TOKENS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_DELEGATION_TOKEN,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOKENS,
+    READ_GROUP,
+    READ_TOPIC,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+    Right,
+)
 from tidelog.core.errors import ErrorCode
 from tidelog.wire import registry
 
@@ -35,14 +50,21 @@ _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION
 
 
 def _refused(
-    api_key: int, first: int, last: int, why: str, error: ErrorCode, message: str | None = None
+    api_key: int,
+    first: int,
+    last: int,
+    why: str,
+    error: ErrorCode,
+    message: str | None = None,
+    *,
+    rights: tuple[Right, ...] = (),
 ) -> Served:
     """Return an API whose versions `first` to `last` give every part of a request an error."""
 
     def handle(request: Request[Any]) -> Any:
         return error_response(request, error, message)
 
-    return Served(Card(api_key, first, last, refused=why), handle)
+    return Served(Card(api_key, first, last, refused=why, rights=rights), handle)
 
 
 #: By key; `alter_user_scram_credentials` and `update_features` give each part its own error.
@@ -50,20 +72,88 @@ REFUSED: Final[dict[int, Served]] = {
     served.card.api_key: served
     for served in (
         _refused(registry.SASL_HANDSHAKE, 0, 1, NO_LOGIN, _ILLEGAL),
-        _refused(registry.ADD_PARTITIONS_TO_TXN, 0, 5, _NO_TRANSACTIONS, _NO_ID),
-        _refused(registry.ADD_OFFSETS_TO_TXN, 0, 4, _NO_TRANSACTIONS, _NO_ID),
-        _refused(registry.END_TXN, 0, 4, _NO_TRANSACTIONS, _NO_ID),
-        _refused(registry.TXN_OFFSET_COMMIT, 0, 4, _NO_TRANSACTIONS, _NO_ID),
-        _refused(registry.DESCRIBE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER),
-        _refused(registry.CREATE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER),
-        _refused(registry.DELETE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER),
+        _refused(
+            registry.ADD_PARTITIONS_TO_TXN,
+            0,
+            5,
+            _NO_TRANSACTIONS,
+            _NO_ID,
+            rights=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION),
+        ),
+        _refused(
+            registry.ADD_OFFSETS_TO_TXN,
+            0,
+            4,
+            _NO_TRANSACTIONS,
+            _NO_ID,
+            rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP),
+        ),
+        _refused(
+            registry.END_TXN, 0, 4, _NO_TRANSACTIONS, _NO_ID, rights=(WRITE_TRANSACTIONAL_ID,)
+        ),
+        _refused(
+            registry.TXN_OFFSET_COMMIT,
+            0,
+            4,
+            _NO_TRANSACTIONS,
+            _NO_ID,
+            rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
+        ),
+        _refused(
+            registry.DESCRIBE_ACLS,
+            1,
+            3,
+            _NO_ACLS,
+            _DISABLED,
+            _NO_AUTHORIZER,
+            rights=(DESCRIBE_CLUSTER,),
+        ),
+        _refused(
+            registry.CREATE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER, rights=(ALTER_CLUSTER,)
+        ),
+        _refused(
+            registry.DELETE_ACLS, 1, 3, _NO_ACLS, _DISABLED, _NO_AUTHORIZER, rights=(ALTER_CLUSTER,)
+        ),
         _refused(registry.SASL_AUTHENTICATE, 0, 2, NO_LOGIN, _ILLEGAL, PLAINTEXT_LISTENER),
-        _refused(registry.CREATE_DELEGATION_TOKEN, 1, 3, NO_LOGIN, _NO_TOKEN),
+        _refused(
+            registry.CREATE_DELEGATION_TOKEN, 1, 3, NO_LOGIN, _NO_TOKEN, rights=(CREATE_TOKENS,)
+        ),
         _refused(registry.RENEW_DELEGATION_TOKEN, 1, 2, NO_LOGIN, _NO_TOKEN),
         _refused(registry.EXPIRE_DELEGATION_TOKEN, 1, 2, NO_LOGIN, _NO_TOKEN),
-        _refused(registry.DESCRIBE_DELEGATION_TOKEN, 1, 3, NO_LOGIN, _NO_TOKEN),
-        _refused(registry.ALTER_CLIENT_QUOTAS, 0, 1, "no quotas", _UNSUPPORTED, _NO_QUOTAS),
-        _refused(registry.CONSUMER_GROUP_HEARTBEAT, 0, 0, _CLASSIC, _UNSUPPORTED, _CLASSIC_GROUPS),
-        _refused(registry.CONSUMER_GROUP_DESCRIBE, 0, 0, _CLASSIC, _UNSUPPORTED, _CLASSIC_GROUPS),
+        _refused(
+            registry.DESCRIBE_DELEGATION_TOKEN,
+            1,
+            3,
+            NO_LOGIN,
+            _NO_TOKEN,
+            rights=(DESCRIBE_DELEGATION_TOKEN, DESCRIBE_TOKENS),
+        ),
+        _refused(
+            registry.ALTER_CLIENT_QUOTAS,
+            0,
+            1,
+            "no quotas",
+            _UNSUPPORTED,
+            _NO_QUOTAS,
+            rights=(ALTER_CONFIGS_CLUSTER,),
+        ),
+        _refused(
+            registry.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            0,
+            _CLASSIC,
+            _UNSUPPORTED,
+            _CLASSIC_GROUPS,
+            rights=(READ_GROUP,),
+        ),
+        _refused(
+            registry.CONSUMER_GROUP_DESCRIBE,
+            0,
+            0,
+            _CLASSIC,
+            _UNSUPPORTED,
+            _CLASSIC_GROUPS,
+            rights=(DESCRIBE_GROUP,),
+        ),
     )
 }

@@ -14,12 +14,13 @@ from functools import partial
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import DELETE_TOPIC
 from tidelog.wire.messages.remove_partitions import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
 
-CARD = Card(api_key=20_000, min_version=0, max_version=0)
+CARD = Card(api_key=20_000, min_version=0, max_version=0, rights=(DELETE_TOPIC,))
 
 
 def handle(

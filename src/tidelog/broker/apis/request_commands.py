@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.wire.messages.request_commands import (
     RequestCommandsRequest,
     RequestCommandsResponse,
 )
 
-CARD = Card(api_key=20_003, min_version=0, max_version=0, inter_broker=True)
+CARD = Card(
+    api_key=20_003, min_version=0, max_version=0, inter_broker=True, rights=(CLUSTER_ACTION,)
+)
 
 
 def handle(

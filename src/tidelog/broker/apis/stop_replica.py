@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Pending, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
-CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True)
+CARD = Card(api_key=5, min_version=3, max_version=4, inter_broker=True, rights=(CLUSTER_ACTION,))
 
 
 def handle(

@@ -11,10 +11,11 @@ from typing import Any
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import READ_GROUP
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-CARD = Card(api_key=14, min_version=0, max_version=5)
+CARD = Card(api_key=14, min_version=0, max_version=5, rights=(READ_GROUP,))
 
 _PROTOCOL_VERSION = 5
 

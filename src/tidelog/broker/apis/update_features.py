@@ -9,13 +9,20 @@ from __future__ import annotations
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.apis.support.errors import error_entries
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import ALTER_CLUSTER
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
 
-CARD = Card(api_key=57, min_version=0, max_version=1, refused="no finalized features")
+CARD = Card(
+    api_key=57,
+    min_version=0,
+    max_version=1,
+    refused="no finalized features",
+    rights=(ALTER_CLUSTER,),
+)
 
 _NO_FEATURES = "brokers have no finalized features"
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.server.requests import Card, Request
+from tidelog.core.authorization import CLUSTER_ACTION
 from tidelog.core.errors import ErrorCode
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
-CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True)
+CARD = Card(api_key=6, min_version=6, max_version=8, inter_broker=True, rights=(CLUSTER_ACTION,))
 
 
 def handle(context: ApiContext, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:

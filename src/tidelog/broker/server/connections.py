@@ -25,6 +25,7 @@ from tidelog.broker.server.idle_connections import IdleConnections
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Handler
 from tidelog.core import limits
+from tidelog.core.authorization import ANONYMOUS
 from tidelog.core.errors import ErrorCode, ProtocolError
 from tidelog.core.ports import Buffer, Clock, Tracer, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
@@ -121,6 +122,8 @@ class Connection:
         self._held_bytes = 0
         self._responses = parts.responses
         self._share = parts.responses.share(self)
+        #: Who is at the other side; connections of PLAINTEXT listeners are not authenticated.
+        self.principal = ANONYMOUS
         #: Whether the other side has proved to be a broker, by a request that only brokers send.
         self.is_broker = False
         #: Requests that have come and have not begun.

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import ErrorResponse, Handler, Served
+from tidelog.broker.server.steps import Step
 from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.tasks import Tasks
 from tidelog.wire.messages.api_versions import ApiVersion
@@ -34,16 +35,15 @@ class Dispatcher:
         #: Whether the broker is taking away the parts that its handlers use.
         self.is_stopping = False
 
-    def serve(self, served: dict[int, Served]) -> None:
-        """Take the APIs; before the first request only."""
-        self._served = {
-            key: _proving_broker(entry) if entry.card.inter_broker else entry
-            for key, entry in served.items()
-        }
+    def serve(self, served: dict[int, Served], steps: Iterable[Step] = ()) -> None:
+        """Take the APIs, and the steps around their handlers; before the first request only."""
+        self._served = dict(served)
+        for step in steps:
+            self.put_around(step)
 
-    def wrap(self, wrap: Callable[[Served], Served]) -> None:
-        """Put something before every handler; before the first request only."""
-        self._served = {key: wrap(entry) for key, entry in self._served.items()}
+    def put_around(self, step: Step) -> None:
+        """Put a step around every handler and the steps before; before the first request only."""
+        self._served = {key: step(entry) for key, entry in self._served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:
         """Serve these APIs no more, as a broker of Kafka does not serve those of tidelog."""
@@ -107,15 +107,3 @@ class Dispatcher:
                 error,
             )
         return self.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _proving_broker(served: Served) -> Served:
-    """Return an API between brokers whose requests prove that their connection is a broker's."""
-    handle = served.handle
-
-    def prove(request: Request[Any]) -> Any:
-        if not request.connection.is_broker:
-            request.connection.prove_broker()
-        return handle(request)
-
-    return served._replace(handle=prove)

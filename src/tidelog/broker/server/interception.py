@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.requests import Pending, Request, RequestConnection
 from tidelog.broker.server.served import Handler, Served
+from tidelog.broker.server.steps import then
 from tidelog.core.errors import ErrorCode
 from tidelog.core.ports import Clock
 from tidelog.wire.registry import API, FETCH
@@ -129,10 +130,9 @@ class Interceptor:
         #: Requests behind a held one, by connection; None where all later ones are lost.
         self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
 
-    def before(self, served: Served) -> Served:
-        """Return the same API with this interceptor before its handler."""
-        handle = served.handle
-        return Served(served.card, partial(self._begin, handle))
+    def around(self, served: Served) -> Served:
+        """Return the same API with this interceptor around its handler (a `Step`)."""
+        return Served(served.card, partial(self._begin, served.handle))
 
     def _begin(self, handle: Handler, request: Request[Any]) -> Any:
         connection = request.connection
@@ -232,31 +232,25 @@ class Interceptor:
 
     def _after(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
         """Let the request take effect; then lose, hold, cut off or replace its response."""
-        answer = handle(request)
-        outer = Pending()
 
-        def answered(message: Any) -> None:
-            if message is None:  # a Produce with acks=0 has no response
-                outer.complete(None)
-                return
+        def strike(response: Any) -> Any:
+            if response is None:  # a Produce with acks=0 has no response
+                return None
             self._report(rule, request)
+            if rule.action is Action.ANSWER:
+                return self._intercepted.dispatcher.error_response(request, rule.error)
+            if rule.action is Action.DISCONNECT:
+                request.connection.close(f"intercepted by rule {rule.number}")
+                return None
+            held = Pending()
             if rule.action is Action.DELAY:
                 timer = self._intercepted.clock.call_later(
-                    rule.delay_ms, lambda: outer.complete(message)
+                    rule.delay_ms, lambda: held.complete(response)
                 )
-                outer.on_cancel(timer.cancel)
-            elif rule.action is Action.ANSWER:
-                outer.complete(self._intercepted.dispatcher.error_response(request, rule.error))
-            elif rule.action is Action.DISCONNECT:
-                request.connection.close(f"intercepted by rule {rule.number}")
-                outer.complete(None)
+                held.on_cancel(timer.cancel)
+            return held
 
-        if type(answer) is Pending:
-            outer.on_cancel(answer.cancel)
-            answer.deliver_to(answered)
-        else:
-            answered(answer)
-        return outer
+        return then(handle(request), strike)
 
     def _report(self, rule: Rule, request: Request[Any]) -> None:
         header = request.header

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from tidelog.core.authorization import Principal, Right
 from tidelog.wire.codec import RequestHeader
 
 #: The class of a request's message.
@@ -29,6 +30,8 @@ class Card:
     note: str = ""
     #: Why every request is rejected, where brokers do not implement the API (`apis.refused`).
     refused: str = ""
+    #: Rights that parts of its requests need, each in some requests; none: everybody may ask.
+    rights: tuple[Right, ...] = ()
     #: Advertised to clients in place of `min_version`, where some ask for a removed version.
     advertised_min_version: int | None = None
 
@@ -57,6 +60,10 @@ class RequestConnection(Protocol):
     @property
     def unread_bytes(self) -> int:
         """Bytes of responses that the other side has not taken."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who is at the other side."""
 
     @property
     def is_broker(self) -> bool:
@@ -89,6 +96,11 @@ class Request(Generic[M]):
         self.connection = connection
         #: Monotonic time of arrival.
         self.received_ms = received_ms
+
+    @property
+    def principal(self) -> Principal:
+        """Who sent it: a connection never changes its principal (KIP-368)."""
+        return self.connection.principal
 
 
 class Pending:

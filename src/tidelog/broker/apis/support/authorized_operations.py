@@ -6,23 +6,9 @@ every client may carry out every operation that the type of a resource supports.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
-
-class Operation(IntEnum):
-    """Operations on resources, by their codes on the wire."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+from tidelog.core.authorization import Operation
 
 
 def bit_field(*operations: Operation) -> int:

@@ -1,0 +1,84 @@
+"""Who asks, and the rights that a request may need: Kafka's nouns of authorization.
+
+Brokers have no authorizer yet: every client is `ANONYMOUS` and may carry out every operation. Cards
+of APIs declare the rights all the same, so that one step before the handlers can ask for them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class ResourceType(IntEnum):
+    """Types of resources, by their codes on the wire (Kafka's `ResourceType`)."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Operation(IntEnum):
+    """Operations on resources, by their codes on the wire (Kafka's `AclOperation`)."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class Right(NamedTuple):
+    """An operation on resources of a type."""
+
+    operation: Operation
+    resource_type: ResourceType
+
+
+ALTER_CONFIGS_TOPIC: Final = Right(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+ALTER_TOPIC: Final = Right(Operation.ALTER, ResourceType.TOPIC)
+CREATE_TOPIC: Final = Right(Operation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC: Final = Right(Operation.DELETE, ResourceType.TOPIC)
+DESCRIBE_CONFIGS_TOPIC: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC)
+READ_TOPIC: Final = Right(Operation.READ, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Right(Operation.WRITE, ResourceType.TOPIC)
+DELETE_GROUP: Final = Right(Operation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP: Final = Right(Operation.DESCRIBE, ResourceType.GROUP)
+READ_GROUP: Final = Right(Operation.READ, ResourceType.GROUP)
+ALTER_CLUSTER: Final = Right(Operation.ALTER, ResourceType.CLUSTER)
+ALTER_CONFIGS_CLUSTER: Final = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+CREATE_CLUSTER: Final = Right(Operation.CREATE, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER: Final = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
+DESCRIBE_CONFIGS_CLUSTER: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE: Final = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+DESCRIBE_TRANSACTIONAL_ID: Final = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+WRITE_TRANSACTIONAL_ID: Final = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_DELEGATION_TOKEN: Final = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+CREATE_TOKENS: Final = Right(Operation.CREATE_TOKENS, ResourceType.USER)
+DESCRIBE_TOKENS: Final = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
+
+
+class Principal(NamedTuple):
+    """Who is at the other end of a connection; prints as in an access control list."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+#: The principal of every connection that is not authenticated, as in Kafka.
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
