@@ -65,7 +65,7 @@ class Registered:
     def has_registered(self, times: int) -> bool:
         return len(self.renewed) >= times
 
-    async def registered(self, stamp: int) -> None:
+    def registered(self, stamp: int) -> None:
         assert stamp == self.identity.broker_epoch
 
     def session_renewed(self) -> None:

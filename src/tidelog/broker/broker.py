@@ -56,14 +56,15 @@ from tidelog.broker.server.steps import Step, proving_broker
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.broker.services import Identity, Services, Settings
 from tidelog.core.config import BrokerConfig
-from tidelog.core.errors import StorageError, TidelogError
+from tidelog.core.errors import RequestTimeout, StorageError, TidelogError
 from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Lane, Ports
 from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.tasks import Tasks
-from tidelog.core.types import NO_STAMP, CleanEpochs, Endpoint
+from tidelog.core.types import CleanEpochs, Endpoint
+from tidelog.log.directory_stamps import DirectoryStamps
 from tidelog.log.log_directory import LogDirectory
-from tidelog.log.owners import last_stamp, read_owners, refuse_strangers, write_stamp
+from tidelog.log.owners import last_stamp, read_owners, refuse_strangers
 
 if TYPE_CHECKING:
     from tidelog.metadata.store import MetadataStore
@@ -158,6 +159,7 @@ class Broker:
         self.controlled_shutdown = ControlledShutdown(services, self.replicas)
         self.store_trouble = StoreTrouble(services, apis.error_response)
         self.store_history = StoreHistory(services, self.replicas.log_epochs)
+        self.stamps = DirectoryStamps(lambda: self.replicas.directories)
         self.session = Session(
             services, self.fencing, self, self.store_history, self.server.advertised_endpoints
         )
@@ -223,6 +225,7 @@ class Broker:
         self.live_configs.start()
         await self.server.listen()
         await self.session.register()
+        await self._wait_for_stamps()
         self.server.begin()
         self.groups.start()
         await self.controller.start()
@@ -250,7 +253,8 @@ class Broker:
         self._close_connections()
         await services.tasks.close()
         await self.replicas.close()
-        await self.registered(self.store_history.seen)
+        self.registered(self.store_history.seen)
+        await self.stamps.written()
         await self._close_directories(epochs)
         for lane in self._lanes:
             await lane.close()
@@ -278,6 +282,20 @@ class Broker:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    async def _wait_for_stamps(self) -> None:
+        """Wait until the log directories have the stamp, but not for one that hangs (D13)."""
+        services = self.services
+        limit_ms = services.store.session_timeout_ms
+        try:
+            await services.tasks.timeout(limit_ms, self.stamps.written(), "stamp of the start")
+        except RequestTimeout:
+            services.tracer.log(
+                "server",
+                logging.WARNING,
+                f"a log directory has not taken the broker's stamp for {limit_ms:,} ms: the broker"
+                " starts without it",
+            )
 
     async def _open_directories(self) -> list[LogDirectory]:
         """Open the log directories; go on without those that cannot be used (D5).
@@ -363,16 +381,9 @@ class Broker:
         self.server.session_over()
         self.replicas.stop_leading(reason)
 
-    async def registered(self, stamp: int) -> None:
-        """Keep the broker's stamp in all log directories (E8)."""
-        by_path = {each.path: each for each in self.replicas.directories if each.failure is None}
-        if stamp == NO_STAMP:
-            return
-        identity = self.services.identity
-        lanes = [each.lane for each in by_path.values()]
-        for lane, error in await write_stamp(lanes, identity.cluster_id, self.broker_id, stamp):
-            # A full disk keeps the last stamp: the store seems newer, which proves nothing less.
-            by_path[lane.directory].failed(error)
+    def registered(self, stamp: int) -> None:
+        """Keep the broker's stamp in all log directories, each as soon as it can (E8)."""
+        self.stamps.keep(self.services.identity.cluster_id, self.broker_id, stamp)
 
     def session_renewed(self) -> None:
         """Catch up: the broker is registered again, with changes missed meanwhile."""

@@ -96,6 +96,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "stopped_without_handing_over": "a broker stops although it leads what others might lead",
     "registration_lost_while_session_lives": "a broker's registration was deleted by hand",
     "session_lost_while_registering": "a session ends before its registration is answered",
+    "session_lost_during_start": "a session ends before the start asks for the registration",
     # Responses that wait for the next leader
     "answer_waits_for_leader": "a response waits for the leader after one that has just ended",
     "leader_wait_over": "the next leader is not published within the limit",

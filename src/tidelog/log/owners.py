@@ -3,12 +3,12 @@
 `meta.properties` names cluster and broker, as Kafka's does. A line of ours has the broker's last
 *stamp*: the transaction in which the broker last wrote its node in the metadata store. A store that
 has an older stamp of the broker is older than the logs. The owners are read before the broker opens
-a directory or creates anything in the store. Knows no store.
+a directory or creates anything in the store; `directory_stamps` writes them. Knows no store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tidelog.core.errors import ConfigError, StorageError
 from tidelog.core.ports import Files, Lane, Work
@@ -16,7 +16,6 @@ from tidelog.core.types import NO_STAMP
 from tidelog.log.directory_files import (
     META_PROPERTIES,
     MetaProperties,
-    format_meta_properties,
     parse_meta_properties,
 )
 
@@ -69,33 +68,6 @@ def refuse_strangers(owners: Mapping[str, MetaProperties], cluster_id: str, stor
             f" was to hold cluster {owner.cluster_id}, bring its metadata there with `tidelog store"
             " import`"
         )
-
-
-async def write_stamp(
-    lanes: Sequence[Lane], cluster_id: str, broker_id: int, stamp: int
-) -> list[tuple[Lane, StorageError]]:
-    """Write the stamp into all directories, durably; return those that refuse it."""
-    data = format_meta_properties(cluster_id, broker_id, stamp)
-    writes = [
-        (
-            lane,
-            lane.submit(
-                lambda files, root=lane.directory: files.replace_file(  # type: ignore[misc]
-                    f"{root}/{META_PROPERTIES}", data, sync=True
-                ),
-                Work.SLOW,
-                "stamp",
-            ),
-        )
-        for lane in lanes
-    ]
-    failures = []
-    for lane, write in writes:
-        try:
-            await write
-        except StorageError as error:
-            failures.append((lane, error))
-    return failures
 
 
 def _read(files: Files, root: str) -> MetaProperties:

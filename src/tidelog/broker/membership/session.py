@@ -8,10 +8,15 @@ session: the broker serves on (S3). On expiry the broker stops leading at once, 
 new broker epoch, and takes its state from the controller. So it does where an administrator deleted
 its registration while the session lives on. Its view of the cluster stays until the controller
 replaces it: clients drop the brokers that an empty view does not list.
+
+A session may expire at any moment of a registration and of the start. Before the start asks for the
+registration, another session is opened and nothing more: the listeners and the log directories are
+not there yet. A registration waits for no log directory, so one that hangs does not prevent it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.membership.registration_watch import RegistrationWatch
 from tidelog.broker.membership.store_history import OlderStoreError
-from tidelog.broker.store_access import RETRY_MS, UNREACHED, patiently
+from tidelog.broker.store_access import RETRY_MS, UNANSWERED, UNREACHED, patiently
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import NO_BROKER_EPOCH, BrokerInfo, Endpoint, topic_id_to_text
 from tidelog.metadata import layout
@@ -32,6 +37,7 @@ from tidelog.metadata.store import (
     SessionEvent,
     SessionExpired,
     SetData,
+    StoreError,
     StoreUnavailable,
     TransactionFailed,
 )
@@ -55,8 +61,8 @@ class Tenant(Protocol):
     def session_expired(self, reason: str) -> None:
         """Stop acting under the registration, which is gone for this reason."""
 
-    async def registered(self, stamp: int) -> None:
-        """Keep the stamp of a registration in the log directories (E8)."""
+    def registered(self, stamp: int) -> None:
+        """Keep the stamp of a registration in the log directories (E8); do not wait for them."""
 
     def session_renewed(self) -> None:
         """Catch up: the broker is registered again, with changes missed meanwhile."""
@@ -80,7 +86,11 @@ class Session:
         self._advertised_endpoints = advertised_endpoints
         self._store = services.store
         self._closing = False
+        #: The start has come so far that the broker can be registered.
+        self._may_register = False
         self._registering = False
+        #: Opens a session in place of one that ended before that.
+        self._opening: asyncio.Task[None] | None = None
         self._watch = RegistrationWatch(services, self._registration_lost)
         #: How many sessions have ended by themselves.
         self._expiries = 0
@@ -95,21 +105,19 @@ class Session:
         await self._store.open()
         self._beat()
         self._fencing.start()
-        node = await self._read(layout.CLUSTER_ID)
+        node = await self._read(layout.CLUSTER_ID, UNREACHED)
         present = b"" if node is None else node.data
         check_cluster(layout.decode_cluster_id(layout.CLUSTER_ID, present) if present else "")
         await self._ensure_roots()
         return await self._cluster_id()
 
     async def register(self) -> None:
-        """Create `/brokers/ids/N`; BrokerIdInUseError where another live broker has the id."""
-        self._registering = True
-        try:
-            await self._register()
-            await self._tenant.registered(self._history.seen)
-        finally:
-            self._registering = False
-        self._watch.begin()
+        """Create `/brokers/ids/N`; BrokerIdInUseError where another live broker has the id.
+
+        From here on each registration that is lost is made again.
+        """
+        self._may_register = True
+        await self._until_registered()
 
     async def stamp(self) -> None:
         """Stamp the store before a clean stop (E8); without a store the last stamp stays."""
@@ -144,7 +152,11 @@ class Session:
         services.tracer.log("server", logging.WARNING, "the session with the store has expired")
         services.identity.session_expired()
         self._tenant.session_expired("the session has expired")
-        if not self._registering:
+        if not self._may_register:
+            services.tracer.mark("session_lost_during_start")
+            if self._opening is None or self._opening.done():
+                self._opening = services.tasks.spawn("open the session again", self._open_again())
+        elif not self._registering:
             services.tasks.spawn("register again", self._register_again())
 
     def _registration_lost(self, reason: str) -> None:
@@ -167,20 +179,38 @@ class Session:
         self._tenant.session_expired(reason)
         services.tasks.spawn("register again", self._register_again())
 
+    async def _open_again(self) -> None:
+        """Open a session for the rest of the start, which waits for it and registers the broker."""
+        while self._store.session_id is None and not self._closing:
+            try:
+                await self._store.open()
+            except UNREACHED as error:
+                self._services.tracer.log(
+                    "server", logging.WARNING, f"cannot open a session: {error}"
+                )
+                await self._services.tasks.sleep(RETRY_MS)
+
     async def _register_again(self) -> None:
+        await self._until_registered()
+        if not self._closing:
+            self._tenant.session_renewed()
+
+    async def _until_registered(self) -> None:
+        """Register, in another session wherever one ends meanwhile.
+
+        Nothing is awaited after the registration: a session that ends then has `_register_again`.
+        """
         services = self._services
         self._registering = True
         try:
+            if self._opening is not None:
+                await self._opening
             while not self._closing:
                 try:
                     await self._store.open()
                     await self._register()
-                    await self._tenant.registered(self._history.seen)
-                    self._tenant.session_renewed()
                 except UNREACHED as error:
-                    services.tracer.log(
-                        "server", logging.WARNING, f"cannot register again: {error}"
-                    )
+                    services.tracer.log("server", logging.WARNING, f"cannot register: {error}")
                     await services.tasks.sleep(RETRY_MS)
                 else:
                     break
@@ -188,6 +218,7 @@ class Session:
             self._registering = False
         if not self._closing:
             self._watch.begin()
+            self._tenant.registered(self._history.seen)
 
     # registration
 
@@ -292,15 +323,17 @@ class Session:
                     if not isinstance(failure.error, NodeExists):
                         raise
 
-        await patiently(self._services.tasks, create)
+        await patiently(self._services.tasks, create, errors=UNREACHED)
 
-    async def _read(self, path: str) -> Node | None:
-        return await patiently(self._services.tasks, partial(self._store.get, path))
+    async def _read(
+        self, path: str, errors: tuple[type[StoreError], ...] = UNANSWERED
+    ) -> Node | None:
+        return await patiently(self._services.tasks, partial(self._store.get, path), errors=errors)
 
     async def _cluster_id(self) -> str:
         fresh = topic_id_to_text(self._services.ports.random.randbytes(16))
         await self._create_if_missing(layout.CLUSTER_ID, layout.encode_cluster_id(fresh))
-        node = await self._read(layout.CLUSTER_ID)
+        node = await self._read(layout.CLUSTER_ID, UNREACHED)
         if node is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the cluster id vanished")
         return layout.decode_cluster_id(layout.CLUSTER_ID, node.data)

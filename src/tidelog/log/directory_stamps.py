@@ -1,0 +1,82 @@
+"""The writes of a broker's stamp into its log directories (E8).
+
+Each directory has one write under way at most; a stamp that is due meanwhile follows it. Each is on
+its own: a directory that hangs keeps neither the others nor the broker's registration waiting. A
+directory that refuses a stamp, such as one on a full disk, keeps the last one: the store seems
+newer, which proves nothing less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from tidelog.core.completion import Completion
+from tidelog.core.errors import StorageError
+from tidelog.core.ports import Files, Lane, Work
+from tidelog.core.types import NO_STAMP
+from tidelog.log.directory_files import META_PROPERTIES, format_meta_properties
+
+
+class StampedDirectory(Protocol):
+    """A log directory as its stamps see it."""
+
+    lane: Lane
+    path: str
+    failure: StorageError | None
+
+    def failed(self, error: BaseException) -> None:
+        """Judge a failed operation."""
+
+
+class DirectoryStamps:
+    """The stamps in the log directories of one broker."""
+
+    def __init__(self, directories: Callable[[], Sequence[StampedDirectory]]) -> None:
+        """`directories` returns those in use; a failed one is left out."""
+        self._directories = directories
+        self._stamp = NO_STAMP
+        self._data = b""
+        #: Directories with a write under way.
+        self._writing: dict[str, None] = {}
+        self._is_written: Completion[None] | None = None
+
+    def keep(self, cluster_id: str, broker_id: int, stamp: int) -> None:
+        """Begin to write a stamp into all directories, durably; do not wait."""
+        if stamp == NO_STAMP:
+            return
+        self._stamp = stamp
+        self._data = format_meta_properties(cluster_id, broker_id, stamp)
+        for directory in self._directories():
+            self._write(directory)
+
+    async def written(self) -> None:
+        """Wait until no write is under way: each directory has the stamp, or has refused it."""
+        while self._writing:
+            if self._is_written is None:
+                self._is_written = Completion()
+            await self._is_written
+
+    def _write(self, directory: StampedDirectory) -> None:
+        if directory.failure is not None or directory.path in self._writing:
+            return
+        self._writing[directory.path] = None
+        path, data = f"{directory.path}/{META_PROPERTIES}", self._data
+
+        def replace(files: Files) -> None:
+            files.replace_file(path, data, sync=True)
+
+        write = directory.lane.submit(replace, Work.SLOW, "stamp")
+        write.then(partial(self._ended, directory, self._stamp))
+
+    def _ended(self, directory: StampedDirectory, stamp: int, write: Completion[None]) -> None:
+        del self._writing[directory.path]
+        if write.error is not None:
+            directory.failed(write.error)
+        if stamp != self._stamp:
+            self._write(directory)
+        is_written = self._is_written
+        if not self._writing and is_written is not None:
+            self._is_written = None
+            is_written.resolve(None)
