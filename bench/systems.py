@@ -19,6 +19,8 @@ from tidelog.local.cluster import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
 BROKERS = 3
+#: A broker that was killed many times checks logs of one segment from their beginning.
+_START_LIMIT_S = 300.0
 
 
 class Running(Protocol):
@@ -127,7 +129,7 @@ class _Tidelog:
 
     def start(self, broker_id: int) -> None:
         self.await_end(broker_id)
-        self._cluster.start(broker_id)
+        self._cluster.start(broker_id, _START_LIMIT_S)
 
 
 TIDELOG = System("tidelog", _Tidelog)
