@@ -34,7 +34,7 @@ from tidelog.core.kafka_differences import (
 )
 from tidelog.core.kafka_key_table import kafka_keys
 from tidelog.core.types import Endpoint
-from tidelog.runtime.main import load_config
+from tidelog.runtime.config_files import load_config
 
 VERSION = "3.9.2"
 PATIENCE_S = 120.0

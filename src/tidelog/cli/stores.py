@@ -20,10 +20,10 @@ from tidelog.cli.documents import StoreDifference, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_line, print_rows, say
 from tidelog.core.config import BrokerConfig
-from tidelog.core.config_text import parse_properties, parse_toml
 from tidelog.core.errors import ConfigError
 from tidelog.local import LocalCluster
 from tidelog.metadata.store import MetadataStore
+from tidelog.runtime.config_files import load_config
 from tidelog.runtime.stores import transfer
 from tidelog.runtime.stores.opening import make_store, zookeeper_servers
 from tidelog.runtime.stores.sqlite_database import DATABASE_FILE, raise_ids
@@ -130,8 +130,11 @@ def import_(
     timeout: WaitOption = 18.0,
 ) -> None:
     """Write an export into a store that holds no cluster."""
-    with open(file, encoding="utf-8") as lines:
-        tree = transfer.from_lines(lines, file)
+    try:
+        with open(file, encoding="utf-8") as lines:
+            tree = transfer.from_lines(lines, file)
+    except UnicodeDecodeError as error:
+        raise TransferError(f"{file} is no text, so no export: {error}") from None
     with _named(store, timeout) as named:
         directory = named.directory
 
@@ -189,14 +192,17 @@ def _require_store(named: Named) -> None:
 @contextlib.contextmanager
 def _named(text: str, timeout: float) -> Iterator[Named]:
     """Yield the store that a word names; a server of the cluster's own runs while it is used."""
-    given = {"broker.id": "0", "zookeeper.connection.timeout.ms": str(int(timeout * 1000))}
+    wait_key, wait_ms = "zookeeper.connection.timeout.ms", str(int(timeout * 1000))
     if text.startswith(("embedded:", "zookeeper://")):
-        yield Named(text, BrokerConfig.from_properties({**given, "metadata.store": text}))
+        given = {"broker.id": "0", wait_key: wait_ms, "metadata.store": text}
+        yield Named(text, BrokerConfig.from_properties(given))
         return
-    if os.path.isfile(text):
-        with open(text, encoding="utf-8") as file:
-            parse = parse_toml if text.endswith(".toml") else parse_properties
-            yield Named(text, BrokerConfig.from_properties({**parse(file.read()), **given}))
+    if os.path.isfile(text) or text.endswith((".properties", ".toml")):
+        # As a broker reads it: other keys would name another store, or other credentials.
+        named = Named(text, load_config(text, [f"{wait_key}={wait_ms}"], named="", needs_id=False))
+        if not named.config.metadata_store:
+            raise ConfigError(f"{text}: metadata.store is not set, so it names no store")
+        yield named
         return
     cluster = LocalCluster.existing(text)
     place = next(iter(cluster.places().values()))

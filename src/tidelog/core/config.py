@@ -26,7 +26,7 @@ from tidelog.core import (
     shared_keys,
     throttle_keys,
 )
-from tidelog.core.config_checks import check_together
+from tidelog.core.config_checks import check_together, refuse_nul
 from tidelog.core.config_keys import (
     INT16_MAX,
     INT32_MAX,
@@ -519,6 +519,7 @@ class BrokerConfig:
         Raises ConfigError for a value that cannot be used, naming key, value, what would be right.
         """
         merged = {**properties, **(environment or {}), **(overrides or {})}
+        refuse_nul(merged)
         _refuse_dangerous(merged)
         values = read_all(cls, merged)
         warnings = _unknown_keys(merged)

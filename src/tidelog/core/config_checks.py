@@ -11,6 +11,8 @@ from tidelog.core import limits, log_dir_keys
 from tidelog.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.core.config import BrokerConfig
 
 
@@ -65,3 +67,10 @@ def check_together(config: BrokerConfig, warnings: list[str]) -> None:
             f"message.max.bytes={config.message_max_bytes} can never be reached: "
             f"socket.request.max.bytes={config.socket_request_max_bytes} is less"
         )
+
+
+def refuse_nul(merged: Mapping[str, str]) -> None:
+    """Raise ConfigError for a NUL character: the system takes no path with one."""
+    for key, value in merged.items():
+        if "\0" in value:
+            raise ConfigError(f"{key}={value!r} has a NUL character: text without one expected")

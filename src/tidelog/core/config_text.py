@@ -35,7 +35,7 @@ def parse_properties(text: str) -> dict[str, str]:
     Raises ConfigError for a malformed `\\uXXXX` escape; anything else is a key and a value.
     """
     properties: dict[str, str] = {}
-    for line in _logical_lines(text):
+    for number, line in _logical_lines(text):
         end = _key_end(line)
         value_start = end
         while value_start < len(line) and line[value_start] in _BLANKS:
@@ -44,17 +44,22 @@ def parse_properties(text: str) -> dict[str, str]:
             value_start += 1
             while value_start < len(line) and line[value_start] in _BLANKS:
                 value_start += 1
-        properties[_unescape(line[:end])] = _unescape(line[value_start:])
+        try:
+            properties[_unescape(line[:end])] = _unescape(line[value_start:])
+        except ConfigError as error:
+            raise ConfigError(f"line {number}: {error}") from error
     return properties
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments and blanks; a line that ends in a backslash joins the next.
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield numbers of lines with their text, without comments and blanks.
 
-    A backslash at the end of the file begins a line, which may be empty and then names the key "".
+    A line that ends in a backslash joins the next one, and the last line's number counts. A
+    backslash at the end of the file begins a line, which may be empty and then names the key "".
     """
     joined: str | None = None
-    for raw in _LINE_ENDS.split(text):
+    number = 0
+    for number, raw in enumerate(_LINE_ENDS.split(text), 1):
         line = raw.lstrip(_BLANKS)
         if not joined and (not line or line[0] in "#!"):
             continue  # also behind a line of nothing but a backslash
@@ -62,10 +67,10 @@ def _logical_lines(text: str) -> Iterator[str]:
         if backslashes % 2:
             joined = (joined or "") + line[:-1]
             continue
-        yield (joined or "") + line
+        yield number, (joined or "") + line
         joined = None
     if joined is not None:
-        yield joined
+        yield number, joined
 
 
 def _key_end(line: str) -> int:
@@ -116,9 +121,13 @@ def parse_toml(text: str) -> dict[str, str]:
 
     try:
         document = tomllib.loads(text)
+        return dict(_flatten("", document))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}") from error
-    return dict(_flatten("", document))
+        raise ConfigError(
+            f'not valid TOML: {error}; lines like "log.dirs" = "/data" expected'
+        ) from error
+    except RecursionError:
+        raise ConfigError("not valid TOML: it is nested too deeply; flat keys expected") from None
 
 
 def _flatten(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.core.config import BrokerConfig
-from tidelog.core.config_text import parse_properties
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import Endpoint
 from tidelog.local import layout
@@ -38,6 +37,7 @@ from tidelog.local.status import (
 )
 from tidelog.local.zookeeper import LocalZookeeper
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.config_files import load_config
 from tidelog.runtime.disk_faults import DiskFault, DiskFaultControl
 
 #: Brokers of a new cluster, where no number is given.
@@ -456,12 +456,10 @@ class LocalCluster:
 
     def _config(self, broker_id: int) -> BrokerConfig:
         """Return the configuration in a broker's file; LocalClusterError names its fault."""
-        path = self._place(broker_id).properties_path
-        with open(path, encoding="utf-8") as file:
-            try:
-                return BrokerConfig.from_properties(parse_properties(file.read()))
-            except TidelogError as error:
-                raise LocalClusterError(f"{path}: {error}") from error
+        try:
+            return load_config(self._place(broker_id).properties_path, [], named="")
+        except TidelogError as error:
+            raise LocalClusterError(str(error)) from error
 
     def _spawn(self, broker_id: int, environment: Mapping[str, str] | None = None) -> None:
         place = self._place(broker_id)

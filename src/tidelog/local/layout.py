@@ -35,6 +35,7 @@ from tidelog.local.listeners import client_endpoint, config_of_broker
 from tidelog.local.ports import LOOPBACK, free_ports
 from tidelog.local.processes import ProcessIdentity
 from tidelog.local.readiness import PROBE_PREFIX
+from tidelog.runtime.config_files import read_properties
 from tidelog.runtime.stores.zookeeper_servers import SCHEME, parse_servers, require_client
 
 _STATE_VERSION = 1
@@ -292,8 +293,7 @@ def check_config(
 def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
     """Raise LocalClusterError where an existing broker has another value of these keys."""
     for place in places.values() if config else ():
-        with open(place.properties_path, encoding="utf-8") as file:
-            written = parse_properties(file.read())
+        written = read_properties(place.properties_path)
         for key, value in config_of_broker(config, place.broker_id).items():
             there = written.get(key)
             if there is not None and there.strip() == value.strip():
@@ -354,7 +354,7 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
         return None
     except OSError as error:
         raise LocalClusterError(f"{path} cannot be read: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
 
 
@@ -369,7 +369,7 @@ def zookeeper_port(directory: str) -> int | None:
         return None
     except OSError as error:
         raise LocalClusterError(f"{path} cannot be read: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise LocalClusterError(f"{path} is not the state of a cluster: {error}") from error
 
 

@@ -10,12 +10,11 @@ import re
 import socket
 from collections.abc import Mapping
 
-from tidelog.core.config import BrokerConfig
-from tidelog.core.config_text import parse_properties
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import Endpoint
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.ports import LOOPBACK
+from tidelog.runtime.config_files import load_config
 
 #: Keys whose values hold a port for each listener.
 _KEYS = ("listeners", "advertised.listeners")
@@ -56,9 +55,8 @@ def client_endpoint(properties_path: str) -> Endpoint | None:
     The error of such a file appears when the broker is started.
     """
     try:
-        with open(properties_path, encoding="utf-8") as file:
-            config = BrokerConfig.from_properties(parse_properties(file.read()))
-    except (TidelogError, OSError, UnicodeDecodeError):
+        config = load_config(properties_path, [])
+    except TidelogError:
         return None
     return config.advertised_listeners[0]
 

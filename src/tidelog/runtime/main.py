@@ -12,31 +12,23 @@ import asyncio
 import gc
 import logging
 import os
-import re
 import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tidelog.broker.broker import Broker
-from tidelog.core.config import BrokerConfig, known_keys
-from tidelog.core.config_text import (
-    decode_properties,
-    environment_name,
-    from_environment,
-    parse_overrides,
-    parse_properties,
-    parse_toml,
-)
+from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
 from tidelog.runtime.clock import SystemClock, system_random
+from tidelog.runtime.config_files import load_config
 from tidelog.runtime.lanes import open_lane
 from tidelog.runtime.logging import LogLevels, LogThread, LogTracer, start_logging
 from tidelog.runtime.memory import MemoryAtRest, use_one_arena
@@ -281,47 +273,6 @@ def _raise_descriptor_limit() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
-
-
-def load_config(path: str, overrides: Sequence[str]) -> BrokerConfig:
-    """Read a properties or TOML file, the environment, overrides; ConfigError names the file.
-
-    Properties are read by Kafka's rules.
-    """
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-        content = data.decode() if path.endswith(".toml") else decode_properties(data)
-    except OSError as error:
-        raise ConfigError(
-            f"--config {path}: {error.strerror}; a readable server.properties or .toml file"
-            " expected"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"--config {path}: byte {error.start} is not UTF-8, which TOML files are in"
-        ) from error
-    environment: dict[str, str] = {}
-    given: dict[str, str] = {}
-    try:
-        properties = parse_toml(content) if path.endswith(".toml") else parse_properties(content)
-        environment = from_environment(os.environ, known_keys())
-        given = parse_overrides(overrides)
-        return BrokerConfig.from_properties(properties, given, environment=environment)
-    except ConfigError as error:
-        raise ConfigError(f"{_source_of(error, path, environment, given)}: {error}") from error
-
-
-def _source_of(
-    error: ConfigError, path: str, environment: Mapping[str, str], overrides: Mapping[str, str]
-) -> str:
-    """Return the source of the value that an error is about: its message begins with the key."""
-    key = re.match(r"[\w.-]+(?==)", str(error))
-    if key is not None and key[0] in overrides:
-        return f"--override {key[0]}"
-    if key is not None and key[0] in environment:
-        return f"{environment_name(key[0])} in the environment"
-    return path
 
 
 def end_with_parent(parent_pid: int) -> None:

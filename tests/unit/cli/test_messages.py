@@ -14,7 +14,7 @@ from tests.unit.cli.test_commands import Shell
 
 from tidelog.cli.output import compact_json
 from tidelog.core.errors import ConfigError
-from tidelog.runtime.main import load_config
+from tidelog.runtime.config_files import load_config
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,

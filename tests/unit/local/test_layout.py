@@ -58,7 +58,9 @@ def test_a_directory_that_holds_something_else_is_refused_and_left_alone(tmp_pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "brokers": {"a": {}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "[" * 100_000, '{"version": 1, "brokers": {"a": {}}}']
+)
 def test_a_damaged_state_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(LocalClusterError, match=r"cluster\.json is not the state of a cluster"):

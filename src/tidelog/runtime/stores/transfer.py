@@ -346,7 +346,7 @@ def from_lines(lines: Iterable[str], where: str) -> SavedTree:
             if not is_path(entry["path"]):
                 raise ValueError(f"{entry['path']!r} is not a path of a node")
             nodes.append(SavedNode(entry["path"], data, int(entry["mzxid"])))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TransferError(
                 f"{where}, line {number}: not an export of `tidelog store export`: {error}"
             ) from error
