@@ -19,7 +19,15 @@ from tidelog.core.ports import FrameHandler, Listener, Transport
 from tidelog.core.receive_budget import ReceiveBudget
 from tidelog.sim.loop import NS_PER_MS, Scheduler
 from tidelog.sim.process import Process
-from tidelog.sim.sim_connections import OPEN, RESET, Endpoint, FrameWatch, Link, Pipe
+from tidelog.sim.sim_connections import (
+    OPEN,
+    RESET,
+    ConnectionWatch,
+    Endpoint,
+    FrameWatch,
+    Link,
+    Pipe,
+)
 
 #: Delay of a healthy link: a constant base, and a random, exponentially distributed part.
 BASE_DELAY_NS = 40_000
@@ -215,6 +223,8 @@ class SimNetwork:
         self.draw = draw
         #: Follows the frames of accepted connections.
         self.frame_watch: FrameWatch | None = None
+        #: Follows accepted connections.
+        self.connection_watch: ConnectionWatch | None = None
         self.hosts: dict[str, Host] = {}
         self._note = note
         self._links: dict[tuple[str, str], Link] = {}
@@ -340,6 +350,11 @@ class SimNetwork:
         """Remove a closed endpoint."""
         self._endpoints.get(endpoint.process, {}).pop(endpoint, None)
 
+    def note_opened(self, endpoint: Endpoint) -> None:
+        """Pass on a connection that its listener is about to accept."""
+        if self.connection_watch is not None:
+            self.connection_watch.opened(endpoint)
+
     def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
         """Trace the delivery of frames to a handler."""
         check = 0
@@ -355,6 +370,8 @@ class SimNetwork:
 
     def note_lost(self, endpoint: Endpoint, reason: str) -> None:
         """Trace the end of a connection on one side."""
+        if endpoint.is_accepted and self.connection_watch is not None:
+            self.connection_watch.lost(endpoint, reason)
         self._note(
             endpoint.process.node_id, "lost", f"{endpoint.name}-{endpoint.peer_name} {reason}"
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog.broker.broker import Broker
+from tidelog.broker.server.idle_connections import TICKS
 from tidelog.client.steps import Address
 from tidelog.core.errors import ConfigError
 from tidelog.core.names import CONSUMER_OFFSETS
@@ -23,6 +24,7 @@ from tidelog.sim.broker_settings import OFFSETS_PARTITIONS, PORT, Settings, host
 from tidelog.sim.checkers.answer_checker import AnswerChecker
 from tidelog.sim.checkers.client_checker import ClientChecker
 from tidelog.sim.checkers.command_checker import CommandChecker
+from tidelog.sim.checkers.connection_checker import ConnectionChecker
 from tidelog.sim.checkers.controlled_shutdown_checker import ControlledShutdownChecker
 from tidelog.sim.checkers.damage_checker import DamageChecker
 from tidelog.sim.checkers.directory_move_checker import DirectoryMoveChecker
@@ -34,6 +36,7 @@ from tidelog.sim.checkers.isr_view_checker import IsrViewChecker
 from tidelog.sim.checkers.leader_wait_checker import LeaderWaitChecker
 from tidelog.sim.checkers.log_dir_checker import LogDirChecker
 from tidelog.sim.checkers.planned_move_checker import PlannedMoveChecker
+from tidelog.sim.checkers.redirected_move_checker import RedirectedMoveChecker
 from tidelog.sim.checkers.replication_checker import ReplicationChecker
 from tidelog.sim.checkers.synced_checker import SyncedChecker
 from tidelog.sim.checkers.throttle_checker import ThrottleChecker
@@ -124,9 +127,12 @@ class SimCluster:
         )
         simulator.on_note.append(self.answers.noted)
         self.leader_waits = self._leader_wait_checker()
-        simulator.network.frame_watch = self.leader_waits or self.answers
+        self.connections = self._connection_checker()
+        simulator.network.frame_watch = self.leader_waits or self.connections or self.answers
+        simulator.network.connection_watch = self.connections
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
+        self.redirected_moves = RedirectedMoveChecker(self.published, simulator.violate)
         self.planned_moves = PlannedMoveChecker(simulator.violate, lambda: simulator.now_ns)
         self.throttling, self.log_dirs = self._throttle_checker(), self._log_dir_checker()
         self.commands = CommandChecker(self.published, self.brokers, simulator.violate)
@@ -208,6 +214,23 @@ class SimCluster:
             simulator.violate,
             lambda: simulator.now_ns,
             lambda node_id: simulator.nodes[node_id].monotonic_ns(simulator.now_ns) // NS_PER_MS,
+        )
+
+    def _connection_checker(self) -> ConnectionChecker | None:
+        """Return the checker of `max.connections` (L1), where crowds of clients reach the limit.
+
+        It takes the place of the checker of pauses, too.
+        """
+        simulator, config = self.simulator, self.settings.of(1)
+        if "max.connections" not in self.settings.profile.properties:
+            return None
+        return ConnectionChecker(
+            self.brokers,
+            [host_of(broker_id) for broker_id in self.brokers],
+            config.max_connections,
+            config.connections_max_idle_ms // TICKS + 1,
+            simulator.violate,
+            lambda: simulator.now_ns,
         )
 
     def _is_connected(self, node_id: int, other_id: int) -> bool:

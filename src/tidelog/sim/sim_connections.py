@@ -44,6 +44,16 @@ class FrameWatch(Protocol):
         """Follow a response that leaves; `frame` begins with its size."""
 
 
+class ConnectionWatch(FrameWatch, Protocol):
+    """A follower of accepted connections as a whole."""
+
+    def opened(self, endpoint: Endpoint) -> None:
+        """Follow a connection that its listener is about to accept."""
+
+    def lost(self, endpoint: Endpoint, reason: str) -> None:
+        """Follow the end of a connection on the side that accepted it."""
+
+
 class ConnectionNetwork(Protocol):
     """The network as its connections use it."""
 
@@ -61,6 +71,9 @@ class ConnectionNetwork(Protocol):
 
     def forget(self, endpoint: Endpoint) -> None:
         """Remove a closed endpoint."""
+
+    def note_opened(self, endpoint: Endpoint) -> None:
+        """Trace a connection that its listener is about to accept."""
 
     def note_delivery(self, endpoint: Endpoint, chunks: list[bytes], frames: int) -> None:
         """Trace the delivery of frames to a handler."""
@@ -360,6 +373,8 @@ class Endpoint:
     def opened(self) -> None:
         """Establish the connection on this side."""
         if not self.is_gone:
+            if self.is_accepted:
+                self._network.note_opened(self)
             self.handler = self._established(self)
             if self.handler is None:
                 self._gone("given up")

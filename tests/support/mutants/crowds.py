@@ -1,4 +1,4 @@
-"""Mutants of the limits that hold against crowds of clients (L2, L3).
+"""Mutants of the limits that hold against crowds of clients (L1 to L3).
 
 The docstring of a mutant describes the defect, and appears in docs/internals/mutants.md.
 """
@@ -10,10 +10,51 @@ from typing import Any, Final
 from tests.support.mutants.mutant import Catalogue
 
 from tidelog.core.errors import ProtocolError
+from tidelog.wire.registry import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
 CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 _PROFILE: Final = "crowded"
+_LIMIT: Final = "tidelog.broker.server.connection_limit:ConnectionLimit"
+
+
+@_breaks("L1", f"{_LIMIT}.is_of_broker", profile=_PROFILE)
+def followers_offsets_are_clients(is_of_broker: Any) -> Any:
+    """A follower that begins by asking for offsets counts as a client, and is shut out."""
+
+    def judged(self: Any, frame: Any) -> Any:
+        key = int.from_bytes(frame[:2], "big")
+        is_position = key in (LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
+        return False if is_position else is_of_broker(self, frame)
+
+    return judged
+
+
+@_breaks("L1", f"{_LIMIT}._is_broker", profile=_PROFILE)
+def brokers_make_room(_: Any) -> Any:
+    """Whichever connection is idle for longest makes room for a broker, a broker's too."""
+    return lambda self, connection: False
+
+
+@_breaks("L1", f"{_LIMIT}.make_room", profile=_PROFILE)
+def busiest_client_makes_room(make_room: Any) -> Any:
+    """The client that was active last makes room for a broker."""
+
+    def make(self: Any, newcomer: Any) -> None:
+        present = list(self._connections)
+        for each in present:
+            each.active_tick = -each.active_tick
+        make_room(self, newcomer)
+        for each in present:
+            each.active_tick = -each.active_tick
+
+    return make
+
+
+@_breaks("L1", f"{_LIMIT}.is_reached", profile=_PROFILE)
+def trials_let_clients_in(_: Any) -> Any:
+    """A client above the limit stays, if it sends a request in time."""
+    return property(lambda self: False)
 
 
 @_breaks("L2", "tidelog.core.response_budget:ResponseShare.hold", profile=_PROFILE)

@@ -17,6 +17,7 @@ CATALOGUE: Final = Catalogue()
 _breaks = CATALOGUE.breaks
 _PROFILE: Final = "reassignments"
 _QUEUED: Final = "queued_moves"
+_REDIRECTED: Final = "redirected_moves"
 
 
 @_breaks(
@@ -111,6 +112,20 @@ def originals_lost_on_a_second_target(original: Any) -> Any:
         return full, replace(begun, original=replicas)
 
     return toward
+
+
+@_breaks(
+    "R10", "tidelog.controller.reassignments.transitions:without_unwanted", profile=_REDIRECTED
+)
+def dropped_replica_stays_in_sync(_: Any) -> Any:
+    """A replica that another target drops stays in the ISR until the move ends: acks=all waits."""
+    return lambda *arguments: None
+
+
+@_breaks("R10", "tidelog.controller.records:unwanted", profile=_REDIRECTED)
+def dropped_replica_rejoins(_: Any) -> Any:
+    """A replica that another target drops goes on copying, and joins the ISR again."""
+    return lambda replicas, move: ()
 
 
 @_breaks("R8", "tidelog.controller.reassignments.queueing:Queue._look_at", profile=_QUEUED)

@@ -23,8 +23,10 @@ from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Tracer
 from tidelog.wire.codec import decode_request
-from tidelog.wire.registry import API_VERSIONS, FETCH
+from tidelog.wire.registry import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
+#: APIs of clients and of followers, which name themselves. A follower may begin with any of them.
+_OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: How long a connection on trial may stay without a request that decides: brokers send theirs at
 #: once.
 TRIAL_MS: Final = 5_000
@@ -92,13 +94,14 @@ class ConnectionLimit:
         key = int.from_bytes(frame[:2], "big", signed=True)
         if key == API_VERSIONS:
             return None
-        if key != FETCH:
+        if key not in _OF_REPLICAS:
             return self._is_inter_broker(key)
         try:
             _, message = decode_request(frame)
         except ProtocolError:
             return False
-        return bool(message.replica_id >= 0 or message.replica_state.replica_id >= 0)
+        of_state = key == FETCH and message.replica_state.replica_id >= 0
+        return bool(message.replica_id >= 0 or of_state)
 
     def decided(self, trial: Trial) -> None:
         """Forget a trial that is over."""

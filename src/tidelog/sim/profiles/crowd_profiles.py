@@ -18,6 +18,7 @@ CROWDS: Final = (
         recreates=0.0,
         properties={
             "max.connections": "60",
+            "connections.max.idle.ms": "16000",
             "queued.max.response.bytes": "65536",
             "replica.lag.time.max.ms": "600",
         },

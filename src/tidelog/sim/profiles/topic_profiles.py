@@ -88,6 +88,15 @@ TOPICS: Final = (
         churn=("partitions_moved",),
         scenario="controller_lost_at_each_write",
     ),
+    # Moves get another target when the first of their new replicas is in sync (R10).
+    Profile(
+        "redirected_moves",
+        weights=weights("slow_link 3, slow_disk 2, crash_any 0.5, expire_controller 0.3"),
+        pace=Pace(left_out=0.3, interval_ms=(400, 1_500)),
+        recreates=0.0,
+        brokers=5,
+        churn=("moves_redirected",),
+    ),
     # Moves wait in a queue, are frozen, and are asked for by nodes of the store (R8, R11, R12).
     Profile(
         "queued_moves",

@@ -17,9 +17,18 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.work import Work
 from tidelog.wire.codec import encode_request
+from tidelog.wire.messages.api_versions import ApiVersionsRequest
 from tidelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.list_offsets import ListOffsetsRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tidelog.wire.registry import FETCH, METADATA
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tidelog.wire.registry import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
 
 #: Connections that a crowd opens above the limit.
 _ABOVE: Final = 10
@@ -39,6 +48,15 @@ _ODD_REQUESTS: Final = 10
 _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
+_VERSIONS: Final = ApiVersionsRequest()
+#: How often a follower of Kafka connects through a crowd, and the requests with which it may begin.
+#: It belongs to no broker of the cluster, and asks for nothing.
+_FOLLOWS: Final = 0.3
+_FOREIGN_REPLICA: Final = 99
+_OF_FOLLOWERS: Final = (
+    (LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=_FOREIGN_REPLICA)),
+    (OFFSET_FOR_LEADER_EPOCH, 3, OffsetForLeaderEpochRequest(replica_id=_FOREIGN_REPLICA)),
+)
 
 
 class CrowdConnection:
@@ -87,6 +105,8 @@ class Crowds(ChurnKind):
 
     async def _look(self) -> None:
         while True:
+            if self.work.cluster.connections is not None:
+                self.work.cluster.connections.look()
             self._unread.look(
                 (broker.node_id, broker.life)
                 for broker in self.work.cluster.brokers.values()
@@ -133,12 +153,38 @@ class Crowds(ChurnKind):
                 missing = self._flood - len(crowd)
                 crowd += await self._connect_to(address.host, address.port, missing)
                 await self.pause(300, 1_200)
+                self._ask(crowd)
+                if self.draw.random() < _FOLLOWS:
+                    await self._follow(address.host, address.port)
                 if self.draw.random() < _BREAKS:
                     self._break_connections(address.host)
                     crowd.clear()  # and it is back at once
             self.succeeded(f"{len(crowd)} connections to {address.host}")
         finally:
             _close(crowd)
+
+    def _ask(self, crowd: list[CrowdConnection]) -> None:
+        """Let some of a crowd send requests, so that the others are idle for longer."""
+        for number, each in enumerate(crowd):
+            if number % 3 and each.is_open:
+                each.transport.send(encode_request(API_VERSIONS, 0, 1, "crowd", _VERSIONS))
+
+    async def _follow(self, host: str, port: int) -> None:
+        """Connect as a follower of Kafka, which asks for offsets before it fetches."""
+        (follower,) = await self._connect_to(host, port, 1)
+        key, version, message = self.draw.choice(_OF_FOLLOWERS)
+        try:
+            follower.transport.send(encode_request(key, version, 1, "follower", message))
+            await self._await_answer(follower)
+        finally:
+            _close([follower])
+
+    async def _await_answer(self, connection: CrowdConnection) -> None:
+        """Wait until a response has come, or the connection has ended."""
+        for _ in range(_ANSWER_LOOKS):
+            if connection.frames or not connection.is_open or self.stopping:
+                return
+            await self.client.tasks.sleep(_LOOK_MS)
 
     def _break_connections(self, host: str) -> None:
         """Reset all connections to a broker, so that other brokers come back through the crowd."""
@@ -190,10 +236,7 @@ class Crowds(ChurnKind):
         bad = self.draw.choice((b"\xff\xfe\xfd\xfc", b"\xed\xa0\x80a", b"a\xc3(\x80"))
         try:
             connection.transport.send([b"".join(map(bytes, parts)).replace(_NAME, bad)])
-            for _ in range(_ANSWER_LOOKS):
-                if connection.frames or not connection.is_open or self.stopping:
-                    break
-                await self.client.tasks.sleep(_LOOK_MS)
+            await self._await_answer(connection)
             return connection.frames > 0
         finally:
             _close([connection])

@@ -23,6 +23,9 @@ _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
 _ALL_BACK: Final = 0.08
 _OTHER_FACTOR: Final = 0.15
+#: How long a move may take until one of its new replicas is in sync.
+_LOOKS: Final = 300
+_LOOK_MS: Final = 5
 
 
 @churn_of_profiles
@@ -105,3 +108,40 @@ class PartitionsMoved(ChurnKind):
                 if node_id not in found.assignment.get(key.partition, ()):
                     return f"broker {node_id} has {found.name}-{key.partition}, which left it"
         return ""
+
+
+@churn_of_profiles
+class MovesRedirected(PartitionsMoved):
+    """Moves that get another target as soon as a new replica is in sync, which that drops (R10)."""
+
+    pause_ms = 100, 900
+
+    async def act(self) -> None:
+        partition = self.draw.choice(self.work.steady)
+        if await self._asks(partition, self._target()):
+            added = await self._first_in_sync(partition)
+            if added >= 0:
+                others = [each for each in self.work.cluster.brokers if each != added]
+                target = self.draw.sample(others, self.work.replication_factor)
+                if await self._asks(partition, tuple(target)):
+                    self.succeeded(f"{partition} without {added}")
+
+    async def _asks(self, partition: TopicPartition, target: tuple[int, ...] | None) -> bool:
+        with self.tried("moves", forgets=True):
+            results = await self.client.run(self._moves.reassign({partition: target}))
+            return results[partition].error is ErrorCode.NONE
+        return False
+
+    async def _first_in_sync(self, partition: TopicPartition) -> int:
+        """Return the first added replica that is in sync; -1 where the move ends before."""
+        published = self.work.cluster.published
+        for _ in range(_LOOKS):
+            move = published.topics[partition.topic].moving.get(partition.partition)
+            state = published.partitions[self.key(partition)]
+            if move is None or self.stopping:
+                break
+            added = [each for each in move.adding if each in state.isr and each != state.leader]
+            if added:
+                return added[0]
+            await self.client.tasks.sleep(_LOOK_MS)
+        return -1

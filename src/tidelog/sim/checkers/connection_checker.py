@@ -1,0 +1,165 @@
+"""Invariants of `max.connections` (L1): clients keep no broker out, nor exceed the limit.
+
+The checker follows the connections that each broker accepted. It knows what the broker must find
+out: which of them come from the hosts of brokers, or carried a request that only brokers send. It
+counts by itself. A connection that finds the limit reached is on trial until its first request
+other than ApiVersions. So these hold:
+
+- No connection of a broker ends at the limit while a client has one.
+- The client whose connection makes room is the longest idle one.
+- Connections that are not on trial never exceed the limit, those of brokers in excess excepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from tidelog.core.errors import ProtocolError
+from tidelog.sim.loop import NS_PER_MS
+from tidelog.sim.process import Process
+from tidelog.sim.sim_connections import Endpoint
+from tidelog.wire.codec import decode_request
+from tidelog.wire.registry import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+
+#: Requests of followers and of clients, which name the replica that asks.
+_OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
+#: The reason of a broker that ends a connection at the limit, and that makes room for another.
+_AT_LIMIT: Final = "max.connections"
+_FOR_BROKER: Final = "is a broker"
+#: Time for the end of a connection to reach the broker's own count.
+_SLACK_NS: Final = 50 * NS_PER_MS
+
+
+class Hosting(Protocol):
+    """The view of one broker that this checker uses."""
+
+    @property
+    def life(self) -> Process | None:
+        """The present incarnation, None while the broker is down."""
+
+
+class _Known:
+    """One open connection that a broker accepted."""
+
+    __slots__ = ("heard_ns", "is_broker", "on_trial", "seen_ns")
+
+    def __init__(self, now_ns: int, *, is_broker: bool, on_trial: bool) -> None:
+        self.is_broker = is_broker
+        self.on_trial = on_trial
+        #: When the last request arrived, and when anything went either way.
+        self.heard_ns = self.seen_ns = now_ns
+
+
+class ConnectionChecker:
+    """Checker of the connections of one run; a `sim_connections.ConnectionWatch`."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Hosting],
+        hosts: Collection[str],
+        limit: int,
+        precision_ms: int,
+        violate: Callable[[str], None],
+        now_ns: Callable[[], int],
+    ) -> None:
+        """Begin without connections.
+
+        `hosts`: those of brokers. `precision_ms`: how exactly brokers note the last traffic.
+        """
+        self._brokers = brokers
+        self._hosts = hosts
+        self._limit = limit
+        self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS
+        self._violate = violate
+        self._now_ns = now_ns
+        self._known: dict[Process, dict[Endpoint, _Known]] = {}
+        #: Since when a broker has too many connections.
+        self._above_ns: dict[Process, int] = {}
+        #: Connections of clients that made room for brokers, and connections that were refused.
+        self.made_room = self.refused = 0
+
+    def opened(self, endpoint: Endpoint) -> None:
+        """Note a connection that a broker is about to accept."""
+        known = self._known.setdefault(endpoint.process, {})
+        settled = sum(not each.on_trial for each in known.values())
+        host = endpoint.peer_name.rpartition(":")[0]
+        known[endpoint] = _Known(
+            self._now_ns(), is_broker=host in self._hosts, on_trial=settled >= self._limit
+        )
+
+    def received(self, endpoint: Endpoint, frames: Sequence[memoryview]) -> None:
+        """Note requests that arrived; the broker has not seen them yet."""
+        known = self._known.get(endpoint.process, {}).get(endpoint)
+        if known is None:
+            return
+        known.heard_ns = known.seen_ns = self._now_ns()
+        for frame in frames:
+            key = int.from_bytes(frame[:2], "big")
+            if key != API_VERSIONS:
+                known.on_trial = False
+            if key in _OF_REPLICAS and not known.is_broker:
+                known.is_broker = _is_of_replica(frame)
+
+    def sent(self, endpoint: Endpoint, _: bytes) -> None:
+        """Note a response that leaves."""
+        known = self._known.get(endpoint.process, {}).get(endpoint)
+        if known is not None:
+            known.seen_ns = self._now_ns()
+
+    def lost(self, endpoint: Endpoint, reason: str) -> None:
+        """Check a connection that has ended on the broker's side."""
+        connections = self._known.get(endpoint.process, {})
+        ended = connections.pop(endpoint, None)
+        if ended is None or not reason.startswith(_AT_LIMIT):
+            return
+        broker_id = endpoint.process.node_id
+        clients = [each for each in connections.values() if not each.is_broker]
+        if ended.is_broker:
+            if clients:
+                self._violate(
+                    f"broker {broker_id} ends a connection of the broker at {endpoint.peer_name}"
+                    f" ({reason}), and {len(clients)} clients have one (L1)"
+                )
+        elif _FOR_BROKER not in reason:
+            self.refused += 1
+        else:
+            self.made_room += 1
+            self._check_victim(broker_id, endpoint, ended, clients)
+
+    def _check_victim(
+        self, broker_id: int, endpoint: Endpoint, ended: _Known, clients: Sequence[_Known]
+    ) -> None:
+        settled = [each.seen_ns for each in clients if not each.on_trial]
+        if settled and min(settled) + self._precision_ns < ended.heard_ns:
+            longer_ms = (ended.heard_ns - min(settled)) // NS_PER_MS
+            self._violate(
+                f"broker {broker_id} ends the connection of {endpoint.peer_name} for a broker;"
+                f" another client was idle for {longer_ms} ms longer (L1)"
+            )
+
+    def look(self) -> None:
+        """Count the connections of each broker."""
+        now_ns = self._now_ns()
+        alive = [broker.life for broker in self._brokers.values() if broker.life is not None]
+        self._known = {process: self._known.get(process, {}) for process in alive}
+        for process, connections in self._known.items():
+            settled = [each for each in connections.values() if not each.on_trial]
+            clients = sum(not each.is_broker for each in settled)
+            if len(settled) <= self._limit or not clients:
+                self._above_ns.pop(process, None)
+            elif now_ns - self._above_ns.setdefault(process, now_ns) > _SLACK_NS:
+                self._violate(
+                    f"broker {process.node_id} has {len(settled)} connections, {clients} of them of"
+                    f" clients, and max.connections={self._limit} (L1)"
+                )
+
+
+def _is_of_replica(frame: memoryview) -> bool:
+    """Return whether a request names a replica that sends it."""
+    try:
+        _, message = decode_request(frame)
+    except ProtocolError:
+        return False
+    state = getattr(message, "replica_state", None)
+    return bool(message.replica_id >= 0 or (state is not None and state.replica_id >= 0))
