@@ -3,11 +3,9 @@
 The checker follows the connections that each broker accepted. It knows what the broker must find
 out: which of them come from the hosts of brokers, or carried a request that only brokers send. It
 counts by itself. A connection that finds the limit reached is on trial until its first request
-other than ApiVersions. So these hold:
-
-- No connection of a broker ends at the limit while a client has one.
-- The client whose connection makes room is the longest idle one.
-- Connections that are not on trial never exceed the limit, those of brokers in excess excepted.
+other than ApiVersions. No connection of a broker ends at the limit while a client has one. The
+client whose connection makes room is the longest idle one. While a client is connected, the
+connections that are not on trial never exceed the limit.
 """
 
 from __future__ import annotations
