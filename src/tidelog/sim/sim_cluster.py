@@ -126,10 +126,7 @@ class SimCluster:
             settings.session_timeout_ms,
         )
         simulator.on_note.append(self.answers.noted)
-        self.leader_waits, self.connections = (
-            self._leader_wait_checker(),
-            self._connection_checker(),
-        )
+        self.leader_waits = self._leader_wait_checker()
         self.in_sync, self.damage = self._in_sync_checker(), DamageChecker(self.brokers)
         self.directory_moves = DirectoryMoveChecker(self.brokers, simulator.violate)
         self.redirected_moves = RedirectedMoveChecker(self.published, simulator.violate)
@@ -150,6 +147,8 @@ class SimCluster:
         """Follow the simulator's events, and judge crashes and expiries by the budget."""
         simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
+        #: Checker of connections, where crowds of clients reach the limit (L1).
+        self.connections = self._connection_checker()
         simulator.network.frame_watch = self.leader_waits or self.connections or self.answers
         simulator.network.connection_watch = self.connections
         self.budget.commits_synced = self.settings.flushes_before_ack
