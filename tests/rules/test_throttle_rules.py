@@ -362,6 +362,23 @@ def test_a_throttled_fetch_waits_and_goes_on_when_the_rate_allows() -> None:
     run(story())
 
 
+@pytest.mark.rule("R15")
+def test_a_follower_that_has_all_records_waits_for_none_of_them() -> None:
+    """A fetch that overtook the last records of the response before it began to wait for them."""
+
+    async def story() -> None:
+        cluster = await moving({"leaders": "*"}, {LEADER_RATE: "1"})
+        leader = cluster[1]
+        [session] = [each for each in leader.fetch_sessions.all() if each.replica_id == 3]
+        [waiting] = session.throttled
+        assert leader.replicas.throttles.leader_is_exceeded()
+        waiting.fetch_offset = end(leader)
+        leader.partition().watchers.log_end_moved(leader.partition())
+        assert not session.throttled
+
+    run(story())
+
+
 def fetches(broker: FakeBroker) -> list[FetchRequest]:
     return broker.peers.requests(FETCH)
 

@@ -443,7 +443,10 @@ class DelayedFetch:
         high_watermark = partition.high_watermark
         offset = item.fetch_offset
         end = self._session.end_offset(partition)
-        if offset >= end or self._throttled.leaves_out(item, partition):
+        has_all = offset >= end
+        if has_all:
+            self._throttled.has_all(item)
+        if has_all or self._throttled.leaves_out(item, partition):
             if (
                 high_watermark == item.sent_high_watermark
                 and log.log_start_offset == item.sent_log_start_offset

@@ -61,6 +61,14 @@ class ThrottledReads:
             self._session.throttled.pop(item, None)
         return False
 
+    def has_all(self, item: SessionPartition) -> None:
+        """Let a partition wait no longer, as its follower has all records.
+
+        It may have waited in a fetch that overtook the records of the response before.
+        """
+        if self._session.throttled:
+            self._session.throttled.pop(item, None)
+
     def read(self, item: SessionPartition, size: int) -> None:
         """Note a read of this look."""
         if self._is_active and self._follower >= 0 and self._is_throttled(item):
