@@ -1,7 +1,7 @@
-"""Total reading of the JSON in nodes: a typed value, or a LayoutError naming path, key and fault.
+"""Readers of the JSON in nodes: a typed value, or a LayoutError with path, key and fault.
 
-Nodes may be written by other implementations, by tools or by hand: extra keys are passed over,
-everything that is read is checked. No reader here raises anything else, whatever the bytes.
+Other implementations, tools and people write nodes, too. Readers ignore unknown keys and check all
+others. No bytes make a reader raise another error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REQUIRED: Any = object()
 
 
 class LayoutError(TidelogError):
-    """A node whose data is not what its path calls for."""
+    """A node's data does not have the form that its path requires."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -28,17 +28,17 @@ class LayoutError(TidelogError):
 
 
 def encode_json(value: dict[str, Any]) -> bytes:
-    """Compact JSON as Kafka writes it: UTF-8, no blanks, keys in the order given."""
+    """Return JSON as Kafka writes it: UTF-8, without blanks, keys in the given order."""
     return encode_value(value)
 
 
 def encode_value(value: object) -> bytes:
-    """As `encode_json`, for what is no object."""
+    """Return JSON like `encode_json`, for values that are no objects."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def parse_object(path: str, data: bytes) -> Fields:
-    """The JSON object in a node."""
+    """Return the JSON object in a node."""
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ def parse_object(path: str, data: bytes) -> Fields:
 
 
 def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
-    """A node that holds a list of broker ids, each once."""
+    """Return the list of broker ids in a node, each once."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -56,7 +56,7 @@ def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
 
 
 def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
-    """A node that holds one decimal number."""
+    """Return the decimal number in a node."""
     if not data.isdigit() or len(data) > 19 or int(data) > maximum:
         raise LayoutError(path, f"not a decimal number up to {maximum}: {data[:40]!r}")
     return int(data)
@@ -68,7 +68,7 @@ def is_number(name: str) -> bool:
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether a string of JSON can be written to a node again: a lone surrogate cannot."""
+    """Whether a string of JSON can be written to a node: one with a lone surrogate cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -86,19 +86,19 @@ class Fields:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All of it as it was written, unchecked."""
+        """All keys and values as they were written, unchecked."""
         return self._values
 
     def has(self, key: str) -> bool:
-        """Whether the key is there and not null."""
+        """Whether the key exists and is not null."""
         return self._values.get(key) is not None
 
     def names(self) -> list[str]:
-        """All keys, in the order written."""
+        """Return all keys in their written order."""
         return list(self._values)
 
     def fault(self, key: str, expected: str) -> LayoutError:
-        """The error for a key: what is there, and what would be right."""
+        """Return the error for a key, with its value and the expected one."""
         where = f"{self._where}.{key}" if self._where else key
         if key not in self._values:
             return LayoutError(self.path, f"{where} is missing ({expected} expected)")
@@ -114,7 +114,7 @@ class Fields:
         minimum: int = -1,
         maximum: int = INT32_MAX,
     ) -> int:
-        """An integer in bounds; `default` where the key is absent or null."""
+        """Return an integer within bounds; `default` if the key is absent or null."""
         value = self._values.get(key)
         if value is None and default is not _REQUIRED:
             return default
@@ -123,7 +123,7 @@ class Fields:
         return value
 
     def decimal_text(self, key: str, *, minimum: int = 0, maximum: int = INT64_MAX) -> int:
-        """An integer written as a string, as Kafka writes 64-bit values."""
+        """Return an integer that is written as a string, as Kafka writes 64-bit values."""
         value = self._values.get(key)
         digits = value.removeprefix("-") if isinstance(value, str) else ""
         if not isinstance(value, str) or not (
@@ -136,7 +136,7 @@ class Fields:
         return int(value)
 
     def text(self, key: str, default: str = _REQUIRED) -> str:
-        """A string; `default` where the key is absent or null."""
+        """Return a string; `default` if the key is absent or null."""
         value = self._values.get(key)
         if value is None and default is not _REQUIRED:
             return default
@@ -145,7 +145,7 @@ class Fields:
         return value
 
     def boolean(self, key: str, default: bool) -> bool:
-        """True or false; `default` where the key is absent or null."""
+        """Return true or false; `default` if the key is absent or null."""
         value = self._values.get(key)
         if value is None:
             return default
@@ -156,7 +156,7 @@ class Fields:
     def integers(
         self, key: str, *, maximum: int = INT32_MAX, minimum: int = 0, distinct: bool = True
     ) -> tuple[int, ...]:
-        """A list of integers in bounds; `distinct` refuses one that is there twice."""
+        """Return a list of integers within bounds; `distinct` rejects a repeated integer."""
         value = self._values.get(key)
         if not isinstance(value, list):
             raise self.fault(key, "a list of integers")
@@ -168,20 +168,20 @@ class Fields:
         return tuple(value)
 
     def texts(self, key: str) -> list[str]:
-        """A list of strings."""
+        """Return a list of strings."""
         value = self._values.get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.fault(key, "a list of strings")
         return list(value)
 
     def object(self, key: str) -> Fields:
-        """A nested object; an empty one where the key is absent or null."""
+        """Return a nested object; an empty object if the key is absent or null."""
         value = self._values.get(key)
         where = f"{self._where}.{key}" if self._where else key
         return Fields(self.path, {} if value is None else value, where)
 
     def objects(self, key: str) -> list[Fields]:
-        """A list of objects."""
+        """Return a list of objects."""
         value = self._values.get(key)
         if not isinstance(value, list):
             raise self.fault(key, "a list of objects")

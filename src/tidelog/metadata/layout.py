@@ -1,11 +1,10 @@
-"""Paths of every node, and the nodes that a first broker makes (rules V3-V8).
+"""Paths of every node, and the nodes that the first broker creates (V3 to V8).
 
-The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a real broker could be a
-peer. What is in the nodes is encoded and decoded by `layout_brokers` (controller, registrations,
-cluster id), `layout_topics` (assignments and partition states), `layout_admin` (configuration,
-requests, notifications, producer ids) and `layout_reassignments`; their functions are
-offered here too.
-Decoding is total: bad data is a LayoutError that names path, key and fault.
+The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a broker of Kafka can be a
+peer. `layout_brokers` encodes and decodes controller, registrations and cluster id,
+`layout_topics` assignments and partition states. `layout_admin` does so for configurations,
+requests, notifications and producer ids, `layout_reassignments` for reassignments. This module
+exports their functions too. Decoders raise only LayoutError, with path, key and fault.
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
-#: Ours (E8): for each broker a node that it writes when it registers and when it stops.
+#: tidelog's own (E8): each broker writes its node here when it registers and when it stops.
 BROKER_STAMPS = "/brokers/stamps"
-#: Ours (E8): the store is older than what a broker had seen of it.
+#: tidelog's own (E8): exists while the store is older than the one that a broker had seen.
 STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -85,13 +84,13 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
-#: Ours (R2).
+#: tidelog's own (R2).
 CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
-#: Ours (R11): while it exists, no reassignment begins.
+#: tidelog's own (R11): while it exists, no reassignment begins.
 FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
-#: Ours (R8).
+#: tidelog's own (R8).
 REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
-#: Ours (R12, R20): requests for several partitions and for one, and requests that were accepted.
+#: tidelog's own (R12, R20): requests for several partitions and for one, and accepted requests.
 REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
 REASSIGNMENT_REQUEST_PREFIX = "/admin/reassignment_requests/request_"
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"
@@ -102,13 +101,12 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
-#: Entity types below /config (`ConfigType.ALL`), and the entity that gives the defaults of a type.
+#: Entity types below /config (`ConfigType.ALL`), and the entity with the defaults of a type.
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-#: Persistent nodes that have to be there when a broker starts (`ZkData.PersistentZkPaths`, and
-#: those of requests that are ours, V7), parents before children; all empty. Any broker that misses
-#: one makes it; "exists" is no error.
+#: Persistent, empty nodes that a broker creates at its start where they are missing, parents first:
+#: those of `ZkData.PersistentZkPaths`, and tidelog's own of requests (V7).
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,
@@ -134,69 +132,69 @@ PERSISTENT_ROOTS = (
 
 
 def broker_path(broker_id: int) -> str:
-    """The registration of a broker."""
+    """Return the path of a broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def broker_stamp_path(broker_id: int) -> str:
-    """The stamp of a broker (E8)."""
+    """Return the path of a broker's stamp (E8)."""
     return f"{BROKER_STAMPS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """The assignment of a topic."""
+    """Return the path of a topic's assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def topic_partitions_path(topic: str) -> str:
-    """The parent of a topic's partitions."""
+    """Return the path of the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """The parent of a partition's state."""
+    """Return the path of the parent of a partition's state."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """Leader and ISR of a partition."""
+    """Return the path of a partition's state: its leader and its ISR."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
 
 
 def config_path(entity_type: str, entity: str) -> str:
-    """The configuration of an entity; `entity_type` is one of CONFIG_TYPES."""
+    """Return the path of an entity's configuration; `entity_type` is one of CONFIG_TYPES."""
     return f"{CONFIG}/{entity_type}/{entity}"
 
 
 def delete_topic_path(topic: str) -> str:
-    """The request to delete a topic."""
+    """Return the path of the request to delete a topic."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
 def partition_request_path(partition: TopicPartition, *, is_removal: bool) -> str:
-    """The request to remove a partition, or to add one (V7)."""
+    """Return the path of the request to remove a partition, or to add it (V7)."""
     return (
         f"{partition_requests_path(partition.topic, is_removal=is_removal)}/{partition.partition}"
     )
 
 
 def partition_requests_path(topic: str, *, is_removal: bool) -> str:
-    """The parent of a topic's requests to remove partitions, or to add some."""
+    """Return the path of the parent of a topic's requests to remove or to add partitions."""
     return f"{PARTITIONS_REMOVE if is_removal else PARTITIONS_ADD}/{topic}"
 
 
 def accepted_reassignment_path(partition: TopicPartition) -> str:
-    """The accepted request to reassign a partition (R12)."""
+    """Return the path of the accepted request to reassign a partition (R12)."""
     return f"{REASSIGNMENTS}/{partition.topic}/{partition.partition}"
 
 
 def partition_reassigned_path(partition: TopicPartition) -> str:
-    """The request to reassign one partition (R20)."""
+    """Return the path of the request to reassign one partition (R20)."""
     return f"{PARTITIONS_REASSIGNED}/{partition.topic}/{partition.partition}"
 
 
 def parse_decimal_name(path: str) -> int:
-    """The number that a node is named by (a broker id, a partition); LayoutError if it is none."""
+    """Return the number in a node's name, a broker id or a partition; raises LayoutError."""
     name = name_of(path)
     if not is_number(name):
         raise LayoutError(path, f"{name!r} is not a number")

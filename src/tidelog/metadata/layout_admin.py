@@ -1,10 +1,10 @@
-"""Configuration, requests of administrators, notifications, producer ids (V8, G3).
+"""Nodes of configurations, administrators' requests, notifications and producer ids (V8, G3).
 
 Kafka's keys and spellings (`ConfigEntityZNode`, `PreferredReplicaElectionZNode`,
 `ReassignPartitionsZNode`, `IsrChangeNotificationSequenceZNode`,
 `LogDirEventNotificationSequenceZNode`, `ProducerIdBlockZNode`, `FeatureZNode` of 3.9).
-`/admin/delete_topics/T` is a node without data. Requests to add and to remove partitions are the
-design's own (V7).
+`/admin/delete_topics/T` is a node without data. Requests to add and to remove partitions are
+tidelog's own (V7).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _INT16_MAX = 2**15 - 1
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """`/config/<type>/<entity>`; keys in ascending order."""
+    """Return the data of `/config/<type>/<entity>`, with keys in ascending order."""
     return encode_json({"version": 1, "config": dict(sorted(config.items()))})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """The settings of an entity, none for a node without data; LayoutError."""
+    """Return an entity's settings, none for a node without data; raises LayoutError."""
     if not data:
         return {}
     config = parse_object(path, data).object("config")
@@ -39,12 +39,12 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_type: str, entity: str) -> bytes:
-    """`/config/changes/config_change_NNN`, version 2: which entity changed."""
+    """Return the data of `/config/changes/config_change_NNN`, version 2: the changed entity."""
     return encode_json({"version": 2, "entity_path": f"{entity_type}/{entity}"})
 
 
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """(entity type, entity) of a change, version 1 or 2; LayoutError."""
+    """Return the entity type and the entity of a change, version 1 or 2; raises LayoutError."""
     fields = parse_object(path, data)
     if fields.integer("version", minimum=1, maximum=2) == 1:
         return fields.text("entity_type"), fields.text("entity_name")
@@ -55,18 +55,20 @@ def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
 
 
 def encode_partition_list(partitions: Sequence[TopicPartition]) -> bytes:
-    """`/admin/preferred_replica_election`."""
+    """Return the data of `/admin/preferred_replica_election`."""
     return encode_json({"version": 1, "partitions": _listed(partitions)})
 
 
 def decode_partition_list(path: str, data: bytes) -> list[TopicPartition]:
-    """The partitions asked for, each once; LayoutError."""
+    """Return the partitions of an election, each once; raises LayoutError."""
     return _partitions(parse_object(path, data))
 
 
 def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
-    """`/admin/reassign_partitions`, and the queue; `original_replicas` and `throttle`, in bytes a
-    second, are keys of ours (R1, R4)."""
+    """Return the data of `/admin/reassign_partitions`, and of the queue.
+
+    The keys `original_replicas` and `throttle`, in bytes per second, are tidelog's own (R1, R4).
+    """
     listed: list[dict[str, object]] = []
     for (topic, partition), replicas, original, throttle in entries:
         item: dict[str, object] = {"topic": topic, "partition": partition, "replicas": replicas}
@@ -79,8 +81,11 @@ def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
 
 
 def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
-    """Where partitions are to be, as an administrator wrote it or we did; whether that can be is
-    the controller's matter. LayoutError, also for a partition that is named twice."""
+    """Return the target replicas of partitions, as an administrator or tidelog wrote them.
+
+    The controller checks whether brokers and partitions exist. Raises LayoutError, also if a
+    partition is named twice.
+    """
     found: dict[TopicPartition, ReassignmentEntry] = {}
     fields = parse_object(path, data)
     fields.integer("version", 1, minimum=1, maximum=1)
@@ -96,48 +101,56 @@ def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
 
 
 def encode_partition_addition(replicas: Sequence[int]) -> bytes:
-    """`/admin/partitions_add/T/P`: the replicas of a partition to add, the preferred leader first;
-    none leave them to the controller (V7)."""
+    """Return the data of `/admin/partitions_add/T/P`: the new partition's replicas.
+
+    The preferred leader is first. Without replicas the controller chooses them (V7).
+    """
     return encode_value(list(replicas))
 
 
 def decode_partition_addition(path: str, data: bytes) -> tuple[int, ...]:
-    """The replicas asked for, none where the node has no data; LayoutError."""
+    """Return the requested replicas, none if the node has no data; raises LayoutError."""
     return parse_integers(path, data) if data else ()
 
 
 def encode_partition_removal(drain: bool) -> bytes:
-    """`/admin/partitions_remove/T/P`: whether every consumer group is to have read it first."""
+    """Return the data of `/admin/partitions_remove/T/P`.
+
+    With `drain`, the controller waits until every consumer group has read the partition.
+    """
     return encode_json({"version": 1, "drain": drain})
 
 
 def decode_partition_removal(path: str, data: bytes) -> bool:
-    """Whether to drain; a node without data does not ask for it. LayoutError."""
+    """Return whether to drain first, False if the node has no data; raises LayoutError."""
     return parse_object(path, data).boolean("drain", False) if data else False
 
 
 def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
-    """`/isr_change_notification/isr_change_NNN`: whose ISR a leader changed itself (A12)."""
+    """Return the data of `/isr_change_notification/isr_change_NNN`.
+
+    The leader changed the ISRs of these partitions itself (A12).
+    """
     return encode_json({"version": 1, "partitions": _listed(partitions)})
 
 
 def decode_isr_change(path: str, data: bytes) -> list[TopicPartition]:
-    """The partitions whose ISR changed, each once; LayoutError."""
+    """Return the partitions whose ISR changed, each once; raises LayoutError."""
     return _partitions(parse_object(path, data))
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """`/log_dir_event_notification/log_dir_event_NNN`: a log directory failed (D4)."""
+    """Return the data of `/log_dir_event_notification/log_dir_event_NNN`: a failure (D4)."""
     return encode_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:
-    """The broker whose directory failed; LayoutError."""
+    """Return the broker whose log directory failed; raises LayoutError."""
     return parse_object(path, data).integer("broker", minimum=0)
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """`/latest_producer_id_block`: the last block given, `first` to `last` inclusive (G3)."""
+    """Return the data of `/latest_producer_id_block`: the last block, inclusive (G3)."""
     return encode_json(
         {
             "version": 1,
@@ -149,7 +162,7 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 
 def decode_producer_id_block(path: str, data: bytes) -> tuple[int, int, int]:
-    """(broker, first, last) of the last block given; LayoutError."""
+    """Return the broker, the first and the last id of the last block; raises LayoutError."""
     fields = parse_object(path, data)
     first = fields.decimal_text("block_start")
     last = fields.decimal_text("block_end")

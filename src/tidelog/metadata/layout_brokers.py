@@ -1,9 +1,10 @@
-"""Who is there: `/cluster/id`, `/controller`, `/controller_epoch`, `/brokers/ids/N` (V3, V4).
+"""Nodes of the cluster id, the controller and the registered brokers (V3, V4).
 
-Kafka's keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9), and two of
-ours: `previous_broker_epoch` and `earlier_broker_epochs`, the registrations since each of which a
-broker has lost nothing (E3, E7), and `reports_log_ends`: it answers GetReplicaLogInfo (E6). Ours
-alone are `/brokers/stamps/N` and `/brokers/store_went_back` (E8).
+They are `/cluster/id`, `/controller`, `/controller_epoch` and `/brokers/ids/N`, with Kafka's keys
+and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9). Three keys are
+tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` are registrations since which the
+broker has lost no record (E3, E7). `reports_log_ends` says that the broker serves GetReplicaLogInfo
+(E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back` are tidelog's own, too (E8).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MAX_PORT = 65535
 
 
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
-    """`/brokers/stamps/N`; an import names the stamp that the node had in its former store."""
+    """Return the data of `/brokers/stamps/N`; `imported` is the stamp in the former store."""
     value: dict[str, object] = {"version": 1}
     if imported != NO_STAMP:
         value["imported"] = imported
@@ -42,7 +43,10 @@ def encode_stamp(imported: int = NO_STAMP) -> bytes:
 
 
 def decode_stamp(path: str, node: Node | None) -> int:
-    """The transaction that wrote a stamp, in the store from which it was imported; LayoutError."""
+    """Return the transaction that wrote a stamp, of the former store if it was imported.
+
+    Raises LayoutError.
+    """
     if node is None:
         return NO_STAMP
     fields = parse_object(path, node.data)
@@ -50,7 +54,7 @@ def decode_stamp(path: str, node: Node | None) -> int:
 
 
 def encode_store_went_back(found: StoreWentBack) -> bytes:
-    """`/brokers/store_went_back`, version 1."""
+    """Return the data of `/brokers/store_went_back`, version 1."""
     return encode_json(
         {
             "version": 1,
@@ -64,7 +68,7 @@ def encode_store_went_back(found: StoreWentBack) -> bytes:
 
 
 def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
-    """The finding that the store is older; LayoutError."""
+    """Return a broker's finding that the store is older; raises LayoutError."""
     fields = parse_object(path, node.data)
     return StoreWentBack(
         broker_id=fields.integer("broker", minimum=0),
@@ -82,12 +86,12 @@ def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """`/cluster/id`; the version is a string, as Kafka has it."""
+    """Return the data of `/cluster/id`; its version is a string, as in Kafka."""
     return encode_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(path: str, data: bytes) -> str:
-    """The cluster id; LayoutError."""
+    """Return the cluster id; raises LayoutError."""
     fields = parse_object(path, data)
     cluster_id = fields.text("id")
     if not cluster_id:
@@ -96,7 +100,7 @@ def decode_cluster_id(path: str, data: bytes) -> str:
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    """`/controller`, version 2."""
+    """Return the data of `/controller`, version 2."""
     return encode_json(
         {
             "version": 2,
@@ -108,19 +112,20 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """`/controller_epoch`: a decimal number."""
+    """Return the data of `/controller_epoch`, a decimal number."""
     return str(epoch).encode("ascii")
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    """The controller epoch; LayoutError."""
+    """Return the controller epoch; raises LayoutError."""
     return parse_decimal(path, data)
 
 
 def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
-    """`/brokers/ids/N`, version 5. `host` and `port` are those of the first PLAINTEXT endpoint.
+    """Return the data of `/brokers/ids/N`, version 5.
 
-    `broker_epoch` is not written: it is the node's creation transaction id.
+    `host` and `port` are those of the first PLAINTEXT endpoint. The broker epoch is no part of the
+    data: it is the id of the transaction that creates the node.
     """
     plain = next((item for item in broker.endpoints if item.security_protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
@@ -147,7 +152,7 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
 
 
 def decode_broker(path: str, broker_id: int, node: Node) -> BrokerInfo:
-    """A registration of any version that Kafka 3.9 reads (1 to 5); LayoutError."""
+    """Return a registration of the versions that Kafka 3.9 reads, 1 to 5; raises LayoutError."""
     fields = parse_object(path, node.data)
     version = fields.integer("version", minimum=1)
     if version == 1:
@@ -187,7 +192,7 @@ def _decode_endpoints(fields: Fields) -> tuple[Endpoint, ...]:
         if match is None or int(match[3]) > _MAX_PORT:
             raise fields.fault("endpoints", "LISTENER://host:port each")
         listener = match[1].upper()
-        # Without a map a listener is named by its protocol.
+        # Without a map, the name of a listener is its protocol.
         protocol = protocols.text(match[1]) if mapped else listener
         if protocol not in SECURITY_PROTOCOLS:
             raise LayoutError(

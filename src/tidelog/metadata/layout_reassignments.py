@@ -1,8 +1,8 @@
-"""Requests for reassignments besides `/admin/reassign_partitions` (R8, R12, R20); all are ours.
+"""Nodes of tidelog's own requests for reassignments (R8, R12, R20).
 
 `/admin/reassignment_requests/request_NNN` asks for several partitions, and
-`/admin/partitions_reassigned/T/P` for one. `/admin/reassignments/T/P` is a request that was
-accepted: the id of the transaction that made the node names one reassignment.
+`/admin/partitions_reassigned/T/P` for one. `/admin/reassignments/T/P` is an accepted request. The
+id of the transaction that created this node identifies the reassignment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Assignments = Mapping[TopicPartition, tuple[int, ...]]
 
 
 def encode_reassignment_request(assignments: Assignments) -> bytes:
-    """`/admin/reassignment_requests/request_NNN`."""
+    """Return the data of `/admin/reassignment_requests/request_NNN`."""
     topics: dict[str, dict[str, list[int]]] = {}
     for (topic, partition), replicas in assignments.items():
         topics.setdefault(topic, {})[str(partition)] = list(replicas)
@@ -30,7 +30,10 @@ def encode_reassignment_request(assignments: Assignments) -> bytes:
 
 
 def decode_reassignment_request(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """Where partitions are to be; whether that can be is the controller's matter. LayoutError."""
+    """Return the target replicas of each partition; raises LayoutError.
+
+    The controller checks whether brokers and partitions exist.
+    """
     fields = parse_object(path, data)
     fields.integer("version", minimum=1, maximum=1)
     topics = fields.object("assignments")
@@ -49,22 +52,22 @@ def decode_reassignment_request(path: str, data: bytes) -> dict[TopicPartition, 
 
 
 def encode_accepted_reassignment(replicas: tuple[int, ...]) -> bytes:
-    """`/admin/reassignments/T/P`."""
+    """Return the data of `/admin/reassignments/T/P`."""
     return encode_json({"version": 1, "replicas": list(replicas)})
 
 
 def decode_accepted_reassignment(path: str, data: bytes) -> tuple[int, ...]:
-    """Where the partition is to be; LayoutError."""
+    """Return the partition's target replicas; raises LayoutError."""
     fields = parse_object(path, data)
     fields.integer("version", minimum=1, maximum=1)
     return fields.integers("replicas", distinct=False)
 
 
 def encode_partition_reassigned(replicas: tuple[int, ...]) -> bytes:
-    """`/admin/partitions_reassigned/T/P`."""
+    """Return the data of `/admin/partitions_reassigned/T/P`."""
     return encode_value(list(replicas))
 
 
 def decode_partition_reassigned(path: str, data: bytes) -> tuple[int, ...]:
-    """Where the partition is to be; LayoutError."""
+    """Return the partition's target replicas; raises LayoutError."""
     return parse_integers(path, data)

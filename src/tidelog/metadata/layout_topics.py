@@ -1,10 +1,10 @@
-"""What is where: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
+"""Nodes of topics: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
-Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9). The state node has
-keys of ours: `isr_epochs` (parallel to `isr`, V10), `elr` with `elr_epochs`, `last_leader` (E1),
-`removed` and `first_epochs` (V71), `reassigned_to` (V52), `unproven` (E8), and so has the topic
-node: `original_replicas` (R1). Kafka passes over them and drops them when it rewrites the node, so
-absence has a safe meaning.
+They have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and keys of
+tidelog's own. The state node has `isr_epochs` (parallel to `isr`, V10), `elr` with `elr_epochs`,
+`last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to` (V52) and `unproven` (E8).
+The topic node has `original_replicas` (R1). Kafka ignores these keys and drops them when it
+rewrites the node, so a missing key has a safe meaning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: Of a partition's state that nothing unusual has happened to.
+#: The keys of nearly all states: those of partitions in their usual state.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )
@@ -44,12 +44,11 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """The replicas of each partition, in order of preference (rule V5).
+    """The replicas of each partition of a topic, in the order of preference (V5).
 
-    `adding` and `removing` name the replicas that a reassignment brings and takes, `original` those
-    that there were when it began, in their order (R1); partitions without any are not in them.
-    `topic_id` is ZERO_TOPIC_ID where the node has none (topics made by
-    tools older than topic ids).
+    `adding` and `removing` are the replicas that a reassignment adds and removes. `original` are
+    the replicas at its beginning, in their order (R1). Partitions without such replicas are not in
+    these mappings. `topic_id` is ZERO_TOPIC_ID if a tool older than topic ids created the topic.
     """
 
     topic_id: TopicId
@@ -57,14 +56,14 @@ class TopicAssignment:
     adding: Mapping[int, Replicas] = field(default_factory=dict)
     removing: Mapping[int, Replicas] = field(default_factory=dict)
     original: Mapping[int, Replicas] = field(default_factory=dict)
-    #: Throttles that came with reassignments, in bytes a second (R4).
+    #: Throttles of reassignments, in bytes per second (R4).
     throttles: Mapping[int, int] = field(default_factory=dict)
     #: Partitions whose reassignments may pause.
     guarded: tuple[int, ...] = ()
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
-    """`/brokers/topics/T`, version 3; partitions in ascending order."""
+    """Return the data of `/brokers/topics/T`, version 3, with partitions in ascending order."""
     value: dict[str, Any] = {"version": 3}
     if assignment.topic_id != ZERO_TOPIC_ID:
         value["topic_id"] = topic_id_to_text(assignment.topic_id)
@@ -83,7 +82,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 
 def decode_topic_id(path: str, data: bytes) -> TopicId:
-    """The topic id alone, ZERO_TOPIC_ID where the node has none; LayoutError."""
+    """Return the topic id, ZERO_TOPIC_ID if the node has none; raises LayoutError."""
     return _topic_id(parse_object(path, data))
 
 
@@ -97,7 +96,7 @@ def _topic_id(fields: Fields) -> TopicId:
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """An assignment of version 1 to 3; LayoutError, also for a broker that is named twice."""
+    """Return an assignment of version 1 to 3; raises LayoutError, also for a repeated broker."""
     fields = parse_object(path, data)
     topic_id = _topic_id(fields)
     partitions = _decode_replicas(fields, "partitions")
@@ -126,7 +125,7 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    """The state node, version 1; keys at their safe default are left out."""
+    """Return the data of a state node, version 1, without keys that have their safe default."""
     value: dict[str, Any] = {
         "controller_epoch": state.controller_epoch,
         "leader": state.leader,
@@ -155,9 +154,9 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
-    """A state node with another ISR, as its leader writes it; all other keys stay (A12).
+    """Return the data of a state node with another ISR, as its leader writes it (A12).
 
-    Keys that no release of ours knows stay, too. LayoutError where `data` is no JSON object.
+    All other keys stay, unknown ones too. Raises LayoutError if `data` is no JSON object.
     """
     value = dict(parse_object(path, data).values)
     value["isr"] = state.isr
@@ -176,7 +175,7 @@ def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
 
 
 def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState:
-    """Leader and ISR; the partition epoch is the node's version. LayoutError."""
+    """Return leader and ISR, with the node's version as partition epoch; raises LayoutError."""
     fields = parse_object(path, data)
     plain = _plain_state(fields.values, stat)
     if plain is not None:
@@ -219,7 +218,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
 
 
 def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The eligible leader replicas, and the broker epoch recorded for each; -1 without the key."""
+    """Return the eligible leader replicas and their recorded broker epochs, -1 if missing."""
     elr = fields.integers("elr") if fields.has("elr") else ()
     if not fields.has("elr_epochs"):
         return elr, (NO_BROKER_EPOCH,) * len(elr)
@@ -230,8 +229,11 @@ def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
-    """A state of the usual keys alone with nothing wrong in it, as nearly all are; None for one to
-    be looked at key by key. A new controller reads a hundred thousand of them."""
+    """Return a valid state that has only the usual keys, None for every other one.
+
+    A new controller reads a hundred thousand states, nearly all of this kind. The caller reads the
+    others key by key.
+    """
     if value.keys() != _PLAIN_KEYS:
         return None
     isr, epochs, leader = value["isr"], value["isr_epochs"], value["leader"]

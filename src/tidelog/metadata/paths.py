@@ -1,9 +1,9 @@
-"""Paths of nodes and the size of requests: what any store refuses before it sends anything.
+"""Checks of paths and of the size of requests, before any store sends them.
 
-ZooKeeper's rules for names: absolute, no empty, `.` or `..` part, no slash at the end, no control,
-surrogate or private-use characters, nor any beyond 16 bits, which are surrogates to Java. Limits
-are `core.limits`: the same with every store, so that what works on the embedded one works on
-ZooKeeper.
+Paths follow ZooKeeper's rules. They are absolute, without empty parts, `.` and `..`, and do not end
+with a slash. Control, surrogate and private-use characters are invalid, and so are characters
+beyond 16 bits, which Java has as surrogates. The limits (`core.limits`) are the same with every
+store, so that a request of the embedded store also works on ZooKeeper.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _FORBIDDEN = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff"
 _PATH = re.compile(rf"/|(?:/(?!\.{{1,2}}(?:/|$))[^{_FORBIDDEN}]+)+")
 
 SEQUENCE_DIGITS = 10
-#: Bytes of an operation on ZooKeeper's wire besides its path and data, rounded up.
+#: Bytes of an operation on ZooKeeper's wire beside its path and data, rounded up.
 _OP_OVERHEAD_BYTES = 64
-#: Paths whose check is remembered: those of 10,000 partitions and their neighbours.
+#: Number of paths whose check is cached: enough for 10,000 partitions.
 _CACHED_PATHS = 32_768
 
 
@@ -32,33 +32,33 @@ def is_path(path: str) -> bool:
 
 
 def validate_path(path: str) -> None:
-    """Raise InvalidPath, naming the path, unless it is one."""
+    """Raise InvalidPath with the path unless it is the path of a node."""
     if not is_path(path):
         raise InvalidPath(path, "not a path of a node")
 
 
 def parent_of(path: str) -> str:
-    """The path of the parent; "/" is its own."""
+    """Return the path of the parent; "/" is its own parent."""
     return path[: path.rfind("/")] or "/"
 
 
 def name_of(path: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return path[path.rfind("/") + 1 :]
 
 
 def join(parent: str, name: str) -> str:
-    """The path of a child."""
+    """Return the path of a child."""
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 
 def sequence_path(path: str, counter: int) -> str:
-    """The path of a sequence node, given its parent's counter."""
+    """Return the path of a sequence node from its parent's counter."""
     return f"{path}{counter:0{SEQUENCE_DIGITS}d}"
 
 
 def validate_ops(ops: Sequence[Op]) -> None:
-    """Raise InvalidPath or RequestTooLarge for a transaction that no store takes."""
+    """Raise InvalidPath or RequestTooLarge for a transaction that no store accepts."""
     if len(ops) > MAX_TRANSACTION_OPS:
         raise RequestTooLarge(
             "", f"{len(ops)} operations in a transaction, at most {MAX_TRANSACTION_OPS} are allowed"

@@ -1,13 +1,13 @@
 """The metadata store's contract: a tree of versioned nodes, as ZooKeeper has it (rules S1-S5).
 
-Nodes carry data and a version; ephemeral nodes live as long as the session that made them; sequence
-nodes get a number from their parent; watches fire once; transactions apply as a whole or not at
-all. The embedded store (`runtime/stores`), ZooKeeper and the simulated store (`sim/sim_store`) all
-keep this contract, and one test suite (`tests/store`) holds them to it. This module knows neither
-what the nodes mean (`metadata/layout`) nor how they are kept.
+Nodes have data and a version. Ephemeral nodes live as long as the session that created them, and
+sequence nodes get a number from their parent. Watches fire once. Transactions apply as a whole or
+not at all. The embedded store (`runtime/stores`), ZooKeeper and the simulated store
+(`sim/sim_store`) keep this contract; one test suite (`tests/store`) holds them to it. The meaning
+of nodes is in `metadata/layout`.
 
-Values that are built by the ten thousand are named tuples or plain slotted dataclasses: frozen ones
-cost five times as much (DESIGN.md, rule 1).
+Values that brokers build by the ten thousand are named tuples or plain slotted dataclasses, because
+frozen ones cost five times as much (DESIGN.md, rule 1).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import NamedTuple, Protocol
 
 from tidelog.core.errors import TidelogError
 
-#: The expected version that every version meets. Only where a rule calls for it: an epoch that came
-#: from the wire must never become this one (rule V6).
+#: The expected version that matches every version. Only rules may ask for it: an epoch from the
+#: wire must never become this value (V6).
 ANY_VERSION = -1
 #: `Stat.ephemeral_owner` of a persistent node.
 NO_OWNER = 0
 
 
 class Stat(NamedTuple):
-    """What the store knows of a node besides its data.
+    """A node's metadata in the store.
 
-    `version` counts SetData from 0, `czxid` and `mzxid` are the ids of the transactions that made
-    it and changed its data last, `ephemeral_owner` the session it lives with, or NO_OWNER.
+    `version` counts SetData from 0. `czxid` is the id of the transaction that created the node, and
+    `mzxid` of the last one that changed its data. `ephemeral_owner` is the session with which the
+    node ends, or NO_OWNER.
     """
 
     version: int
@@ -40,7 +41,7 @@ class Stat(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node as read."""
+    """A node's data, and its stat at the same moment."""
 
     data: bytes
     stat: Stat
@@ -48,8 +49,11 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class Create:
-    """Make a node; NodeExists, or NoNode without its parent. A sequence node's name gets ten digits
-    from its parent's count of children ever made."""
+    """Create a node.
+
+    Fails with NodeExists, or with NoNode if the parent does not exist. A sequence node's name gets
+    ten digits: the number of children that its parent ever had.
+    """
 
     path: str
     data: bytes
@@ -59,7 +63,7 @@ class Create:
 
 @dataclass(slots=True)
 class SetData:
-    """Replace a node's data; NoNode, or BadVersion unless the version is as expected."""
+    """Replace a node's data; fails with NoNode, or with BadVersion if the version is another."""
 
     path: str
     data: bytes
@@ -68,7 +72,7 @@ class SetData:
 
 @dataclass(slots=True)
 class Delete:
-    """Remove a node; NoNode, BadVersion, or NotEmpty while it has children."""
+    """Delete a node; fails with NoNode or BadVersion, or with NotEmpty while it has children."""
 
     path: str
     version: int
@@ -76,7 +80,7 @@ class Delete:
 
 @dataclass(slots=True)
 class Check:
-    """Change nothing; NoNode or BadVersion fails the transaction it is part of."""
+    """Compare a node's version; NoNode or BadVersion fails the whole transaction."""
 
     path: str
     version: int
@@ -86,15 +90,18 @@ Op = Create | SetData | Delete | Check
 
 
 class OpResult(NamedTuple):
-    """What an operation did: the path it made or touched, and the node's stat after it (None after
-    Delete and Check)."""
+    """The result of an operation.
+
+    `path` is the node that the operation created, changed, deleted or checked. `stat` is the node's
+    stat afterwards, None after Delete and Check.
+    """
 
     path: str
     stat: Stat | None
 
 
 class EventKind(Enum):
-    """What a watch saw."""
+    """Kinds of changes that a watch reports."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -104,17 +111,18 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """A change of a watched node; what it is now must be read."""
+    """A change of a watched node; the watcher must read the node to know its new data."""
 
     kind: EventKind
     path: str
 
 
 class SessionEvent(Enum):
-    """What became of the session.
+    """Changes of a session's state.
 
-    SUSPENDED: the store cannot be reached; the session may still live, ephemerals too (rule S3).
-    EXPIRED: the session is over, its ephemerals are gone, its watches are dropped without firing.
+    SUSPENDED: the store cannot be reached. The session may still exist, and its ephemeral nodes
+    (S3). EXPIRED: the session has ended. Its ephemeral nodes are deleted, and its watches are
+    dropped without firing.
     """
 
     CONNECTED = "connected"
@@ -123,7 +131,7 @@ class SessionEvent(Enum):
 
 
 class StoreError(TidelogError):
-    """Base of what a store refuses or cannot do; `path` is the node concerned, or empty."""
+    """Base of a store's errors; `path` is the node of the failed request, or empty."""
 
     def __init__(self, path: str = "", message: str = "") -> None:
         super().__init__(f"{message}: {path}" if message and path else message or path)
@@ -131,50 +139,50 @@ class StoreError(TidelogError):
 
 
 class NoNode(StoreError):
-    """The node, or the parent of the one to make, is not there."""
+    """The node does not exist, or the parent of the node to create."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such node")
 
 
 class NodeExists(StoreError):
-    """The node to make is there already."""
+    """The node to create exists already."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "node exists")
 
 
 class BadVersion(StoreError):
-    """The node's version is not the expected one."""
+    """The node's version is not the expected version."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "version is not as expected")
 
 
 class NotEmpty(StoreError):
-    """The node to remove has children."""
+    """The node to delete has children."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "node has children")
 
 
 class NoChildrenForEphemerals(StoreError):
-    """The parent is an ephemeral node; those have no children."""
+    """The parent is an ephemeral node, which cannot have children."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "an ephemeral node has no children")
 
 
 class InvalidPath(StoreError):
-    """Not a path: nothing was sent."""
+    """The text is no path of a node; nothing was sent."""
 
 
 class RequestTooLarge(StoreError):
-    """A node or transaction over the limits (`core.limits`): nothing was sent."""
+    """A node or transaction exceeds the limits (`core.limits`); nothing was sent."""
 
 
 class TransactionFailed(StoreError):
-    """Operation `index` failed with `error`: nothing of the transaction was applied."""
+    """Operation `index` failed with `error`; no operation of the transaction was applied."""
 
     def __init__(self, index: int, error: StoreError) -> None:
         super().__init__(error.path, f"operation {index} failed, nothing applied: {error}")
@@ -183,21 +191,24 @@ class TransactionFailed(StoreError):
 
 
 class SessionExpired(StoreError):
-    """The session is over: nothing was applied (rule S1); `open()` starts a new one."""
+    """The session has ended and nothing was applied (S1); `open()` starts a new session."""
 
     def __init__(self) -> None:
         super().__init__("", "the session has expired")
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached: certainly not applied. Not an expired session (rule S3)."""
+    """The store cannot be reached, so nothing was applied; the session may still exist (S3)."""
 
     def __init__(self, message: str) -> None:
         super().__init__("", message)
 
 
 class OutcomeUnknown(StoreError):
-    """The answer was lost: applied or not. Read back and compare before deciding (rule S2)."""
+    """The response was lost, so the transaction may have been applied.
+
+    The caller must read the nodes and compare before it decides (S2).
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__("", message)
@@ -208,51 +219,54 @@ SessionCallback = Callable[[SessionEvent], None]
 
 
 class MetadataStore(Protocol):
-    """One session's view of the store. All calls and callbacks are on the node's loop.
+    """One session's view of the store; all calls and callbacks are on the process's loop.
 
-    Requests take effect in the order they were made. Any of them raises SessionExpired after an
-    expiry, StoreUnavailable where there is no session yet or the store cannot be reached for a
-    session timeout, and InvalidPath.
+    Requests take effect in the order of the calls. Every request raises SessionExpired after an
+    expiry, and InvalidPath. It raises StoreUnavailable before the first session, and while the
+    store cannot be reached for a session timeout.
 
-    Watches are one-shot and per kind: one left by `get` fires on creation, change of data and
-    deletion, one left by `children` on a child made or removed and on deletion. The same callback
-    left twice on the same path fires once. A watcher hears of a change before any answer that could
-    show it or anything later (rule S1); its own transactions count.
+    Watches fire once, each kind by itself. A watch of `get` fires when the node is created, changed
+    or deleted. A watch of `children` fires when a child is created or deleted, and when the node is
+    deleted. A callback that watches a path twice fires once. A watch fires before any response that
+    could show the change or a later one (S1), also for the session's own transactions.
     """
 
     @property
     def session_id(self) -> int | None:
-        """The live session's id (as in `Stat.ephemeral_owner`), None without one."""
+        """Id of the current session (as in `Stat.ephemeral_owner`), None without a session."""
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session outlives its last sign of life."""
+        """Time after which the store ends a session that sends nothing."""
 
     async def open(self) -> None:
-        """Connect and start a session, after EXPIRED a new one."""
+        """Connect and start a session; after EXPIRED, start a new session."""
 
     async def close(self) -> None:
-        """End the session at once, its ephemeral nodes go with it. Safe to repeat."""
+        """End the session and its ephemeral nodes at once; safe to repeat."""
 
     def on_session(self, callback: SessionCallback) -> None:
-        """Call back at every change of the session's state; kept over sessions."""
+        """Call back at every change of the session's state, in later sessions too."""
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Read a node, None if there is none. A watch left on a missing node fires on creation."""
+        """Return a node, None if it does not exist; a watch then fires when it is created."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes in the order of `paths`; each as `get`, no snapshot promised."""
+        """Return many nodes in the order of `paths`, each as of its own moment."""
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
-        """Names of the children, sorted; None, and no watch left, if there is no such node."""
+        """Return the sorted names of the children; None, without a watch, if there is no node."""
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Apply all operations or none, under one new transaction id, higher than all before.
 
-        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. Whether transactions that change
-        nothing take an id is the store's affair, and so is what else takes one.
+        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. A store may give ids to other
+        requests too, and to transactions without a change.
         """
 
     def beat(self) -> None:
-        """Proof that the loop turns, called at every tick: the session is kept alive only while the
-        last beat is younger than a third of the session timeout (DESIGN.md, rule 4)."""
+        """Note that the loop turns.
+
+        The store keeps the session only while the last call is younger than a third of the session
+        timeout (DESIGN.md, rule 4).
+        """

@@ -1,9 +1,8 @@
-"""Transactions over nodes, all or nothing: what operations mean, for every store (rules V3, V6).
+"""Transactions over nodes in memory, all or nothing, with the same meaning in every store (V3, V6).
 
-`NodeSpace` applies operations to nodes that are in memory, in place, with a list of how to undo
-them. The simulated store keeps its whole tree in one (`Tree`); the embedded store fills one with
-the nodes that some transactions touch and writes back what changed: so both mean the same.
-Knows no sessions beyond the number that owns an ephemeral node, no watches, no time.
+`NodeSpace` applies operations in place and keeps the steps that undo them. The simulated store has
+its whole tree in a `Tree`. The embedded store loads the nodes of some transactions into a
+`NodeSpace` and writes the changed ones back. Watches are in `metadata.watches`.
 """
 
 from __future__ import annotations
@@ -31,24 +30,23 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: What a transaction did to one node: one of the marks below, and the path.
+#: A change of one node by a transaction: one of the marks below, and the path.
 Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: Children of the path were made or removed, unseen which: never made by a transaction.
+#: Unknown children of the path were created or deleted; transactions never give this mark.
 CHILDREN_DIFFER = "*"
 
-# Building a named tuple through its own __new__ costs twice as much.
+# The class's own __new__ takes twice as long.
 _new = tuple.__new__
 
 
 class TreeNode:
-    """A node in place.
+    """A node that transactions change in place.
 
-    `made` counts the children it ever had, for sequence numbers; `child_count` those it has.
-    `key` is for the keeper of the nodes: what identifies the node where it is stored, 0 for one
-    that is not stored yet.
+    `child_count` is the number of its children, and `made` the number of children that it ever had,
+    for sequence numbers. `key` identifies the node where the store keeps it; 0 before that.
     """
 
     __slots__ = ("child_count", "czxid", "data", "key", "made", "mzxid", "owner", "version")
@@ -75,13 +73,15 @@ class TreeNode:
 
     @property
     def stat(self) -> Stat:
-        """What readers see of it."""
+        """The stat that readers get."""
         return Stat(self.version, self.czxid, self.mzxid, self.owner)
 
 
 class NodeSpace:
-    """The nodes that operations are applied to, by path; one that does not hold all of them finds
-    the rest in `_lookup`."""
+    """The nodes to which operations are applied, by path.
+
+    A subclass that does not hold all nodes finds the others in `_lookup`.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, TreeNode] = {}
@@ -91,9 +91,9 @@ class NodeSpace:
     def apply(
         self, ops: Sequence[Op], zxid: int, session_id: int
     ) -> tuple[list[OpResult], list[Change]]:
-        """Apply a transaction under the id `zxid`; without changes the id stays unused.
+        """Apply a transaction under the id `zxid`, which stays unused if no node changes.
 
-        Raises TransactionFailed and leaves everything as it was.
+        Raises TransactionFailed, without any change.
         """
         undo = self._undo = []
         changes = self._changes = []
@@ -131,14 +131,14 @@ class NodeSpace:
                 step()
 
     def _lookup(self, path: str) -> TreeNode | None:
-        """The node at `path`, if there is one."""
+        """Return the node at `path`, None if it does not exist."""
         return self.nodes.get(path)
 
     def _attached(self, path: str, node: TreeNode) -> None:
-        """A node was put under its parent."""
+        """Note that a node was put under its parent."""
 
     def _detached(self, path: str, node: TreeNode) -> None:
-        """A node was taken from its parent."""
+        """Note that a node was taken from its parent."""
 
     def _expect(self, path: str, version: int) -> TreeNode:
         node = self.nodes.get(path) or self._lookup(path)
@@ -193,7 +193,7 @@ class NodeSpace:
 
 
 class Tree(NodeSpace):
-    """A whole tree in memory; the root is always there."""
+    """A whole tree in memory, which always has its root."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,17 +203,17 @@ class Tree(NodeSpace):
         self._ephemerals: dict[int, dict[str, None]] = {}
 
     def get(self, path: str) -> Node | None:
-        """A node as it is now."""
+        """Return a node as it is now."""
         node = self.nodes.get(path)
         return None if node is None else Node(node.data, node.stat)
 
     def children(self, path: str) -> list[str] | None:
-        """Names of its children, sorted; None if there is no such node."""
+        """Return the sorted names of a node's children, None if the node does not exist."""
         names = self._children.get(path)
         return None if names is None else sorted(names)
 
     def ephemerals(self, session_id: int) -> list[str]:
-        """Paths of a session's ephemeral nodes, sorted."""
+        """Return the sorted paths of a session's ephemeral nodes."""
         return sorted(self._ephemerals.get(session_id, {}))
 
     def transact(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[Change]]:
@@ -224,7 +224,7 @@ class Tree(NodeSpace):
         return results, changes
 
     def copy(self) -> Tree:
-        """An independent copy, as a backup of a store has it."""
+        """Return an independent copy, as a backup of a store has it."""
         other = Tree()
         other.zxid = self.zxid
         other.nodes = {
@@ -239,11 +239,11 @@ class Tree(NodeSpace):
         return other
 
     def owners(self) -> list[int]:
-        """Sessions that have ephemeral nodes, ascending."""
+        """Return the sessions that have ephemeral nodes, in ascending order."""
         return sorted(self._ephemerals)
 
     def dump(self) -> dict[str, Node]:
-        """Everything, by path in order: for checkers and comparisons."""
+        """Return all nodes in the order of their paths, for checkers and comparisons."""
         return {path: Node(node.data, node.stat) for path, node in sorted(self.nodes.items())}
 
     def _attached(self, path: str, node: TreeNode) -> None:

@@ -1,9 +1,9 @@
-"""One-shot watches of one session: who has to hear of which change (rule S1).
+"""The watches of one session, each of which fires once (S1).
 
-Two kinds, as ZooKeeper has them: a data watch sees a node made, changed, removed; a child watch
-sees its children made and removed, and its own removal. A callback that is left twice on one path
-fires once. `callback` may be anything hashable: the store decides how it is called.
-Knows neither nodes nor sessions.
+There are two kinds, as in ZooKeeper. A data watch fires when the node is created, changed or
+deleted. A child watch fires when a child is created or deleted, and when the node is deleted. A
+callback that watches a path twice fires once. A `callback` is any hashable value; the store decides
+how to call it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Watches(Generic[C]):
     """The watches that have not fired, by path."""
 
     def __init__(self) -> None:
-        # Dictionaries in place of sets: callbacks fire in the order they were left.
+        # Dictionaries, not sets: callbacks fire in the order of their watches.
         self._data: dict[str, dict[C, None]] = {}
         self._children: dict[str, dict[C, None]] = {}
 
@@ -32,15 +32,15 @@ class Watches(Generic[C]):
         return len(self._data) + len(self._children)
 
     def watch_data(self, path: str, callback: C) -> None:
-        """Fire once when the node at `path` is made, changed or removed."""
+        """Fire once when the node at `path` is created, changed or deleted."""
         self._data.setdefault(path, {})[callback] = None
 
     def watch_children(self, path: str, callback: C) -> None:
-        """Fire once when a child of `path` is made or removed, or `path` is removed."""
+        """Fire once when a child of `path` is created or deleted, or `path` is deleted."""
         self._children.setdefault(path, {})[callback] = None
 
     def fire(self, changes: Iterable[Change]) -> list[tuple[C, WatchEvent]]:
-        """Take off the watches that these changes concern; what to call, in order."""
+        """Remove the watches that these changes fire; return the calls to make, in order."""
         fired: list[tuple[C, WatchEvent]] = []
         data, children = self._data, self._children
         if not data and not children:
@@ -64,18 +64,18 @@ class Watches(Generic[C]):
         return fired
 
     def is_watched(self, path: str) -> bool:
-        """Whether a watch of either kind is left on `path`."""
+        """Whether `path` has a watch of either kind."""
         return path in self._data or path in self._children
 
     def data_paths(self) -> list[str]:
-        """Paths with data watches, in the order they were left."""
+        """Return the paths with data watches, in the order of the watches."""
         return list(self._data)
 
     def children_paths(self) -> list[str]:
-        """Paths with child watches, in the order they were left."""
+        """Return the paths with child watches, in the order of the watches."""
         return list(self._children)
 
     def clear(self) -> None:
-        """Drop all without firing."""
+        """Drop all watches without firing."""
         self._data.clear()
         self._children.clear()
