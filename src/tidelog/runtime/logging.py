@@ -10,6 +10,7 @@ thread opens it again by its name on request, because another program may have r
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import logging.handlers
 import os
@@ -31,6 +32,8 @@ _ROOT = "tidelog"
 _STREAMS = ("controller", "request", "server", "state_change", "store")
 #: Lines that may wait for a blocked disk; later ones are dropped and counted.
 _QUEUE_LINES = 100_000
+#: The thread is given up at the end where it writes no line for so long: its reader has stopped.
+_BLOCKED_AFTER_S = 3.0
 #: How often the thread looks for ended floods while no other line is written.
 _SUMMARIZE_EVERY_S = 1.0
 
@@ -98,6 +101,8 @@ class LogThread(logging.handlers.QueueListener):
         self._floods = Floods(time.monotonic)
         self._file = file
         self._reopening = threading.Event()
+        #: Standard error takes no line any more, and the lines that wait are lost.
+        self.is_blocked = False
 
     def reopen(self) -> None:
         """Open the log's file again by its name, soon, and log the outcome there."""
@@ -124,7 +129,19 @@ class LogThread(logging.handlers.QueueListener):
             super().handle(record)
 
     def stop(self) -> None:
-        super().stop()
+        """Write the lines that wait, as long as standard error takes any; end the thread."""
+        thread = self._thread
+        if thread is None or self.is_blocked:
+            return
+        while thread.is_alive():
+            left = self._lines.qsize()
+            with contextlib.suppress(queue.Full):
+                self.enqueue_sentinel()
+            thread.join(_BLOCKED_AFTER_S)
+            if thread.is_alive() and self._lines.qsize() >= left:
+                self.is_blocked = True
+                return
+        self._thread = None
         self._write_summaries(self._floods.ended(everything=True))
 
     def _write_summaries(self, summaries: Iterable[logging.LogRecord]) -> None:
@@ -160,13 +177,8 @@ def start_logging(level: int = logging.INFO) -> LogThread:
     root.handlers = [_DroppingQueueHandler(lines)]
     listener = LogThread(lines, output, LogFile.of(2, 1))
     listener.start()
-    atexit.register(_stop_quietly, listener)
+    atexit.register(listener.stop)
     return listener
-
-
-def _stop_quietly(listener: logging.handlers.QueueListener) -> None:
-    if listener._thread is not None:  # None after an earlier stop
-        listener.stop()
 
 
 class LogLevels:

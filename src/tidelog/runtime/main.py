@@ -34,6 +34,7 @@ from tidelog.runtime.logging import LogLevels, LogThread, LogTracer, start_loggi
 from tidelog.runtime.memory import MemoryAtRest, use_one_arena
 from tidelog.runtime.network import SocketNetwork
 from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
+from tidelog.runtime.standard_streams import open_closed, say_last
 from tidelog.runtime.stores.opening import make_store
 from tidelog.runtime.turns import TurnSelector
 from tidelog.runtime.watchdog import Watchdog
@@ -68,13 +69,25 @@ class Start:
 
 def run_broker(start: Start) -> int:
     """Run a broker until a signal stops it; return the exit code."""
-    config = start.config
     if sys.flags.optimize:
-        _complain("tidelog: python -O removes the checks that brokers rely on: refused")
+        say_last("tidelog: python -O removes the checks that brokers rely on: refused")
         return EXIT_FAILED
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     use_one_arena()
     listener = start_logging()
+    try:
+        code = _run_logged(start, listener)
+    finally:
+        start.signals.install()  # the loop has removed its own handlers
+        listener.stop()
+    if listener.is_blocked:
+        os._exit(code)  # the interpreter's own end would wait for standard error, too
+    return code
+
+
+def _run_logged(start: Start, listener: LogThread) -> int:
+    """Run a broker; return the exit code. An error that keeps it from running is its last line."""
+    config = start.config
     try:
         check_apart(
             f"log.dirs={','.join(config.log_dirs)!r}",
@@ -85,10 +98,8 @@ def run_broker(start: Start) -> int:
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
             return runner.run(_serve(start, turns, listener))
     except (TidelogError, OSError) as error:
-        _complain(f"tidelog: broker {config.broker_id} cannot run: {error}")
+        say_last(f"tidelog: broker {config.broker_id} cannot run: {error}")
         return EXIT_FAILED
-    finally:
-        listener.stop()
 
 
 async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> int:
@@ -99,7 +110,7 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     tracer = LogTracer(config.broker_id)
 
     def halt(reason: str) -> None:
-        os.write(2, f"tidelog: broker {config.broker_id} halts: {reason}\n".encode())
+        say_last(f"tidelog: broker {config.broker_id} halts: {reason}")
         os._exit(EXIT_HALTED)
 
     clock = SystemClock(loop)
@@ -290,12 +301,9 @@ def end_with_parent(parent_pid: int) -> None:
         raise ConfigError(f"--end-with-parent {parent_pid}: the parent has ended already")
 
 
-def _complain(message: str) -> None:
-    sys.stderr.write(message + "\n")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Parse the few options of a spawned broker and run it."""
+    open_closed()
     report_stacks()
     signals = BrokerSignals()
     signals.install()
@@ -313,23 +321,20 @@ def main(arguments: Sequence[str]) -> int:
             else:
                 parent = value
         else:
-            _complain(_USAGE)
+            say_last(_USAGE)
             return EXIT_USAGE
     if not path or not (parent == "" or parent.isdecimal()):
-        _complain(_USAGE)
+        say_last(_USAGE)
         return EXIT_USAGE
     try:
         if parent:
             end_with_parent(int(parent))
         config = load_config(path, overrides)
     except (TidelogError, OSError) as error:
-        _complain(f"tidelog: {error}")
+        say_last(f"tidelog: {error}")
         return EXIT_FAILED
     signals.broker_id = config.broker_id
-    try:
-        return run_broker(Start(config, partial(load_config, path, overrides), signals))
-    finally:
-        signals.install()  # the loop has removed its own handlers
+    return run_broker(Start(config, partial(load_config, path, overrides), signals))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ once. SIGHUP ends nothing: it reopens the log and reloads the configuration. Onl
 error is a terminal does it stop the broker, because that terminal is gone. SIGQUIT writes the
 stacks of all threads, as in a JVM. SIGKILL and faults of the process itself (SIGSEGV) cannot be
 handled; a fault leaves the stacks of all threads on standard error.
+
+Whether standard error is a terminal is looked up at the start: after a hangup it no longer looks
+like one. A SIGHUP that was ignored at the start (nohup) never stops the broker.
 """
 
 from __future__ import annotations
@@ -76,6 +79,8 @@ class BrokerSignals:
         self._hurry: Callable[[], None] = _nothing
         self._reload: Callable[[], None] = _nothing
         self._end_at_once: Callable[[str], None] = _nothing_said
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._hangup_stops = os.isatty(_STANDARD_ERROR) and not ignored
 
     def install(self) -> None:
         """Note signals from now on, until `attach`, instead of ending by them."""
@@ -124,7 +129,7 @@ class BrokerSignals:
     def came(self, number: int) -> None:
         """Act on a signal; on the loop."""
         name = name_of(number)
-        if number == signal.SIGHUP and not os.isatty(_STANDARD_ERROR):
+        if number == signal.SIGHUP and not self._hangup_stops:
             self._log.info("%s: reopening the log, reloading the configuration", name)
             self._reload()
         elif not self.stopping.is_set():

@@ -125,14 +125,19 @@ def test_a_real_signal_reaches_the_loop(
     loop.run_until_complete(signals.stopping.wait())
 
 
+@pytest.mark.parametrize("ignored", [False, True])
 def test_a_hangup_of_the_terminal_stops_the_broker(
-    loop: asyncio.AbstractEventLoop, signals: BrokerSignals, monkeypatch: pytest.MonkeyPatch
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, ignored: bool
 ) -> None:
+    """Not under nohup. A terminal that is gone is no terminal any more for the system."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     monkeypatch.setattr(os, "isatty", lambda descriptor: descriptor == 2)
+    signals = BrokerSignals(7)
+    monkeypatch.setattr(os, "isatty", lambda descriptor: False)
     acts = Acts(signals)
     acts.attach(loop)
     signals.came(signal.SIGHUP)
-    assert acts.done == ["give up the start"]
+    assert acts.done == ["reload" if ignored else "give up the start"]
 
 
 class TestLogFiles:
