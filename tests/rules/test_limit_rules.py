@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.broker import fakes as cluster
 from tests.support.broker.connections import FakeBroker, FakeTransport
+from tests.support.broker.coordinator import told
 from tests.support.ports import FakeTracer, ManualClock
 
+from tidelog.broker.apis import modules
+from tidelog.broker.server.broker_claims import Members
 from tidelog.broker.server.connection_limit import ConnectionLimit
 from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.requests import Request
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.limits import MIB
 from tidelog.core.response_budget import ResponseBudget, ResponseShare
-from tidelog.wire.codec import decode_request, encode_request
+from tidelog.wire.codec import RequestHeader, decode_request, encode_request
 from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.list_offsets import ListOffsetsRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tidelog.wire.registry import FETCH, METADATA
+from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tidelog.wire.registry import FETCH, LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 
 LIMIT = 3
 MAX_BYTES = 8 * MIB
@@ -35,7 +43,9 @@ class Crowd:
             FakeTracer(),
             broker_listener="PLAINTEXT",
             has_client_listener=False,
-            is_inter_broker=lambda key: False,
+            members=Members(
+                lambda broker_id: broker_id == 2, lambda broker_id, host: False, lambda key: False
+            ),
         )
         self.clients = [self.connect()[1] for _ in range(LIMIT)]
 
@@ -63,6 +73,33 @@ def test_a_follower_takes_the_place_of_a_client_and_a_consumer_does_not() -> Non
     handler.frames_received([fetch(2)])
     assert "max.connections" not in str(follower.closed)
     assert sum(client.closed is not None for client in crowd.clients) == 1
+
+
+REPLICAS = [
+    (FETCH, 11, FetchRequest(replica_id=2)),
+    (LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=2)),
+    (OFFSET_FOR_LEADER_EPOCH, 3, OffsetForLeaderEpochRequest(replica_id=2)),
+]
+
+
+@pytest.mark.rule("L1")
+@pytest.mark.parametrize(("api_key", "version", "message"), REPLICAS)
+@pytest.mark.parametrize("is_registered", [True, False])
+@told
+async def test_the_requests_of_a_follower_prove_a_registered_broker_and_no_other(
+    api_key: int, version: int, message: Any, is_registered: bool
+) -> None:
+    broker: Any = cluster.FakeBroker(1, {}, cluster.FakeClock())
+    if is_registered:
+        broker.see(1, 2)
+    proved: list[int] = []
+    connection: Any = SimpleNamespace(
+        peer="10.0.0.9:1", listener="PLAINTEXT", is_broker=False, unread_bytes=0,
+        prove_broker=proved.append,
+    )  # fmt: skip
+    header = RequestHeader(api_key, version, 0, None)
+    modules()[api_key].handle(broker, Request(header, message, connection, 0))
+    assert proved == ([2] if is_registered else [])
 
 
 class Reader:

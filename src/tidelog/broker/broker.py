@@ -48,6 +48,7 @@ from tidelog.broker.replicas.slow_directories import SlowDirectories
 from tidelog.broker.replicas.stray_recovery import StrayRecovery
 from tidelog.broker.replicas.takeovers import Takeovers
 from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.broker_claims import Members
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.interception import Intercepted
@@ -108,6 +109,11 @@ class Broker:
             self.dispatcher,
             self.appends.submit,
             services.responses,
+            Members(
+                services.view.is_registered,
+                services.peers.is_host_of,
+                self.dispatcher.is_inter_broker,
+            ),
         )
         self.held_answers = HeldAnswers(
             services.view,

@@ -126,6 +126,10 @@ class ClusterView:
         """Whether the broker was registered at the controller's latest request."""
         return broker_id in self.brokers
 
+    def is_registered(self, broker_id: int) -> bool:
+        """Whether the broker may be registered: it is alive, or this broker has no view yet."""
+        return broker_id in self.brokers or not self.is_known
+
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic id, None when it is not (or no longer) known."""
         return self._names.get(topic_id)

@@ -187,6 +187,7 @@ class PeerConnection:
         finally:
             self._connecting = False
         self._is_unproven = True
+        self._peers.addresses[self._host] = transport.peer.rpartition(":")[0]
         if self._closed:
             transport.close("not needed any more")
             return
@@ -245,6 +246,8 @@ class Peers:
         self._view = view
         self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
+        #: The address that each host's name led to last.
+        self.addresses: dict[str, str] = {}
         self._opened: dict[PeerConnection, None] = {}
         #: Called when a broker that owes a response closed its connection, or refused a new one.
         self.lost: Callable[[int], None] = _ignore
@@ -252,6 +255,19 @@ class Peers:
         self.reached: Callable[[int], None] = _ignore
         #: Since when each live broker (by the view) has owed a response that will not come.
         self._silent_ms: dict[int, int] = {}
+
+    def is_host_of(self, broker_id: int, host: str) -> bool:
+        """Return whether a live broker, any for -1, has an endpoint on a host, by name or address.
+
+        Of a name, this broker knows the address once it has connected to it.
+        """
+        brokers = self._view.brokers
+        named = [brokers[broker_id]] if broker_id in brokers else []
+        return any(
+            host in (endpoint.host, self.addresses.get(endpoint.host))
+            for broker in (brokers.values() if broker_id == -1 else named)
+            for endpoint in broker.endpoints
+        )
 
     def fell_silent(self, broker_id: int) -> None:
         """Note that a broker owes a response, and its connection is gone."""

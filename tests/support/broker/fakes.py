@@ -90,8 +90,8 @@ CONNECTION: Any = SimpleNamespace(
     serves_own=True,
     close=lambda reason: None,
     unread_bytes=0,
-    is_broker=True,
-    prove_broker=lambda: None,
+    is_broker=False,
+    prove_broker=lambda broker_id: None,
 )
 
 

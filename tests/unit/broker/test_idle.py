@@ -85,11 +85,14 @@ def test_time_in_which_the_broker_did_not_run_is_nobodys_silence() -> None:
     assert transport.closed is None
 
 
-def test_below_zero_nothing_is_ever_closed_and_no_timer_runs() -> None:
+def test_below_zero_nothing_is_ever_closed_and_the_longest_idle_one_is_known() -> None:
     harness = IdleHarness(max_idle_ms=-1)
+    used, unused = harness.connect()[0], harness.connect()[0]
     _, transport = harness.connect()
-    assert len(harness.timers) == 0
-    harness.clock.advance(1 << 40)
+    harness.clock.advance(3_600_000)
+    used.frames_received([frame(1)])
+    assert min((used, unused), key=lambda each: each.active_tick) is unused
+    harness.clock.advance(3_600_000)
     assert transport.closed is None
 
 

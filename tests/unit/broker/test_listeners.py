@@ -29,6 +29,7 @@ from tidelog.broker.cluster_view import PartitionView, TopicView
 from tidelog.broker.membership.auto_creation import AutoCreation
 from tidelog.broker.peers import Peers
 from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.broker_claims import Members
 from tidelog.broker.server.requests import Request
 from tidelog.broker.server.server import Server
 from tidelog.core.errors import ConnectionLost, ErrorCode
@@ -63,7 +64,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def request(listener: str, message: Any, key: int, version: int) -> Request[Any]:
-    connection: Any = SimpleNamespace(listener=listener, peer="client:1")
+    connection: Any = SimpleNamespace(listener=listener, peer="client:1", is_broker=False)
     return Request(RequestHeader(key, version, 0, "client"), message, connection, 0)
 
 
@@ -226,6 +227,7 @@ def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
             broker.dispatcher,
             broker.submit_appends,
             services.responses,
+            Members(lambda _: False, lambda _, __: False, lambda _: False),
         )
         transport: Any = SimpleNamespace(peer="client:1")
         connection: Any = server.accept("EXTERNAL", transport)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.support.broker.fakes import FakeBroker, a_cluster, settle, state
+from tests.support.broker.fakes import CONNECTION, FakeBroker, a_cluster, settle, state
 
 from tidelog.broker.apis import list_offsets, offset_for_leader_epoch
 from tidelog.broker.server.requests import Pending, Request
@@ -167,7 +167,7 @@ def test_version_0_lists_the_begin_of_segments_up_to_the_high_watermark(
         log.offsets_before = offsets_before
         wanted = ListOffsetsPartition(0, timestamp=-1, max_num_offsets=7)
         message = ListOffsetsRequest(replica_id=replica, topics=[ListOffsetsTopic("t", [wanted])])
-        request: Any = Request(RequestHeader(2, 0, 0, None), message, None, 0)  # type: ignore[arg-type]  # a fake stands in
+        request: Any = Request(RequestHeader(2, 0, 0, None), message, CONNECTION, 0)
         answer: Any = list_offsets.handle(broker, request)  # type: ignore[arg-type]  # a fake stands in
         assert answer.topics[0].partitions[0].old_style_offsets == offsets
         assert asked == [(-1, 7, broker.clock.wall_ms())]

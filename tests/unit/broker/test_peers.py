@@ -20,6 +20,7 @@ class Wire:
     """A transport that goes nowhere."""
 
     is_over = False
+    peer = "10.0.0.2:9092"
 
     def has_ended(self) -> bool:
         """As the test says."""
@@ -120,6 +121,22 @@ def test_only_a_response_on_a_new_connection_proves_life(broker: Any) -> None:
         ask(connection)
         connection.frames_received(response())
         assert found == [("reached", 2)]
+
+    asyncio.run(story())
+
+
+def test_the_address_of_a_broker_is_known_once_this_one_has_connected_to_it(broker: Any) -> None:
+    async def story() -> None:
+        async def connect(*_: Any) -> Wire:
+            return Wire()
+
+        broker.peers.ports.network = SimpleNamespace(connect=connect)
+        is_host_of = broker.peers.is_host_of
+        assert is_host_of(2, "h")
+        assert not is_host_of(2, "10.0.0.2")
+        await broker.peers.connection(2, "fetch")._connect()
+        assert is_host_of(2, "10.0.0.2") and is_host_of(-1, "10.0.0.2")
+        assert not is_host_of(3, "10.0.0.2") and not is_host_of(-1, "10.0.0.9")
 
     asyncio.run(story())
 

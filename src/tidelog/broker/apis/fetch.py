@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.replica_ids import note_replica
 from tidelog.broker.replicas.delayed_fetch import DelayedFetch
 from tidelog.broker.replicas.fetch_checks import note_follower
 from tidelog.broker.replicas.fetch_sessions import (
@@ -60,8 +61,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
     session.isolation_level = message.isolation_level
     checked: dict[SessionPartition, Partition] = {}
     if replica_id >= 0:
-        if not request.connection.is_broker:
-            request.connection.prove_broker()
+        note_replica(context.services, request, replica_id)
         if broker_epoch != session.broker_epoch or broker_epoch == NO_BROKER_EPOCH:
             # The follower re-registered and kept its log: re-check every partition of its session,
             # or an idle replica could never rejoin the ISR (V63). A follower without a broker epoch

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.apis.support.replica_ids import note_replica
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.core.authorization import DESCRIBE_TOPIC
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
@@ -53,6 +54,7 @@ def handle(
 ) -> ListOffsetsResponse | Pending:
     """Respond at once where no timestamp has to be looked up in the log."""
     message = request.message
+    note_replica(context.services, request, message.replica_id)
     repeated = _repeated(message)
     if request.header.api_version == 0:
         return _response(

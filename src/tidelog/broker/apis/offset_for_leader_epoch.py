@@ -9,6 +9,7 @@ fences its sender (V37).
 from __future__ import annotations
 
 from tidelog.broker.apis.support.context import ApiContext
+from tidelog.broker.apis.support.replica_ids import note_replica
 from tidelog.broker.server.requests import Card, Request
 from tidelog.core.authorization import CLUSTER_ACTION, DESCRIBE_TOPIC
 from tidelog.core.types import TopicPartition
@@ -28,6 +29,7 @@ def handle(
 ) -> OffsetForLeaderEpochResponse:
     """Respond to each question."""
     message = request.message
+    note_replica(context.services, request, message.replica_id)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -129,7 +129,7 @@ class DelayedFetch:
         self._session = session
         self._version = version
         responses = services.responses
-        self._room = responses.brokers if session.replica_id >= 0 else responses.clients
+        self._room = responses.brokers if connection.is_broker else responses.clients
         #: Bytes of reads from the disk that count in the room until they are sent.
         self._reserved_bytes = 0
         #: Whether this fetch waits for its turn to read, and whether it responds then in any case.

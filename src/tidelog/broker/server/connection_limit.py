@@ -2,13 +2,16 @@
 
 As in Kafka, a listener between brokers that clients do not use always accepts: at the limit the
 longest idle connection of a client is closed for it. Where clients and brokers share one listener,
-a connection at the limit is on trial. If its first request is one that only brokers send, it counts
-as a broker's, and a client's connection makes room. Otherwise, or without a request for `TRIAL_MS`,
-it is closed. ApiVersions decides nothing. Trials are few: the oldest one ends for a new one.
+a connection at the limit is on trial. If its first request is one of a broker (`broker_claims`), it
+counts as a broker's, and a client's connection makes room. Otherwise, or without a request for
+`TRIAL_MS`, it is closed. ApiVersions decides nothing. Trials are few: at their bound the host with
+most of them loses its oldest one, and hosts of brokers come last.
 
-Connections of brokers count, too. Where no client's connection is left, that of the longest idle
-broker makes room, so that the number has a bound whatever peers claim to be. The log has one line
-when the limit is reached. Source: SocketServer.ConnectionQuotas, Processor.closeExcessConnections.
+Connections of brokers count, too. Where no client's connection is left, a connection makes room
+whose claim to be a broker's is the weakest, so that the number has a bound whatever peers claim to
+be. Claims from elsewhere have room for `MAX_CLAIMED` connections: beyond it they make room for each
+other. The log has one line when the limit is reached. Source: SocketServer.ConnectionQuotas,
+Processor.closeExcessConnections.
 """
 
 from __future__ import annotations
@@ -18,20 +21,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tidelog.broker.server.broker_claims import (
+    Members,
+    Standing,
+    host_of,
+    of_frame,
+    standing,
+)
 from tidelog.broker.server.connections import Connection
 from tidelog.broker.server.timers import Timeout, TimerWheel
-from tidelog.core.errors import ProtocolError
 from tidelog.core.ports import FrameHandler, Tracer
-from tidelog.wire.codec import decode_request
-from tidelog.wire.registry import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from tidelog.wire.registry import API_VERSIONS
 
-#: APIs of clients and of followers, which name themselves. A follower may begin with any of them.
-_OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: How long a connection on trial may stay without a request that decides: brokers send theirs at
 #: once.
 TRIAL_MS: Final = 5_000
-#: Connections on trial at the same time: a descriptor and a small buffer each.
-MAX_TRIALS: Final = 64
+#: Connections on trial at the same time: a descriptor and a small buffer each. As many as one turn
+#: of the loop accepts (the backlog of a listener), so that no burst of clients ends the trial of a
+#: broker before its first request could be read.
+MAX_TRIALS: Final = 1_024
+#: Connections of claims from hosts that are not those of the named brokers: enough for those of
+#: many brokers behind another address.
+MAX_CLAIMED: Final = 256
 #: The limit is reached again, for the log, when this part of the connections has been free.
 _FREE_PART: Final = 10
 #: Hosts that a log line names.
@@ -50,7 +61,7 @@ class ConnectionLimit:
         *,
         broker_listener: str,
         has_client_listener: bool,
-        is_inter_broker: Callable[[int], bool],
+        members: Members,
     ) -> None:
         """`connections`: the open ones, in the order in which they were accepted.
 
@@ -62,8 +73,14 @@ class ConnectionLimit:
         self._tracer = tracer
         self._broker_listener = broker_listener
         self._has_client_listener = has_client_listener
-        self._is_inter_broker = is_inter_broker
+        self._members = members
         self._trials: dict[Trial, None] = {}
+        #: The same, by host.
+        self._trials_of: dict[str, dict[Trial, None]] = {}
+        #: Connections that were closed here and are still among the open ones.
+        self._closing: dict[Connection, None] = {}
+        #: Connections that took a place here by a claim from elsewhere.
+        self._claimed: dict[Connection, None] = {}
         self._was_reached = False
 
     def accepted(self, connection: Connection) -> FrameHandler:
@@ -75,37 +92,56 @@ class ConnectionLimit:
             return connection
         self._report(limit)
         if connection.listener != self._broker_listener:
-            connection.close(f"max.connections={limit} reached")
+            self.close(connection, f"max.connections={limit} reached")
             return connection
         if self._has_client_listener:
             self.make_room(connection)
             return connection
         if len(self._trials) >= MAX_TRIALS:
-            next(iter(self._trials)).end()
+            self._end_a_trial()
         trial = Trial(self, connection, self._timers)
         self._trials[trial] = None
+        self._trials_of.setdefault(host_of(connection.peer), {})[trial] = None
         return trial
 
     def _open(self) -> int:
-        return len(self._connections) - len(self._trials)
+        closing = [each for each in self._closing if each in self._connections]
+        self._closing = dict.fromkeys(closing)
+        return len(self._connections) - len(self._trials) - len(closing)
+
+    def _end_a_trial(self) -> None:
+        """End a trial for another one, where a broker's is least likely and others are most."""
+        is_host_of = self._members.is_host_of
+        host = max(
+            self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))
+        )
+        next(iter(self._trials_of[host])).end()
 
     def is_of_broker(self, frame: memoryview) -> bool | None:
-        """Return whether a request is one that only brokers send; None where it decides nothing."""
-        key = int.from_bytes(frame[:2], "big", signed=True)
-        if key == API_VERSIONS:
+        """Return whether a request is one of a broker; None where it decides nothing."""
+        if int.from_bytes(frame[:2], "big", signed=True) == API_VERSIONS:
             return None
-        if key not in _OF_REPLICAS:
-            return self._is_inter_broker(key)
-        try:
-            _, message = decode_request(frame)
-        except ProtocolError:
-            return False
-        of_state = key == FETCH and message.replica_state.replica_id >= 0
-        return bool(message.replica_id >= 0 or of_state)
+        return of_frame(frame, self._members) is not None
+
+    def proved(self, trial: Trial, frame: memoryview) -> None:
+        """Count the connection of a trial, which is over, as that of a broker."""
+        connection, named = trial.connection, of_frame(frame, self._members)
+        assert named is not None, "the request is one of a broker"
+        connection.prove_broker(named)
+        self.make_room(connection)
 
     def decided(self, trial: Trial) -> None:
         """Forget a trial that is over."""
-        self._trials.pop(trial, None)
+        if self._trials.pop(trial, trial) is None:
+            host = host_of(trial.connection.peer)
+            del self._trials_of[host][trial]
+            if not self._trials_of[host]:
+                del self._trials_of[host]
+
+    def close(self, connection: Connection, reason: str) -> None:
+        """Close a connection, which counts no longer."""
+        self._closing[connection] = None
+        connection.close(reason)
 
     @property
     def is_reached(self) -> bool:
@@ -113,28 +149,47 @@ class ConnectionLimit:
         return self._open() >= self._max_connections()
 
     def make_room(self, newcomer: Connection) -> None:
-        """Close the longest idle connection of a client for that of a broker."""
+        """Close the longest idle connection of a client for that of a broker.
+
+        Without one, the longest idle of those with the weakest claim.
+        """
         limit = self._max_connections()
         if self._open() <= limit:
             return
-        on_trial = {trial.connection for trial in self._trials}
-        idle = [each for each in self._connections if each is not newcomer and each not in on_trial]
-        clients = [each for each in idle if not self._is_broker(each)]
-        victim = min(clients or idle, key=lambda each: each.active_tick, default=None)
+        victim = self._victim(newcomer)
         if victim is not None:
             self._tracer.mark("connection_closed_for_broker")
-            victim.close(f"max.connections={limit} reached: {newcomer.peer} is a broker")
+            self.close(victim, f"max.connections={limit} reached: {newcomer.peer} is a broker")
+
+    def _victim(self, newcomer: Connection) -> Connection | None:
+        left_out = {trial.connection for trial in self._trials}
+        left_out.update((newcomer, *self._closing))
+        idle = sorted(
+            (each for each in self._connections if each not in left_out),
+            key=lambda each: each.active_tick,
+        )
+        if self._standing(newcomer) is Standing.CLAIMED:
+            claimed = [each for each in self._claimed if each in self._connections]
+            self._claimed = dict.fromkeys((*claimed, newcomer))
+            if len(claimed) >= MAX_CLAIMED:
+                idle = [each for each in idle if each in self._claimed]
+        client = next((each for each in idle if not self._is_broker(each)), None)
+        return client if client is not None else min(idle, key=self._standing, default=None)
 
     def _is_broker(self, connection: Connection) -> bool:
-        is_of_listener = connection.listener == self._broker_listener and self._has_client_listener
-        return connection.is_broker or is_of_listener
+        return self._standing(connection) is not Standing.CLIENT
+
+    def _standing(self, connection: Connection) -> Standing:
+        if connection.listener == self._broker_listener and self._has_client_listener:
+            return Standing.BROKER
+        return standing(connection, self._members)
 
     def _report(self, limit: int) -> None:
         """Log once that the limit is reached, and which hosts hold most connections."""
         if self._was_reached:
             return
         self._was_reached = True
-        hosts = Counter(each.peer.rpartition(":")[0] for each in self._connections)
+        hosts = Counter(host_of(each.peer) for each in self._connections)
         named = ", ".join(f"{host} {count:,}" for host, count in hosts.most_common(_NAMED))
         brokers = sum(map(self._is_broker, self._connections))
         self._tracer.log(
@@ -166,8 +221,7 @@ class Trial:
                     return
                 self._decide()
                 if is_of_broker:
-                    self.connection.prove_broker()
-                    self._limit.make_room(self.connection)
+                    self._limit.proved(self, frame)
                 break
         self.connection.frames_received(frames)
 
@@ -184,7 +238,8 @@ class Trial:
         """Close the connection: it has not proved to be a broker's."""
         if not self._is_decided:
             self._decide()
-            self.connection.close("max.connections reached, and no request of a broker came")
+            reason = "max.connections reached, and no request of a broker came"
+            self._limit.close(self.connection, reason)
 
     def _decide(self) -> None:
         self._is_decided = True

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.broker_claims import UNNAMED
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.idle_connections import IdleConnections
@@ -126,6 +127,10 @@ class Connection:
         self.principal = ANONYMOUS
         #: Whether the other side has proved to be a broker, by a request that only brokers send.
         self.is_broker = False
+        #: The broker that such a request named.
+        self.broker_id = UNNAMED
+        #: Client id of the last request.
+        self.client_id: str | None = None
         #: Requests that have come and have not begun.
         self._frames: deque[memoryview] = deque()
         #: Requests begun in this read event whose bytes count against the receive budget.
@@ -198,10 +203,12 @@ class Connection:
         self._held_bytes = 0
         self._transport.abort(reason)
 
-    def prove_broker(self) -> None:
-        """Note that the other side is a broker."""
-        self.is_broker = True
-        self._share.move(self._responses.brokers)
+    def prove_broker(self, broker_id: int = UNNAMED) -> None:
+        """Note that the other side is a broker, this one if its request says so."""
+        self.broker_id = max(broker_id, self.broker_id)
+        if not self.is_broker:
+            self.is_broker = True
+            self._share.move(self._responses.brokers)
 
     def keep_frames(self) -> None:
         """Keep the frames of this read event: some request of it is handled later."""
@@ -305,6 +312,7 @@ class Connection:
             self._flush()
             self.close(f"malformed request: {error}")
             return
+        self.client_id = header.client_id
         slot = _Slot(header)
         self._slots.append(slot)
         if len(frame) > SMALL_REQUEST_BYTES:

@@ -2,7 +2,8 @@
 
 One timer serves all connections and ticks sixteen times in that period. A connection notes the tick
 of its last request or response, and every tick closes the connections whose own is too old. So a
-connection costs its traffic two loads and a store, and closes at most a sixteenth late. Time in
+connection costs its traffic two loads and a store, and closes at most a sixteenth late. The timer
+also ticks where idle connections stay: `max.connections` asks for the longest idle one. Time in
 which this broker itself did not run does not count. As in Kafka, a connection with a waiting
 request is closed too: only bytes show that the other side is still there. Source:
 Selector.IdleExpiryManager.
@@ -17,6 +18,8 @@ from tidelog.broker.server.timers import TimerWheel
 
 #: Ticks that a connection may be silent for.
 TICKS = 16
+#: Between two ticks where idle connections stay.
+_UNLIMITED_TICK_MS = 30_000
 
 
 class ActiveConnection(Protocol):
@@ -45,13 +48,15 @@ class IdleConnections:
 
     def start(self) -> None:
         """Watch from now on, as long as the timers run."""
-        if self._max_idle_ms >= 0:
-            self._timers.after(-(-self._max_idle_ms // TICKS), self._tick)
+        is_limited = self._max_idle_ms >= 0
+        tick_ms = -(-self._max_idle_ms // TICKS) if is_limited else _UNLIMITED_TICK_MS
+        self._timers.after(tick_ms, self._tick)
 
     def _tick(self) -> None:
         self.tick += 1
-        oldest = self.tick - TICKS
-        for connection in list(self._connections):
-            if connection.active_tick < oldest:
-                connection.close(f"idle for connections.max.idle.ms={self._max_idle_ms}")
+        if self._max_idle_ms >= 0:
+            oldest = self.tick - TICKS
+            for connection in list(self._connections):
+                if connection.active_tick < oldest:
+                    connection.close(f"idle for connections.max.idle.ms={self._max_idle_ms}")
         self.start()

@@ -69,8 +69,11 @@ class RequestConnection(Protocol):
     def is_broker(self) -> bool:
         """Whether the other side has proved to be a broker."""
 
-    def prove_broker(self) -> None:
-        """Note that the other side is a broker: the request is one that only brokers send."""
+    def prove_broker(self, broker_id: int = -1) -> None:
+        """Note that the other side is a broker: the request is one that only brokers send.
+
+        `broker_id` is the one that it names; -1 for none.
+        """
 
     def close(self, reason: str) -> None:
         """Close the connection; requests still waiting are cancelled."""

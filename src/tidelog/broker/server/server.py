@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tidelog.broker.server.admission import Admission
+from tidelog.broker.server.broker_claims import Members
 from tidelog.broker.server.connection_limit import ConnectionLimit
 from tidelog.broker.server.connections import Connection, ConnectionParts
 from tidelog.broker.server.dispatch import Dispatcher
@@ -39,6 +40,7 @@ class Server:
         dispatcher: Dispatcher,
         submit_appends: Callable[[], bool],
         responses: ResponseBudget,
+        members: Members,
     ) -> None:
         self._config = config
         self._ports = ports
@@ -63,7 +65,7 @@ class Server:
             ports.tracer,
             broker_listener=config.inter_broker_listener_name,
             has_client_listener=len(config.listeners) > 1,
-            is_inter_broker=dispatcher.is_inter_broker,
+            members=members,
         )
         self._listeners: list[Listener] = []
         self._ports_listened: dict[str, int] = {}

@@ -97,7 +97,7 @@ class ConnectionChecker:
             if key != API_VERSIONS:
                 known.on_trial = False
             if key in _OF_REPLICAS and not known.is_broker:
-                known.is_broker = _is_of_replica(frame)
+                known.is_broker = _replica_of(frame) in self._brokers
 
     def sent(self, endpoint: Endpoint, _: bytes) -> None:
         """Note a response that leaves."""
@@ -153,11 +153,11 @@ class ConnectionChecker:
                 )
 
 
-def _is_of_replica(frame: memoryview) -> bool:
-    """Return whether a request names a replica that sends it."""
+def _replica_of(frame: memoryview) -> int:
+    """Return the replica that a request names as its sender; below 0 where there is none."""
     try:
         _, message = decode_request(frame)
     except ProtocolError:
-        return False
+        return -1
     state = getattr(message, "replica_state", None)
-    return bool(message.replica_id >= 0 or (state is not None and state.replica_id >= 0))
+    return max(int(message.replica_id), -1 if state is None else int(state.replica_id))

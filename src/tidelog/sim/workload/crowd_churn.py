@@ -50,12 +50,12 @@ _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
 #: How often a follower of Kafka connects through a crowd, and the requests with which it may begin.
-#: It belongs to no broker of the cluster, and asks for nothing.
+#: It names a broker of the cluster, from a host that is not that broker's, and asks for nothing.
 _FOLLOWS: Final = 0.3
-_FOREIGN_REPLICA: Final = 99
+_REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
-    (LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=_FOREIGN_REPLICA)),
-    (OFFSET_FOR_LEADER_EPOCH, 3, OffsetForLeaderEpochRequest(replica_id=_FOREIGN_REPLICA)),
+    (LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=_REPLICA)),
+    (OFFSET_FOR_LEADER_EPOCH, 3, OffsetForLeaderEpochRequest(replica_id=_REPLICA)),
 )
 
 
