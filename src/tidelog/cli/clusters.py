@@ -267,8 +267,8 @@ def broker(
 ) -> None:
     """Run one broker in the foreground until a signal stops it, such as Ctrl-C or SIGTERM.
 
-    A second signal does not wait until others lead its partitions. SIGHUP stops nothing: it reopens
-    the log file and reads the configuration again.
+    A second signal does not wait until others lead its partitions. SIGHUP reopens the log file and
+    reads the configuration again. It also stops a broker whose terminal hangs up.
     """
     key_values(override)
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
