@@ -110,7 +110,8 @@ def run() -> None:
         abandon_output()
         sys.exit(EXIT_FAILED)
     except (ConnectionLost, RequestTimeout) as error:
-        say(f"tidelog: the cluster could not be reached: {error}")
+        notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        say(f"tidelog: the cluster could not be reached: {error}{notes}")
         sys.exit(EXIT_NOT_REACHED)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -39,6 +39,7 @@ from tidelog.cli.target import (
     TimeoutOption,
     choose_target,
     key_values,
+    local_cluster,
 )
 from tidelog.core.columns import Column
 from tidelog.core.names import is_internal_topic
@@ -148,7 +149,7 @@ def _broker_started(cluster: LocalCluster, place: BrokerPlace) -> BrokerStarted:
 
 def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption = 15.0) -> None:
     """Stop all brokers of a local cluster; its data stays."""
-    cluster = LocalCluster.existing(directory)
+    cluster = local_cluster(directory)
     cluster.down(timeout)
     say(f"all brokers are stopped; the data stays in {cluster.directory}")
 

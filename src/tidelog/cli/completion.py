@@ -43,7 +43,7 @@ def _complete(
 ) -> list[str]:
     given = ctx.params
     try:
-        target = choose_target(given.get("bootstrap"), given.get("directory"))
+        target = choose_target(given.get("bootstrap"), given.get("directory"), warns=False)
         with target.client(_PATIENCE_S) as client:
             return [name for name in ask(client) if name.startswith(incomplete)]
     except (TidelogError, OSError, typer.BadParameter):

@@ -12,8 +12,7 @@ import typer
 
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import say
-from tidelog.cli.target import DEFAULT_DIRECTORY, DirectoryOption
-from tidelog.local import LocalCluster
+from tidelog.cli.target import DEFAULT_DIRECTORY, DirectoryOption, local_cluster
 from tidelog.runtime.disk_faults import FAIL, FILL, SLOW, DiskFault
 
 app = CommandGroup("Break a local cluster, and repair it.")
@@ -30,35 +29,35 @@ _BrokerArgument = Annotated[int, typer.Argument(help="The broker.", metavar="ID"
 @app.command(epilog="Example: tidelog break kill 1 --dir /tmp/tide")
 def kill(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Send SIGKILL to a broker: unwritten data is lost, and its peers get no notice."""
-    LocalCluster.existing(directory).kill(broker)
+    local_cluster(directory).kill(broker)
     say(f"broker {broker} was killed")
 
 
 @app.command(epilog="Example: tidelog break stop 1")
 def stop(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Shut a broker down in a controlled way (SIGTERM)."""
-    LocalCluster.existing(directory).stop(broker)
+    local_cluster(directory).stop(broker)
     say(f"broker {broker} has stopped")
 
 
 @app.command(epilog="Example: tidelog break pause 2")
 def pause(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Send SIGSTOP to a broker: its connections stay open, and it does not respond."""
-    LocalCluster.existing(directory).pause(broker)
+    local_cluster(directory).pause(broker)
     say(f"broker {broker} is paused")
 
 
 @app.command(epilog="Example: tidelog break resume 2")
 def resume(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Resume a paused broker (SIGCONT)."""
-    was_paused = LocalCluster.existing(directory).resume(broker)
+    was_paused = local_cluster(directory).resume(broker)
     say(f"broker {broker} goes on" if was_paused else f"broker {broker} was not paused")
 
 
 @app.command(epilog="Example: tidelog break restart 1")
 def restart(broker: _BrokerArgument, directory: DirectoryOption = DEFAULT_DIRECTORY) -> None:
     """Stop a broker if it runs, start it, and return when it responds."""
-    LocalCluster.existing(directory).restart(broker)
+    local_cluster(directory).restart(broker)
     say(f"broker {broker} runs again")
 
 
@@ -113,5 +112,5 @@ def heal_log_dir(
 
 def _break(directory: str, broker: int, log_dir: str, fault: DiskFault | None) -> str:
     """Put a fault in force; return the path of the log directory."""
-    cluster = LocalCluster.existing(directory)
+    cluster = local_cluster(directory)
     return cluster.break_log_dir(broker, int(log_dir) if log_dir.isdecimal() else log_dir, fault)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import typer
 
-from tidelog.cli.times import timestamp_ms
+from tidelog.cli.times import record_time, timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -50,7 +50,7 @@ def parse_span(words: list[str], default: Where) -> Span:
     end: int | None = None
     for word in words:
         if word.startswith("e@") and end is None:
-            end = timestamp_ms(word[2:])
+            end = record_time(timestamp_ms(word[2:]))
         elif start is None and not word.startswith("e@"):
             start = _where(word)
         else:
@@ -64,7 +64,7 @@ def _where(word: str) -> Where:
     if word in _WORDS:
         return Where(timestamp=_WORDS[word])
     if word.startswith("s@"):
-        return Where(timestamp=timestamp_ms(word[2:]))
+        return Where(timestamp=record_time(timestamp_ms(word[2:])))
     if re.fullmatch(r"\d+", word):
         return Where(offset=int(word))
     if re.fullmatch(r"-\d+", word):

@@ -15,7 +15,7 @@ import typer
 from tidelog.cli.names import NotFoundError, PartitionWord, partitions_named
 from tidelog.cli.offsets import positions
 from tidelog.cli.output import say
-from tidelog.cli.times import duration_ms, timestamp_ms
+from tidelog.cli.times import duration_ms, record_time, timestamp_ms
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
@@ -53,11 +53,10 @@ def plan_of(
     if to_offset is not None:
         return ResetPlan(offset=to_offset)
     if to_datetime is not None:
-        return ResetPlan(timestamp=timestamp_ms(to_datetime))
+        return ResetPlan(timestamp=record_time(timestamp_ms(to_datetime)))
     if by_duration is not None:
-        return ResetPlan(
-            timestamp=time.time_ns() // 1_000_000 - duration_ms(by_duration, signed=True)
-        )
+        moment_ms = time.time_ns() // 1_000_000 - duration_ms(by_duration, signed=True)
+        return ResetPlan(timestamp=record_time(moment_ms))
     if shift_by is not None:
         return ResetPlan(shift=shift_by)
     by_flag = {

@@ -14,14 +14,14 @@ import typer
 
 from tidelog.cli.output import OutputFormat, OutputOption, printed, say
 from tidelog.client.bootstrap import parse_bootstrap
-from tidelog.core.errors import ConfigError
+from tidelog.core.config_text import BOOTSTRAP_VARIABLE
+from tidelog.core.errors import ConfigError, ConnectionLost, RequestTimeout
 from tidelog.local import LocalCluster, LocalClusterError
+from tidelog.local.ports import LOOPBACK
 from tidelog.runtime.blocking import BlockingClient
 
 #: Default directory of `tidelog up` and of other commands.
 DEFAULT_DIRECTORY = "tidelog-cluster"
-#: Variable of the environment with the address of commands that name no cluster.
-BOOTSTRAP = "TIDELOG_BOOTSTRAP"
 #: Seconds without a response after which a notice names the address.
 NOTICE_S = 2.0
 
@@ -46,8 +46,10 @@ TimeoutOption = Annotated[
 class CommandClient(BlockingClient):
     """A client that prints a notice when no broker responds for a while."""
 
-    def __init__(self, bootstrap: str, timeout_s: float) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float, source: str = "") -> None:
+        """`source` is where the address is from; errors and notices name it."""
         super().__init__(bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000))
+        self._source = source
         # Connecting may block for longer than this; only another thread can print meanwhile.
         self._notice = threading.Timer(NOTICE_S, self._print_notice, (bootstrap, timeout_s))
         self._notice.daemon = True
@@ -59,9 +61,16 @@ class CommandClient(BlockingClient):
         self._notice.cancel()
         super().close()
 
+    def __exit__(self, *raised: object) -> None:
+        for error in raised:
+            if self._source and isinstance(error, (ConnectionLost, RequestTimeout)):
+                error.add_note(f"the address is from {self._source}")
+        super().__exit__(*raised)
+
     def _print_notice(self, bootstrap: str, timeout_s: float) -> None:
         if not self.is_reached:
-            say(f"tidelog: no broker answers yet at {bootstrap}; trying for {timeout_s:g} s in all")
+            where = f"{bootstrap} ({self._source})" if self._source else bootstrap
+            say(f"tidelog: no broker answers yet at {where}; trying for {timeout_s:g} s in all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +79,29 @@ class Target:
 
     bootstrap: str
     local: LocalCluster | None
+    #: The variable that named the cluster, empty where an option or the default did.
+    source: str = ""
 
     def client(self, timeout_s: float) -> BlockingClient:
         """Return a client of the cluster."""
-        return CommandClient(self.bootstrap, timeout_s)
+        return CommandClient(self.bootstrap, timeout_s, self.source)
 
 
-def choose_target(bootstrap: str | None, directory: str | None) -> Target:
+def choose_target(bootstrap: str | None, directory: str | None, *, warns: bool = True) -> Target:
     """Return the cluster of an address, of a directory, or of the default directory.
 
-    Both together are a usage error.
+    Both together are a usage error. With `warns`, a message says where the environment names
+    another cluster than the one in the default directory.
     """
     address = address_of(bootstrap, directory)
     if address is not None:
         if directory is not None:
             raise typer.BadParameter("give --bootstrap-server or --dir, not both")
-        return Target(_checked(address, bootstrap is None), None)
+        if bootstrap is not None:
+            return Target(_checked(address, False), None)
+        if warns:
+            _warn_of_other(_checked(address, True))
+        return Target(_checked(address, True), None, BOOTSTRAP_VARIABLE)
     try:
         cluster = LocalCluster.existing(directory or DEFAULT_DIRECTORY)
     except LocalClusterError as error:
@@ -127,14 +143,56 @@ class ClusterOptions:
 
 
 def address_of(bootstrap: str | None, directory: str | None) -> str | None:
-    """Return the address that a command names, or else that of the environment (BOOTSTRAP).
+    """Return the address that a command names, or else that of the environment (TIDELOG_BOOTSTRAP).
 
     None for a directory. An option counts before the environment, and this before the default
     directory.
     """
     if bootstrap is not None:
         return bootstrap
-    return None if directory is not None else os.environ.get(BOOTSTRAP) or None
+    return None if directory is not None else os.environ.get(BOOTSTRAP_VARIABLE) or None
+
+
+def local_cluster(directory: str) -> LocalCluster:
+    """Return the cluster in a directory, for a command that takes no address.
+
+    A message says where the environment names another cluster than the default directory has.
+    """
+    cluster = LocalCluster.existing(directory)
+    address = os.environ.get(BOOTSTRAP_VARIABLE)
+    if directory == DEFAULT_DIRECTORY and address and _is_other(cluster, address):
+        say(
+            f"tidelog: this is the cluster in {directory}; {BOOTSTRAP_VARIABLE}={address} names"
+            " another one, and does not count here"
+        )
+    return cluster
+
+
+def _warn_of_other(address: str) -> None:
+    """Say that this is not the cluster in the default directory, where there is one."""
+    try:
+        cluster = LocalCluster.existing(DEFAULT_DIRECTORY)
+    except LocalClusterError:
+        return
+    if _is_other(cluster, address):
+        say(
+            f"tidelog: this is the cluster at {address}, which {BOOTSTRAP_VARIABLE} names, not the"
+            f" one in {DEFAULT_DIRECTORY}; --dir {DEFAULT_DIRECTORY} names that"
+        )
+
+
+def _is_other(cluster: LocalCluster, address: str) -> bool:
+    """Return whether no address is one of the cluster's."""
+    try:
+        return not _places(address) & _places(cluster.bootstrap)
+    except ConfigError:
+        return True
+
+
+def _places(servers: str) -> set[tuple[str, int]]:
+    """Return hosts and ports; local clusters listen on the loopback address."""
+    found = parse_bootstrap(servers)
+    return {(LOOPBACK if each.host == "localhost" else each.host, each.port) for each in found}
 
 
 def _checked(address: str, is_of_environment: bool) -> str:
@@ -142,7 +200,7 @@ def _checked(address: str, is_of_environment: bool) -> str:
     try:
         parse_bootstrap(address)
     except ConfigError as error:
-        where = f"{BOOTSTRAP} in the environment: " if is_of_environment else ""
+        where = f"{BOOTSTRAP_VARIABLE} in the environment: " if is_of_environment else ""
         raise typer.BadParameter(f"{where}{error}") from error
     return address
 

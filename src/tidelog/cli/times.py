@@ -31,6 +31,7 @@ _TIME: Final = re.compile(
     "(Z|[-+][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 _MOST_SECONDS: Final = 2**63 - 1
+_MOST_MS: Final = 2**63 - 1
 #: Minutes that a zone is off, as Java's calendar has them.
 _LEAST_ZONE: Final = -13 * 60
 _GREATEST_ZONE: Final = 14 * 60
@@ -84,6 +85,14 @@ def timestamp_ms(text: str) -> int:
             f"{text!r} is no time: 2026-01-31T12:00, or milliseconds since 1970 expected"
         )
     return found
+
+
+def record_time(moment_ms: int) -> int:
+    """Return the time in milliseconds to ask a broker for: between 1970 and the last 64-bit one.
+
+    Numbers below 0 are no times in ListOffsets: -1 is the end of the log.
+    """
+    return min(max(moment_ms, 0), _MOST_MS)
 
 
 def _moment_ms(

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidelog.core.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
+#: Variable with the address of commands that name no cluster. It is no key of brokers.
+BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
@@ -160,7 +162,7 @@ def from_environment(environment: Mapping[str, str], keys: Iterable[str]) -> dic
     by_variable = {environment_name(key): key for key in keys}
     found: dict[str, str] = {}
     for variable in sorted(environment):
-        if variable.startswith(ENVIRONMENT_PREFIX):
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable != BOOTSTRAP_VARIABLE:
             guess = variable[len(ENVIRONMENT_PREFIX) :].lower().replace("_", ".")
             found[by_variable.get(variable, guess)] = environment[variable]
     return found

@@ -6,6 +6,7 @@ levels are exit codes, so that a script can act without parsing anything.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from tidelog.client.moving import Moves
 from tidelog.client.stray_requests import StrayReplica
 from tidelog.client.throttles import Throttle
 from tidelog.client.upkeep import LogDirectory
+from tidelog.core.config_text import BOOTSTRAP_VARIABLE
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
@@ -31,7 +33,7 @@ LEVELS = {
 _NAMED = 3
 _ACCEPT = (
     "start the brokers of all replicas; then look at topics, configurations and `tidelog strays"
-    " list`, and end this with `tidelog store accept STORE` (docs/guide/older-store.md)"
+    " list`, and end this with `tidelog store accept {store}` (docs/guide/older-store.md)"
 )
 #: Level of a finding that leaves the cluster healthy.
 NOTICE = "notice"
@@ -94,7 +96,10 @@ class Place:
 
 def unreachable(bootstrap: str, reason: str, place: Place) -> Health:
     """Return the health of a cluster without a responding broker."""
-    step = f"tidelog up{place.option}" if place.directory else "start the brokers, or correct -b"
+    if place.directory:
+        step = f"tidelog up{place.option}"
+    else:
+        step = f"start the brokers, or correct {'-b' if place.option else BOOTSTRAP_VARIABLE}"
     finding = Finding("unreachable", "not_reached", reason, [], [], step)
     return _health(ClusterStatus(bootstrap, None, -1, False, (), ()), [finding], 0)
 
@@ -158,7 +163,8 @@ def assess(
         )
     went_back = "" if around.moves is None else around.moves.went_back
     if went_back:
-        findings.append(Finding("degraded", "store_went_back", went_back, [], [], _ACCEPT))
+        step = _ACCEPT.format(store=shlex.quote(place.directory) if place.directory else "STORE")
+        findings.append(Finding("degraded", "store_went_back", went_back, [], [], step))
     if now.controller >= 0 and controller_trouble is not None:
         message = f"the controller, broker {now.controller}, cannot decide: {controller_trouble}"
         findings.append(Finding("degraded", "controller_blocked", message, [], [], _LOOK))

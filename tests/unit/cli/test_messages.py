@@ -14,6 +14,7 @@ from tests.unit.cli.test_commands import Shell
 
 from tidelog.cli.output import compact_json
 from tidelog.core.errors import ConfigError
+from tidelog.local import layout
 from tidelog.runtime.config_files import load_config
 from tidelog.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -65,6 +66,43 @@ class TestAddresses:
         said = capfd.readouterr().err
         assert "'localhost' lacks a host or a port; expected host:port" in said
         assert ("TIDELOG_BOOTSTRAP in the environment" in said) is by_variable
+
+    def test_an_address_of_the_environment_is_blamed_where_nothing_answers(
+        self, monkeypatch: pytest.MonkeyPatch, capfd: Any, tmp_path: Any
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", "127.0.0.1:1")
+        assert run(monkeypatch, "topics", "list", "--timeout", "0.2") == 3
+        assert capfd.readouterr().err.endswith("; the address is from TIDELOG_BOOTSTRAP\n")
+        assert run(monkeypatch, "health", "--timeout", "0.2") == 3
+        assert "start the brokers, or correct TIDELOG_BOOTSTRAP" in capfd.readouterr().out
+        assert run(monkeypatch, "topics", "list", "--timeout", "0.2", "-b", "127.0.0.1:1") == 3
+        assert "TIDELOG_BOOTSTRAP" not in capfd.readouterr().err
+
+    def test_a_message_says_that_the_environment_names_another_cluster(
+        self, logs: FakeLogs, monkeypatch: pytest.MonkeyPatch, capfd: Any, tmp_path: Any
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", logs.bootstrap)
+        words = ("topics", "list", "--timeout", "5")
+        assert run(monkeypatch, *words) == 0
+        assert capfd.readouterr().err == "", "there is no other cluster"
+        here = layout.create(str(tmp_path / "tidelog-cluster"), 1, {}, 1)[1]
+        assert run(monkeypatch, *words) == 0
+        assert (
+            f"this is the cluster at {logs.bootstrap}, which TIDELOG_BOOTSTRAP names, not the one"
+            " in tidelog-cluster" in capfd.readouterr().err
+        )
+        assert run(monkeypatch, *words, "-b", logs.bootstrap) == 0
+        assert capfd.readouterr().err == "", "the command names it itself"
+        assert run(monkeypatch, "down") == 0
+        assert (
+            f"TIDELOG_BOOTSTRAP={logs.bootstrap} names another one, and does not count here"
+            in capfd.readouterr().err
+        )
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP", f"localhost:{here.port}")
+        assert run(monkeypatch, "down") == 0
+        assert "TIDELOG_BOOTSTRAP" not in capfd.readouterr().err
 
 
 class TestConfigs:

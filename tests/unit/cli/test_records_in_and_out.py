@@ -15,9 +15,10 @@ from tests.support.cli import check
 
 from tidelog.cli import documents
 from tidelog.cli.names import PartitionWord, nearest, partition_numbers, partition_word
-from tidelog.cli.offsets import Where, parse_span
+from tidelog.cli.offsets import Span, Where, parse_span
 from tidelog.cli.record_input import InputError, RecordShape, headers_of, pieces, unescaped
 from tidelog.cli.record_output import formatter, json_line, plain_format
+from tidelog.cli.resetting import ResetPlan, plan_of
 from tidelog.cli.times import duration_ms, timestamp_ms
 from tidelog.client.consuming import ConsumedRecord, read_records
 from tidelog.client.fetching import EARLIEST, LATEST
@@ -45,6 +46,12 @@ def read_all(data: bytes, delimiter: bytes, *, at_once: int = 1 << 20) -> list[b
     finally:
         os.close(reader)
         thread.join()
+
+
+def reset_to(to_datetime: str | None = None, by_duration: str | None = None) -> ResetPlan:
+    return plan_of(
+        {}, to_offset=None, to_datetime=to_datetime, by_duration=by_duration, shift_by=None
+    )
 
 
 class TestPieces:
@@ -208,6 +215,19 @@ class TestPlaces:
     )
     def test_times(self, text: str, expected: int) -> None:
         assert timestamp_ms(text) == expected
+
+    @pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999", "1960-01-01"])
+    def test_a_time_before_1970_is_not_the_end_of_the_log(self, text: str) -> None:
+        """-1 is the end in ListOffsets."""
+        assert parse_span([f"s@{text}", f"e@{text}"], BEGINNING) == Span(Where(timestamp=0), 0)
+        assert reset_to(to_datetime=text) == ResetPlan(timestamp=0)
+        assert reset_to(by_duration="P40000D") == ResetPlan(timestamp=0)
+
+    def test_a_time_beyond_64_bits_is_the_last_one(self) -> None:
+        last = 2**63 - 1
+        assert parse_span([f"s@{10**20}"], BEGINNING).start == Where(timestamp=last)
+        assert reset_to(to_datetime=str(10**20)) == ResetPlan(timestamp=last)
+        assert reset_to(by_duration="PT-9223372036854775S") == ResetPlan(timestamp=last)
 
     @pytest.mark.parametrize(
         ("text", "expected"),

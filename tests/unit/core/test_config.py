@@ -533,6 +533,9 @@ class TestOtherSources:
         )
         assert found == {"log.dirs": "/a", "no.such.key": "1"}
 
+    def test_the_address_of_commands_is_no_key(self) -> None:
+        assert from_environment({"TIDELOG_BOOTSTRAP": "h:9092"}, known_keys()) == {}
+
     def test_every_known_key_has_an_environment_variable_of_its_own(self) -> None:
         variables = [environment_name(key) for key in known_keys()]
         assert len(dict.fromkeys(variables)) == len(variables)

@@ -163,7 +163,7 @@ def test_a_store_that_went_back_degrades_and_names_what_ends_it() -> None:
     assert found.exit_code == 1
     [finding] = found.findings
     assert (finding.kind, finding.message) == ("store_went_back", why)
-    assert "tidelog store accept" in finding.next
+    assert f"`tidelog store accept {LOCAL.directory}`" in finding.next
 
 
 def test_a_slow_log_directory_degrades_and_a_full_one_is_called_full() -> None:
